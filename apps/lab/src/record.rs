@@ -190,6 +190,8 @@ pub struct Measurement {
     pub server_cpu_us: Option<f64>,
     /// Resident memory of the server's processes at the end.
     pub server_memory_kb: Option<u64>,
+    /// Passwords that the server read from a database for requests of the load; `null` unless it is Ringway in such a variant.
+    pub database_lookups: Option<u64>,
     /// Share of a processor that other programs used.
     pub others_share: f64,
     /// Share of a processor that the hypervisor took.

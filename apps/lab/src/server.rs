@@ -18,6 +18,17 @@ pub enum Store {
     Memory,
     /// SQLite in this file, with relaxed durability.
     Sqlite(PathBuf),
+    /// Tables of a database, from which each request with a password reads it.
+    Database(Database),
+}
+
+/// Database on a server that the lab does not start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Database {
+    /// `postgres://USER@HOST/NAME` or `mysql://USER@HOST/NAME`, without a password.
+    pub url: String,
+    /// File with the user's password in its first line.
+    pub password_file: Option<PathBuf>,
 }
 
 /// Handling of INVITEs by a Ringway server.
@@ -68,10 +79,11 @@ impl Settings {
         Self { users, store, routing, challenge: None, rules, touches_memory: true }
     }
 
-    fn toml(&self, sip: u16, admin: u16) -> String {
+    fn toml(&self, folder: &Path, sip: u16, admin: u16) -> String {
         let store = match &self.store {
-            Store::Memory => "memory:".to_owned(),
-            Store::Sqlite(path) => format!("sqlite://{}", path.display()),
+            Store::Memory => "url = \"memory:\"".to_owned(),
+            Store::Sqlite(path) => format!("url = \"sqlite://{}\"", path.display()),
+            Store::Database(database) => database.toml(&folder.join(format!("ringway-{sip}.db"))),
         };
         let (mode, stateful) = match self.routing {
             Routing::Stateful => ("proxy", true),
@@ -88,10 +100,51 @@ impl Settings {
         };
         format!(
             "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"]\nworkers = 1\n\
-             [store]\nurl = \"{store}\"\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
+             [store]\n{store}\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
              [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
              [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
              {rules}"
+        )
+    }
+}
+
+impl Database {
+    /// Keys of `[store]`, with a copy in this file.
+    fn toml(&self, copy: &Path) -> String {
+        let (url, copy) = (&self.url, copy.display());
+        let password = self.password_file.as_ref();
+        let password =
+            password.map_or_else(String::new, |file| format!("password_file = \"{}\"\n", file.display()));
+        format!("url = \"{url}\"\n{password}copy = \"{copy}\"\ndanger_lookup = \"per-request\"")
+    }
+
+    /// Password of the user; empty without one.
+    fn password(&self) -> Result<String> {
+        let Some(file) = &self.password_file else { return Ok(String::new()) };
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Lines of Kamailio's configuration that read hashes of an algorithm from the table of users.
+    fn kamailio_modules(&self, algorithm: Algorithm) -> String {
+        let url = &self.url;
+        let module = if url.starts_with("mysql:") { "db_mysql" } else { "db_postgres" };
+        let column = match algorithm {
+            Algorithm::Md5 => "ha1_md5",
+            Algorithm::Sha256 => "ha1_sha256",
+        };
+        format!(
+            r#"loadmodule "{module}.so"
+loadmodule "auth_db.so"
+modparam("auth_db", "db_url", "{url}")
+modparam("auth_db", "version_table", 0)
+modparam("auth_db", "user_column", "name")
+modparam("auth_db", "domain_column", "domain")
+modparam("auth_db", "password_column", "{column}")
+modparam("auth_db", "use_domain", 1)
+modparam("auth_db", "calculate_ha1", 0)
+modparam("auth_db", "load_credentials", "")
+"#
         )
     }
 }
@@ -224,18 +277,11 @@ impl Environment {
 
     /// Runs a command of Ringway to its end; returns its standard output.
     pub fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
-        let mut command = Command::new(&self.ringway);
-        command.args(arguments).arg("--config").arg(configuration);
-        let output = command.output().context("run ringway")?;
-        if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr);
-            bail!("ringway {}: {}", arguments.join(" "), error.trim());
-        }
-        Ok(output.stdout)
+        run_command(&self.ringway, configuration, arguments)
     }
 
     /// Starts Kamailio on this port, with its location table in memory, one worker for the transport and no log; of `settings`
-    /// it has the users, the routing, the challenge and the treatment of its memory.
+    /// it has the users, the routing, the challenge, the database and the treatment of its memory.
     pub fn start_kamailio(
         &self,
         program: &Path,
@@ -252,6 +298,11 @@ impl Environment {
         let mut command = Command::new(program);
         command.arg("-f").arg(&configuration).args(["-DD", "-E"]).args(allocator.arguments());
         command.args(["-M", "16", "-m"]).arg(shared_mb.to_string()).arg("-w").arg(&self.folder);
+        if let Store::Database(database) = &settings.store {
+            // Its URLs have no escapes; the libraries of both databases read these variables.
+            let password = database.password()?;
+            command.env("PGPASSWORD", &password).env("MYSQL_PWD", &password);
+        }
         let log = configuration.with_extension("log");
         let mut process = Process::start("kamailio", &mut command, &log)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -269,9 +320,22 @@ impl Environment {
 
     fn write_configuration(&self, settings: &Settings, port: u16) -> Result<PathBuf> {
         let path = self.folder.join(format!("ringway-{port}.toml"));
-        fs::write(&path, settings.toml(port, free_port()?)).with_context(|| path.display().to_string())?;
+        fs::write(&path, settings.toml(&self.folder, port, free_port()?))
+            .with_context(|| path.display().to_string())?;
         Ok(path)
     }
+}
+
+/// Runs a command of this Ringway program to its end; returns its standard output.
+pub(crate) fn run_command(program: &Path, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--config").arg(configuration);
+    let output = command.output().context("run ringway")?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        bail!("ringway {}: {}", arguments.join(" "), error.trim());
+    }
+    Ok(output.stdout)
 }
 
 /// Kamailio's program, where packages install it.
@@ -379,7 +443,7 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
         Routing::Redirect => "",
         Routing::Stateful | Routing::Stateless => "if (method == \"INVITE\") { record_route(); }",
     };
-    let (auth, [register, invite]) = kamailio_authentication(settings.challenge);
+    let (auth, [register, invite]) = kamailio_authentication(settings);
     format!(
         r#"#!KAMAILIO
 debug=-1
@@ -422,19 +486,23 @@ request_route {{
 }
 
 /// Module, and the checks of REGISTERs and INVITEs.
-fn kamailio_authentication(challenge: Option<Algorithm>) -> (String, [String; 2]) {
-    let Some(algorithm) = challenge else { return (String::new(), [String::new(), String::new()]) };
+fn kamailio_authentication(settings: &Settings) -> (String, [String; 2]) {
+    let Some(algorithm) = settings.challenge else { return (String::new(), [String::new(), String::new()]) };
+    let (modules, prefix, source) = match &settings.store {
+        Store::Database(database) => {
+            (database.kamailio_modules(algorithm), "", "\"ringway_subscriber\"".to_owned())
+        }
+        Store::Memory | Store::Sqlite(_) => (String::new(), "pv_", format!("\"{PASSWORD}\", \"0\"")),
+    };
     let check = |name: &str, challenge: &str| {
-        format!(
-            "if (!{name}(\"{DOMAIN}\", \"{PASSWORD}\", \"0\")) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}"
-        )
+        format!("if (!{prefix}{name}(\"{DOMAIN}\", {source})) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}")
     };
     let parameter = match algorithm {
         Algorithm::Md5 => String::new(),
         Algorithm::Sha256 => format!("modparam(\"auth\", \"algorithm\", \"{}\")\n", algorithm.name()),
     };
-    let register = check("pv_www_authenticate", "www_challenge");
-    let invite = check("pv_proxy_authenticate", "proxy_challenge");
+    let register = check("www_authenticate", "www_challenge");
+    let invite = check("proxy_authenticate", "proxy_challenge");
     let invite = format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}");
-    (format!("loadmodule \"auth.so\"\n{parameter}"), [register, invite])
+    (format!("loadmodule \"auth.so\"\n{parameter}{modules}"), [register, invite])
 }

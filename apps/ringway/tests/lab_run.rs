@@ -289,6 +289,29 @@ fn media_and_connections_are_keys_of_an_experiment() {
 }
 
 #[test]
+fn an_experiment_that_needs_a_database_is_skipped_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        Running::start(folder.path(), &[&["lab", "run", "authentication"], args].concat(), "").done()
+    };
+    let done = run(&[]);
+    assert_eq!(done.status, 1, "{done:?}");
+    assert!(done.err.contains("authentication is skipped") && done.err.contains("--database "), "{done:?}");
+    assert!(done.err.contains("no experiment is left"), "{done:?}");
+    // The URL would be in the results.
+    let line = run(&["--database", "postgres://u:s3cret@127.0.0.1/d"]).refused(2);
+    assert!(line.contains("--database-password-file") && !line.contains("s3cret"), "{line}");
+    assert!(run(&["--database", "redis://127.0.0.1/d"]).refused(2).contains("--database: "));
+    let done = run(&["--database", "mysql://u@127.0.0.1:1/d"]);
+    assert_eq!(done.status, 1, "{done:?}");
+    assert!(
+        done.err.contains("mysql://u@127.0.0.1:1/d: ") && done.err.contains("is the database running"),
+        "{done:?}"
+    );
+    assert!(!folder.path().join("results").exists());
+}
+
+#[test]
 fn bad_files_names_and_results_are_refused_before_anything_starts() {
     let folder = folder("rates = [1]\nsenario = \"call\"\n");
     let refused = |args: &[&str]| {

@@ -37,4 +37,5 @@ pub use location_table::check_location_table;
 pub use provisioning::{Follower, Provisioning};
 pub use query::UserQuery;
 pub use status::{Counts, Status};
+pub use tables::{remove_tables, table_names};
 pub use write_back::{LiveRegistrations, Position, WriteBack, WriteBackCounts};

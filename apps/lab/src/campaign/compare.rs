@@ -1,6 +1,6 @@
 //! Comparisons of targets, and of a campaign with an earlier one.
 
-use crate::record::{Campaign, Comparison, Measurement, Record};
+use crate::record::{Campaign, Comparison, Measurement, Peak, Record};
 use crate::statistics::{median, ratio_interval};
 use anyhow::{Result, bail};
 use ringway_sansio::Seed;
@@ -11,6 +11,9 @@ type Groups<'a> = BTreeMap<Load, BTreeMap<&'a str, Vec<&'a Measurement>>>;
 
 /// Experiment, variant, rate (as bits, so that it has an order) of a trial.
 type Load = (String, String, u64);
+
+/// Name of the compared value of [`peaks`].
+pub const PEAK: &str = "peak";
 
 /// Compared value and its name.
 type Metric = (&'static str, fn(&Measurement) -> Option<f64>);
@@ -41,6 +44,32 @@ pub fn campaigns(now: &[Measurement], earlier: &[Record], name: &str) -> Vec<Com
             if let Some(b) = earlier.get(load).and_then(|group| group.get(target)) {
                 comparisons.extend(compared(load, (target, a), (&format!("{target} of {name}"), b)));
             }
+        }
+    }
+    comparisons
+}
+
+/// Compares the peaks of a target in two variants of which the second one has all words of the first one, and more: with digest and
+/// without it, for example.
+pub fn peaks(peaks: &[Peak]) -> Vec<Comparison> {
+    let mut comparisons = Vec::new();
+    let found: Vec<&Peak> = peaks.iter().filter(|peak| peak.rate > 0.0).collect();
+    for first in &found {
+        for second in found.iter().filter(|second| second.target == first.target) {
+            let more = second.variant.strip_prefix(&first.variant).and_then(|more| more.strip_prefix(", "));
+            let Some(more) = more else { continue };
+            let bound = |peak: &Peak| if peak.limited_by.is_empty() { "" } else { " (lower bound)" };
+            comparisons.push(Comparison {
+                experiment: first.experiment.clone(),
+                metric: PEAK.to_owned(),
+                a: format!("{}, {}{}", first.target, first.variant, bound(first)),
+                b: format!("with {more}{}", bound(second)),
+                median_a: first.rate,
+                median_b: second.rate,
+                ratio: first.rate / second.rate,
+                n: 1,
+                ..Comparison::default()
+            });
         }
     }
     comparisons
@@ -151,6 +180,32 @@ mod tests {
         );
         assert!(found.ci_low.unwrap() <= 0.5 && 0.5 <= found.ci_high.unwrap());
         assert_eq!(targets(&trials[..3], &["a".into(), "b".into()])[0].ci_low, None);
+    }
+
+    #[test]
+    fn the_peaks_of_a_variant_and_of_one_with_more_are_compared() {
+        let peak = |target: &str, variant: &str, rate, limit: &str| Peak {
+            target: target.into(),
+            variant: variant.into(),
+            rate,
+            limited_by: limit.into(),
+            ..Peak::default()
+        };
+        let found = peaks(&[
+            peak("a", "udp", 900.0, "lag"),
+            peak("b", "udp", 80.0, ""),
+            peak("a", "udp, digest MD5", 300.0, ""),
+            peak("a", "udp, digest MD5, database", 100.0, ""),
+            peak("b", "udp, digest MD5", 0.0, ""),
+            peak("a", "udp2", 1.0, ""),
+        ]);
+        let found: Vec<_> = found.iter().map(|one| (one.a.as_str(), one.b.as_str(), one.ratio)).collect();
+        let expected = [
+            ("a, udp (lower bound)", "with digest MD5", 3.0),
+            ("a, udp (lower bound)", "with digest MD5, database", 9.0),
+            ("a, udp, digest MD5", "with database", 3.0),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -86,12 +86,23 @@ pub struct Variant {
     pub media: MediaUse,
     /// Algorithm of the server's challenges; `None`: it does not challenge.
     pub digest: Option<Algorithm>,
+    /// Source of the passwords that it checks.
+    pub passwords: Passwords,
     /// Configuration of the server.
     pub routing: Routing,
     /// Attempts a second.
     pub rates: Scaled<Vec<f64>>,
     /// The server's memory is measured, so it must not take all at its start.
     pub measures_memory: bool,
+}
+
+/// Source of the passwords that a server with digest checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passwords {
+    /// Its memory.
+    Memory,
+    /// A database, which is read for each request with a password.
+    Database,
 }
 
 impl<T> Scaled<T> {
@@ -114,6 +125,11 @@ impl Kind {
 }
 
 impl Variant {
+    /// True if the server reads passwords from a database while requests wait.
+    pub fn reads_database(&self) -> bool {
+        self.digest.is_some() && self.passwords == Passwords::Database
+    }
+
     fn named(mut self, shows_flow: bool, shows_routing: bool) -> Self {
         let mut parts = Vec::new();
         parts.extend(shows_flow.then(|| self.flow.name().to_owned()));
@@ -123,6 +139,7 @@ impl Variant {
         }
         parts.extend((self.media != MediaUse::None).then(|| name_of(&MEDIA, self.media).to_owned()));
         parts.extend(self.digest.map(|algorithm| format!("digest {}", algorithm.name())));
+        parts.extend(self.reads_database().then(|| "database".to_owned()));
         parts.extend(shows_routing.then(|| routing_name(self.routing).to_owned()));
         self.name = parts.join(", ");
         self
@@ -245,6 +262,7 @@ fn read_variants(
         let carriers = words(reader, top, "transports", Carrier::Udp, &CARRIERS);
         let digests = words(reader, top, "digests", None, &DIGESTS);
         let routings = words(reader, top, "routings", Routing::Stateful, &ROUTINGS);
+        check_passwords(reader, top, digests.iter().any(Option::is_some));
         let mut variants = Vec::new();
         for &carrier in &carriers {
             for &digest in &digests {
@@ -262,6 +280,7 @@ fn read_variants(
         let carrier = section.word(reader, "transport", Carrier::Udp, &CARRIERS);
         let digest = section.word(reader, "digest", None, &DIGESTS);
         let routing = section.word(reader, "routing", Routing::Stateful, &ROUTINGS);
+        check_passwords(reader, &section, digest.is_some());
         let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
         section.finish(reader);
         let rates = if own.full.is_empty() { rates.clone() } else { own };
@@ -282,12 +301,23 @@ fn read_variant(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, default:
     let flow = section.word(reader, "scenario", default.flow, &flows);
     let connections = section.word(reader, "connection_use", default.connections, &CONNECTIONS);
     let media = section.word(reader, "media", default.media, &MEDIA);
+    let passwords = section.word(reader, "passwords", default.passwords, &PASSWORDS);
     if media != MediaUse::None && !matches!(flow, Flow::Call | Flow::Redirect) {
         let key = if section.place("media").is_some() { "media" } else { "scenario" };
         let at = section.place(key).unwrap_or(0);
         reader.error(at, section.path(key), "only calls have media: call and redirect");
     }
-    Variant { flow, connections, media, ..default.clone() }
+    Variant { flow, connections, media, passwords, ..default.clone() }
+}
+
+fn check_passwords(reader: &mut Reader<'_>, section: &Section<'_, '_>, has_digest: bool) {
+    if let Some(at) = section.place("passwords").filter(|_| !has_digest) {
+        reader.error(
+            at,
+            section.path("passwords"),
+            "a server without digest checks no passwords; give digest",
+        );
+    }
 }
 
 fn base() -> Variant {
@@ -298,6 +328,7 @@ fn base() -> Variant {
         connections: ConnectionUse::Shared,
         media: MediaUse::None,
         digest: None,
+        passwords: Passwords::Memory,
         routing: Routing::Stateful,
         rates: Scaled { full: Vec::new(), quick: Vec::new() },
         measures_memory: false,
@@ -384,7 +415,7 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
 }
 
 /// Files of the lab's experiments.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("register", include_str!("../../experiments/register.toml")),
     ("update", include_str!("../../experiments/update.toml")),
     ("logout", include_str!("../../experiments/logout.toml")),
@@ -394,6 +425,7 @@ const FILES: [(&str, &str); 11] = [
     ("stateful-stateless", include_str!("../../experiments/stateful-stateless.toml")),
     ("ordinary", include_str!("../../experiments/ordinary.toml")),
     ("peak", include_str!("../../experiments/peak.toml")),
+    ("authentication", include_str!("../../experiments/authentication.toml")),
     ("overload", include_str!("../../experiments/overload.toml")),
     ("idle", include_str!("../../experiments/idle.toml")),
 ];
@@ -422,6 +454,8 @@ const MEDIA: [(&str, MediaUse); 3] = [
 
 const DIGESTS: [(&str, Option<Algorithm>); 3] =
     [("none", None), ("MD5", Some(Algorithm::Md5)), ("SHA-256", Some(Algorithm::Sha256))];
+
+const PASSWORDS: [(&str, Passwords); 2] = [("memory", Passwords::Memory), ("database", Passwords::Database)];
 
 const ROUTINGS: [(&str, Routing); 3] =
     [("stateful", Routing::Stateful), ("stateless", Routing::Stateless), ("redirect", Routing::Redirect)];
@@ -459,6 +493,12 @@ mod tests {
         let ordinary = find("ordinary").unwrap();
         let names: Vec<_> = ordinary.variants.iter().map(|variant| variant.name.as_str()).collect();
         assert_eq!(names[2..4], ["update, udp, digest MD5", "call, udp, stateless"]);
+        let authentication = find("authentication").unwrap();
+        let names: Vec<_> = authentication.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(
+            names[..3],
+            ["update, udp", "update, udp, digest MD5", "update, udp, digest MD5, database"]
+        );
         assert!(matches!(find("idle").unwrap().kind, Kind::Idle(Scaled { full: 10_000, quick: 1000 })));
     }
 
@@ -492,6 +532,11 @@ mod tests {
             ("chart = \"overload\"", "multiples: is missing"),
             ("rates = [1]\nmedia = \"rtp\"", "own.toml:2: media: only calls have media"),
             ("rates = [1]\nconnection_use = \"one\"", "own.toml:2: connection_use: \"one\" is unknown"),
+            ("rates = [1]\npasswords = \"database\"", "own.toml:2: passwords: a server without digest"),
+            (
+                "rates = [1]\n[[variant]]\npasswords = \"database\"",
+                "own.toml:3: [variant] passwords: a server without digest",
+            ),
             ("rates = [", "own.toml:1: not TOML"),
         ] {
             assert!(fault(text).contains(fault_of_it), "{text}: {}", fault(text));

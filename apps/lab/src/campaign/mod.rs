@@ -104,6 +104,8 @@ struct Running<'a> {
     /// Configurations that have a record.
     known: Vec<record::Target>,
     measurements: Vec<Measurement>,
+    /// Peaks of the current experiment.
+    peaks: Vec<record::Peak>,
     totals: Totals,
     is_warned: bool,
 }
@@ -131,6 +133,7 @@ pub fn run(
         done: 0.0,
         known: Vec::new(),
         measurements: Vec::new(),
+        peaks: Vec::new(),
         totals: Totals::default(),
         is_warned: false,
     };
@@ -165,6 +168,23 @@ impl Options {
     /// True if an experiment has a variant with the wanted transport and digest.
     pub fn has_trials(&self, experiment: &Experiment) -> bool {
         !self.variants(experiment).is_empty()
+    }
+
+    /// Reason why an experiment cannot be done, and the remedy.
+    pub fn obstacle(&self, experiment: &Experiment, site: &Site) -> Option<String> {
+        let is_missing = self.reads_database(experiment) && site.database.is_none();
+        is_missing.then(|| {
+            format!(
+                "{} is skipped: it reads passwords from a database; give an empty one with --database postgres://USER@HOST/NAME (or \
+                 mysql://…) and --database-password-file FILE",
+                experiment.source
+            )
+        })
+    }
+
+    /// True if a wanted variant of an experiment reads passwords from a database.
+    pub fn reads_database(&self, experiment: &Experiment) -> bool {
+        self.variants(experiment).iter().any(|variant| variant.reads_database())
     }
 
     /// Variants that are wanted.
@@ -258,6 +278,9 @@ impl Running<'_> {
             for comparison in compare::targets(self.measurements.get(before..).unwrap_or_default(), &order) {
                 self.observer.record(Record::Comparison(comparison))?;
             }
+        }
+        for comparison in compare::peaks(&std::mem::take(&mut self.peaks)) {
+            self.observer.record(Record::Comparison(comparison))?;
         }
         Ok(())
     }

@@ -41,6 +41,9 @@ struct Position {
 impl Points<'_, '_> {
     /// Measures all points; records the results and failures.
     pub(super) fn run(mut self) -> Result<()> {
+        if !self.fill_database()? {
+            return Ok(());
+        }
         let mut contestants = self.start()?;
         match &self.experiment.kind {
             Kind::Rates(_) => {}
@@ -65,6 +68,19 @@ impl Points<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the users of a variant that reads them from a database; false if they cannot be added, which is recorded.
+    fn fill_database(&mut self) -> Result<bool> {
+        let users = self.users_needed();
+        if self.variant.reads_database() {
+            self.begin("database", &format!("adding {users} users"));
+        }
+        let Err(error) = self.running.site.fill_database(self.variant, users) else { return Ok(true) };
+        for target in self.running.targets {
+            self.fail(&target.name, &error)?;
+        }
+        Ok(false)
     }
 
     /// Starts the servers; those that do not start have a record of failure.
@@ -220,22 +236,29 @@ impl Points<'_, '_> {
     }
 
     /// Checks that a running server, which has its own configuration, challenges as the variant has it. One that challenges although
-    /// the variant has no digest is measured with a warning.
+    /// the variant has no digest is measured with a warning. Checks that a server that reads passwords from a database has done so.
     ///
     /// # Errors
-    /// It does not challenge in a variant with digest.
+    /// It does not challenge in a variant with digest, or did not read the passwords.
     fn check_challenges(
         &mut self,
         contestant: &mut Contestant,
         outcome: Option<Outcome>,
     ) -> Result<Option<Outcome>> {
         let Some(outcome) = outcome else { return Ok(None) };
+        let successes = outcome.statistics.successes();
+        if let Some(lookups) = outcome.lookups.filter(|lookups| *lookups < successes) {
+            bail!(
+                "the server read {lookups} passwords from the database for {successes} successful attempts, so these are no results \
+                 with a lookup for each request"
+            );
+        }
         if contestant.server.is_started() {
             return Ok(Some(outcome));
         }
         let challenges = outcome.statistics.counters().challenges;
         match self.variant.digest {
-            Some(_) if challenges == 0 && outcome.statistics.successes() > 0 => bail!(
+            Some(_) if challenges == 0 && successes > 0 => bail!(
                 "the server challenged no request, so these are no results with {}; switch its authentication on, or \
                  give --digest none",
                 digest_name(self.variant.digest)
@@ -317,7 +340,7 @@ impl Points<'_, '_> {
     /// Records the peak that a search found, and sets the points of an overload.
     fn end_search(&mut self, contestant: &mut Contestant, search: &Search, grid: &Grid) -> Result<()> {
         let rate = search.rate();
-        self.running.observer.record(Record::Peak(record::Peak {
+        let peak = record::Peak {
             experiment: self.experiment.name.clone(),
             variant: self.variant.name.clone(),
             target: contestant.name.clone(),
@@ -328,7 +351,9 @@ impl Points<'_, '_> {
             confirmed: search.is_confirmed(),
             limited_by: search.limited_by().unwrap_or_default(),
             trials: search.trials().to_vec(),
-        }))?;
+        };
+        self.running.peaks.push(peak.clone());
+        self.running.observer.record(Record::Peak(peak))?;
         if rate == 0.0 {
             contestant.has_failed = true;
             let error = match search.limited_by() {

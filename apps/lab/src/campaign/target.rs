@@ -3,13 +3,16 @@
 use super::experiment::Variant;
 use crate::process::Process;
 use crate::record;
-use crate::server::{Allocator, Environment, Settings, Store, Under, free_port, wait_for_options};
+use crate::server::{
+    Allocator, Database, Environment, Settings, Store, Under, free_port, run_command, wait_for_options,
+};
 use crate::{digest, load, machine, template};
 use anyhow::{Context, Result, bail};
 use ringway_settings::nearest;
+use std::cell::Cell;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Server of a campaign.
@@ -36,6 +39,37 @@ pub struct Site {
     pub domain: String,
     /// Password of the users of running servers; empty for none.
     pub password: String,
+    /// Database for the users of variants that read passwords from one.
+    pub database: Option<UserDatabase>,
+}
+
+/// A database that was empty before the campaign.
+pub struct UserDatabase {
+    /// Its URL and password.
+    pub database: Database,
+    remove_tables: Box<dyn Fn() -> Result<()>>,
+    /// A campaign has made tables in it.
+    is_filled: Cell<bool>,
+}
+
+impl UserDatabase {
+    /// An empty database; `remove_tables` removes what `ringway user import` makes in it.
+    pub fn new(database: Database, remove_tables: Box<dyn Fn() -> Result<()>>) -> Self {
+        Self { database, remove_tables, is_filled: Cell::new(false) }
+    }
+
+    /// Removes what a campaign made in it. Its servers must have ended.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn clear(&self) -> Result<()> {
+        if self.is_filled.get() {
+            let url = &self.database.url;
+            (self.remove_tables)().with_context(|| format!("remove the tables of users from {url}"))?;
+            self.is_filled.set(false);
+        }
+        Ok(())
+    }
 }
 
 /// A running server in one configuration.
@@ -54,6 +88,33 @@ pub struct Server {
     /// Number of users that it has.
     users: u32,
     next_user: u32,
+    /// Program and configuration of a Ringway server that reads passwords from a database.
+    reader: Option<[PathBuf; 2]>,
+}
+
+impl Site {
+    /// Gives the database of a variant that reads one `users` users, in place of those of an earlier variant.
+    ///
+    /// # Errors
+    /// The database failed, or there is none.
+    pub fn fill_database(&self, variant: &Variant, users: u32) -> Result<()> {
+        if !variant.reads_database() {
+            return Ok(());
+        }
+        let filled = self.database.as_ref().context("there is no database for the users")?;
+        filled.clear()?;
+        filled.is_filled.set(true);
+        let settings = settings(variant, Store::Database(filled.database.clone()), users);
+        self.environment.import_users(&settings).map(drop)
+    }
+
+    /// Store of a server for a variant: the database if it reads one, otherwise `own`.
+    fn store(&self, variant: &Variant, own: Store) -> Store {
+        match &self.database {
+            Some(filled) if variant.reads_database() => Store::Database(filled.database.clone()),
+            Some(_) | None => own,
+        }
+    }
 }
 
 impl Target {
@@ -93,7 +154,8 @@ impl Target {
         !matches!(self.kind, TargetKind::Address(_))
     }
 
-    /// Starts the server for a variant, with `users` users if it challenges. Waits until it answers OPTIONS.
+    /// Starts the server for a variant, with `users` users if it challenges; those of a database are there already. Waits until it
+    /// answers OPTIONS.
     ///
     /// # Errors
     /// It is not installed, does not start, or does not answer with SIP.
@@ -102,24 +164,28 @@ impl Target {
             bail!(obstacle);
         }
         let environment = &site.environment;
+        let mut reader = None;
         let (version, process, port, command, file) = match self.kind {
             TargetKind::Address(address) => return running(&self.name, address, site),
             TargetKind::Ringway => {
                 let port = free_port()?;
-                let store = Store::Sqlite(environment.folder.join(format!("ringway-{port}.db")));
-                let settings = settings(variant, store, users);
-                if settings.challenge.is_some() {
+                let own = Store::Sqlite(environment.folder.join(format!("ringway-{port}.db")));
+                let settings = settings(variant, site.store(variant, own), users);
+                let file = format!("ringway-{port}.toml");
+                if variant.reads_database() {
+                    reader = Some([environment.ringway.clone(), environment.folder.join(&file)]);
+                } else if settings.challenge.is_some() {
                     environment.import_users(&settings)?;
                 }
                 let process = environment.start_ringway(&settings, port, Under::Itself)?;
                 let command = "ringway serve --config ringway.toml".to_owned();
                 let version = machine::version_of(&environment.ringway.to_string_lossy(), &["--version"]);
-                (version, process, port, command, format!("ringway-{port}.toml"))
+                (version, process, port, command, file)
             }
             TargetKind::Kamailio(allocator) => {
                 let program = environment.kamailio.as_deref().context("kamailio is not installed")?;
                 let port = free_port()?;
-                let settings = settings(variant, Store::Memory, users);
+                let settings = settings(variant, site.store(variant, Store::Memory), users);
                 let process =
                     environment.start_kamailio(program, &settings, port, variant.carrier, allocator)?;
                 let options = allocator.arguments().join(" ");
@@ -138,7 +204,8 @@ impl Target {
         };
         let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
         let (domain, password) = (template::DOMAIN.to_owned(), digest::PASSWORD.to_owned());
-        Ok(Server { process: Some(process), address, domain, password, rest, record, users, next_user: 0 })
+        let process = Some(process);
+        Ok(Server { process, address, domain, password, rest, record, users, next_user: 0, reader })
     }
 }
 
@@ -149,6 +216,19 @@ impl Server {
     /// The server has ended.
     pub fn cpu_ns(&self) -> Result<Option<u64>> {
         self.process.as_ref().map(Process::cpu_ns).transpose()
+    }
+
+    /// Number of passwords that it has read from a database; `None` if it reads none, or is not Ringway.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn lookups(&self) -> Result<Option<u64>> {
+        let Some([program, configuration]) = &self.reader else { return Ok(None) };
+        let shown = run_command(program, configuration, &["show", "stats", "--json"])?;
+        let shown: serde_json::Value =
+            serde_json::from_slice(&shown).context("read the server's counters")?;
+        let lookups = shown.get("danger_lookups").and_then(serde_json::Value::as_u64);
+        lookups.map(Some).context("the server does not count its reads of passwords")
     }
 
     /// Memory of all its processes in bytes; shared memory counts once.
@@ -206,6 +286,7 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
         record,
         users: u32::MAX,
         next_user: 0,
+        reader: None,
     })
 }
 
@@ -246,7 +327,7 @@ mod tests {
             floor_command: Environment::no_floor,
             folder: PathBuf::new(),
         };
-        Site { environment, domain: String::new(), password: String::new() }
+        Site { environment, domain: String::new(), password: String::new(), database: None }
     }
 
     #[test]

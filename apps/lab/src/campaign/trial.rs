@@ -32,6 +32,8 @@ pub(super) struct Outcome {
     /// CPU time of the server in nanoseconds.
     server_ns: Option<u64>,
     server_memory: Option<u64>,
+    /// Passwords that the server read from a database.
+    pub(super) lookups: Option<u64>,
     noise: Noise,
     /// Retransmissions of each second.
     retransmissions: Vec<u64>,
@@ -117,7 +119,9 @@ pub(super) fn offer(
         Some(server) => server.cpu_ns(),
         None => Ok(None),
     };
+    let lookups = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.lookups());
     let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
+    let lookups_before = lookups(&server);
     let run = session.start(plan.rate, plan.length)?;
     let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
     let watched = watch(&run, plan.length + drain, server.as_deref_mut(), observer);
@@ -153,10 +157,14 @@ pub(super) fn offer(
     };
     let server_memory = server.as_ref().map_or(Ok(None), |server| server.memory_bytes())?;
     let noise = meter.noise(server_ns.unwrap_or_default());
+    let lookups = match (lookups_before?, lookups(&server)?) {
+        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+        _ => None,
+    };
     if is_kept {
         remove_bindings(&statistics, session, observer);
     }
-    Ok(Some(Outcome { statistics, server_ns, server_memory, noise, retransmissions }))
+    Ok(Some(Outcome { statistics, server_ns, server_memory, lookups, noise, retransmissions }))
 }
 
 /// Opens sockets and registers users. `None`: the observer has interrupted it.
@@ -283,6 +291,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         buckets30: buckets(statistics),
         server_cpu_us: outcome.server_ns.map(|ns| ns as f64 / 1e3 / ended),
         server_memory_kb: outcome.server_memory.map(|bytes| bytes / 1024),
+        database_lookups: outcome.lookups,
         others_share: outcome.noise.others,
         steal: outcome.noise.steal,
         generator: Generator {
@@ -395,10 +404,17 @@ mod tests {
         let criteria = Criteria::new(vec!["success<100%".parse().unwrap(), "p50>50ms".parse().unwrap()]);
         let (server_ns, server_memory) = (Some(1_000_000), Some(4096));
         let noise = Noise { others: 0.01, steal: 0.0 };
-        let outcome = Outcome { statistics, server_ns, server_memory, noise, retransmissions: vec![3] };
+        let outcome = Outcome {
+            statistics,
+            server_ns,
+            server_memory,
+            lookups: Some(4),
+            noise,
+            retransmissions: vec![3],
+        };
         let measured = measurement(&outcome, 100.0, 1.0, &criteria);
         assert_eq!((measured.successes, measured.failures.get("503")), (99, Some(&1)));
-        assert_eq!(measured.server_cpu_us, Some(10.0));
+        assert_eq!((measured.server_cpu_us, measured.database_lookups), (Some(10.0), Some(4)));
         let [first, _, _, fourth, ..] = measured.buckets30;
         assert!((first - 0.9).abs() < 1e-9 && (fourth - 0.1).abs() < 1e-9, "{:?}", measured.buckets30);
         assert!((measured.buckets30.iter().sum::<f64>() - 1.0).abs() < 1e-9);

@@ -9,6 +9,7 @@ use super::scale::Kind;
 use super::svg::Mark;
 use super::table::Table;
 use super::text::{amount, count};
+use crate::campaign::compare::PEAK;
 use crate::record::{Comparison, Idle, Measurement};
 
 /// CPU time for each attempt over the rate, and beside each other at the highest common rate.
@@ -148,7 +149,7 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
     let table = ratio_table(&usable);
     (!panels.is_empty()).then(|| Figure {
         title: "Ratios",
-        note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians (resampling); two servers differ if it does not contain 1. Only trials that met the criterion.".to_owned(),
+        note: "The first named divided by the second: of times, below 1 the first one needs less; of peaks, above 1 it does more. The line is the 95 % confidence interval of the ratio of the medians (resampling); two servers differ if it does not contain 1. Only trials that met the criterion.".to_owned(),
         is_neutral: true,
         keys: vec![Key::Reference("1: no difference"), Key::Interval("95 % interval")],
         panels,
@@ -229,6 +230,7 @@ fn metric(name: &str) -> (&str, &'static str) {
     match name {
         "server_cpu_us" => ("server CPU time for each attempt", "µs"),
         "response_p99_ms" => ("p99 of the response time", "ms"),
+        PEAK => ("peak", "attempts/s"),
         other => (other, ""),
     }
 }

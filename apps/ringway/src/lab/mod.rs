@@ -1,6 +1,7 @@
 //! `ringway lab`: load and measurements of SIP servers.
 
 mod args;
+mod database;
 mod load;
 mod media;
 mod progress;

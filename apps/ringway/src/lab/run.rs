@@ -1,12 +1,13 @@
 //! `ringway lab run` and `ringway lab list`: campaigns of experiments.
 
+use super::database;
 use super::note;
 use super::run_args::{ListArgs, RunArgs};
 use super::summary;
 use crate::failure::Failure;
 use crate::output;
 use ringway_lab::campaign::experiment::{self, Experiment};
-use ringway_lab::campaign::target::{Site, Target};
+use ringway_lab::campaign::target::{Site, Target, UserDatabase};
 use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
 use ringway_lab::record::{self, Record, Writer};
 use ringway_lab::server::{Environment, find_kamailio};
@@ -35,7 +36,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
 
 /// Runs a campaign, and prints its summary.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let experiments = experiments(args)?;
+    let mut experiments = experiments(args)?;
     let targets: Result<Vec<Target>, _> =
         args.target.iter().map(|name| Target::parse(name, &args.allow_remote)).collect();
     let mut targets = targets.map_err(|error| Failure::usage(format!("--target: {error:#}")))?;
@@ -43,20 +44,31 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let earlier = earlier.transpose()?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
-    let site = site(args, folder.path())?;
     let options = options(args)?;
+    let mut site = site(args, folder.path())?;
     if !experiments.iter().any(|experiment| options.has_trials(experiment)) {
         return Err(Failure::usage(
             "--transport and --digest: no trial is left; `ringway lab run` without them runs all variants",
         ));
     }
-    let missing: Vec<String> = targets.iter().filter_map(|target| target.obstacle(&site)).collect();
+    if experiments.iter().any(|experiment| options.reads_database(experiment)) {
+        site.database = database::open(args, folder.path())?;
+    }
+    let missing: Vec<String> = targets
+        .iter()
+        .filter_map(|target| target.obstacle(&site))
+        .chain(experiments.iter().filter_map(|experiment| options.obstacle(experiment, &site)))
+        .collect();
     targets.retain(|target| target.obstacle(&site).is_none());
+    experiments.retain(|experiment| options.obstacle(experiment, &site).is_none());
     for obstacle in &missing {
         note(obstacle);
     }
     if targets.is_empty() {
         return Err(Failure::failed("no target is left to measure"));
+    }
+    if experiments.is_empty() {
+        return Err(Failure::failed("no experiment is left to measure"));
     }
     let out = args.out.clone().unwrap_or_else(default_out);
     let writer = Writer::create(&out).map_err(|error| Failure::usage(format!("--out: {error:#}")))?;
@@ -72,6 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let ended = start(&experiments, &targets, &site, &options, &mut screen);
     screen.end_line();
+    let cleared = site.database.as_ref().map_or(Ok(()), UserDatabase::clear);
     let (totals, measurements) = ended.map_err(|error| Failure::failed(format!("{error:#}")))?;
     let records = std::mem::take(&mut screen.records);
     let against = earlier
@@ -81,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         output::line(&summary::text(&records, against.as_deref().unwrap_or_default(), args.quick))?;
         output::line(&format!("results: {}", screen.writer.path().display()))?;
     }
+    cleared.map_err(|error| Failure::failed(format!("{error:#}")))?;
     judge(&totals, &missing)
 }
 
@@ -115,7 +129,7 @@ fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
         floor_command: Environment::no_floor,
         folder: folder.to_path_buf(),
     };
-    Ok(Site { environment, domain: args.domain.clone(), password })
+    Ok(Site { environment, domain: args.domain.clone(), password, database: None })
 }
 
 fn options(args: &RunArgs) -> Result<Options, Failure> {
@@ -150,6 +164,9 @@ fn further(args: &RunArgs) -> String {
         add("--domain", args.domain.clone());
     }
     args.password_file.iter().for_each(|file| add("--password-file", file.display().to_string()));
+    args.database.iter().for_each(|url| add("--database", url.clone()));
+    let password_file = args.database_password_file.iter();
+    password_file.for_each(|file| add("--database-password-file", file.display().to_string()));
     args.allow_remote.iter().for_each(|host| add("--allow-remote", host.to_string()));
     args.fail_if.iter().for_each(|condition| add("--fail-if", condition.to_string()));
     args.compare.iter().for_each(|folder| add("--compare", folder.display().to_string()));

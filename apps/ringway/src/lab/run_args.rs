@@ -24,6 +24,8 @@ Examples:
   ringway lab run call --transport tcp --digest MD5 --repeat 7
   ringway lab run ./mine.toml --target 127.0.0.1:5060 --domain example.org \\
     --password-file lab.password
+  ringway lab run authentication --database postgres://ringway@127.0.0.1/lab \\
+    --database-password-file database-password
   ringway lab run register --fail-if 'p99>50ms' \\
     --compare results/2026-01-31-120000
 
@@ -72,6 +74,12 @@ pub(crate) struct RunArgs {
     /// File with the password of the users u0000000, u0000001, … of a running server
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+    /// Empty database for experiments that read passwords from one: postgres://USER@HOST/NAME or mysql://USER@HOST/NAME
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// File with the password of the database's user
+    #[arg(long, value_name = "FILE", requires = "database")]
+    pub(crate) database_password_file: Option<PathBuf>,
     /// Host besides loopback that load may be sent to
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_remote: Vec<IpAddr>,

@@ -1,5 +1,6 @@
 //! Summary of a campaign as a table.
 
+use ringway_lab::campaign::compare::PEAK;
 use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Media, Record};
 use ringway_lab::statistics::{median, median_interval};
 use std::fmt::Write as _;
@@ -182,6 +183,10 @@ fn notes(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
 }
 
 fn compared(comparison: &Comparison) -> String {
+    if comparison.metric == PEAK {
+        let Comparison { experiment, a, b, ratio, .. } = comparison;
+        return format!("  {experiment}: the peak of {a} is {ratio:.2} × that {b}");
+    }
     let name = match comparison.metric.as_str() {
         "server_cpu_us" => "CPU of the server",
         "response_p99_ms" => "p99 of the response time",
