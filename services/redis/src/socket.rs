@@ -15,8 +15,9 @@ pub(crate) type OnWait = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Socket {
     layer: Layer,
     on_wait: OnWait,
-    /// End of the reply that is read.
+    /// End of the reply that is read. One read may end after it, in a process that was paused.
     deadline: Instant,
+    is_late: bool,
 }
 
 enum Layer {
@@ -38,12 +39,12 @@ impl Socket {
         } else {
             Layer::Plain(stream)
         };
-        Ok(Self { layer, on_wait, deadline: Instant::now() })
+        Ok(Self { layer, on_wait, deadline: Instant::now(), is_late: false })
     }
 
     /// Sets the time limit of the next reply.
     pub(crate) fn expect_reply(&mut self, time: Duration) {
-        self.deadline = Instant::now() + time;
+        (self.deadline, self.is_late) = (Instant::now() + time, false);
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -56,11 +57,18 @@ impl Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_late {
+            return Err(late());
+        }
         let layer = &mut self.layer;
-        in_time(self.deadline, &self.on_wait, || match layer {
+        let len = in_time(self.deadline, &self.on_wait, || match layer {
             Layer::Plain(stream) => stream.read(buffer),
             Layer::Tls(stream) => stream.read(buffer),
-        })
+        })?;
+        // A reply that comes in small parts is one that is awaited.
+        (self.on_wait)();
+        self.is_late = Instant::now() >= self.deadline;
+        Ok(len)
     }
 }
 
@@ -89,12 +97,16 @@ fn in_time<T>(deadline: Instant, on_wait: &OnWait, mut step: impl FnMut() -> io:
             Err(error) if is_wait(&error) => {
                 on_wait();
                 if Instant::now() >= deadline {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "no answer in time"));
+                    return Err(late());
                 }
             }
             done => return done,
         }
     }
+}
+
+fn late() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "no answer in time")
 }
 
 fn is_wait(error: &io::Error) -> bool {
@@ -138,3 +150,37 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time between two calls of [`OnWait`].
 const WAIT_STEP: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::ReplyReader;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_reply_that_comes_byte_by_byte_ends_at_its_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // More than there is time for, and an end.
+        let server = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            (0..10_000).take_while(|_| stream.write_all(b"+").is_ok()).for_each(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+            });
+        });
+        let waits = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&waits);
+        let on_wait: OnWait = Arc::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
+        let mut replies = ReplyReader::new(Socket::connect(("127.0.0.1", port), &url, on_wait).unwrap());
+        replies.get_mut().expect_reply(Duration::from_millis(50));
+        let error = replies.read().unwrap_err().to_string();
+        assert!(error.contains("in time"), "{error}");
+        assert!(waits.load(Ordering::Relaxed) > 1, "lookups end meanwhile");
+        drop(replies);
+        server.join().unwrap();
+    }
+}

@@ -111,6 +111,12 @@ impl Streams {
         self.positions.get_mut(tag)
     }
 
+    /// Tag of a key.
+    fn tag(&self, key: &[u8]) -> Option<usize> {
+        let tag: usize = std::str::from_utf8(key.get(4..6)?).ok()?.parse().ok()?;
+        self.keys.get(tag).is_some_and(|known| known.as_bytes() == key).then_some(tag)
+    }
+
     /// Key of a tag, for a command.
     pub(crate) fn key(&self, tag: usize) -> &str {
         self.keys.get(tag).map(String::as_str).unwrap_or_default()
@@ -133,7 +139,7 @@ impl Streams {
         for stream in items(reply) {
             let mut parts = items(stream).into_iter();
             let (Some(key), Some(entries)) = (parts.next(), parts.next()) else { continue };
-            let tag = bytes(&key).and_then(|key| self.keys.iter().position(|known| known.as_bytes() == key));
+            let tag = bytes(&key).and_then(|key| self.tag(key));
             let Some(position) = tag.and_then(|tag| self.positions.get_mut(tag)) else { continue };
             let entries = items(entries);
             result.is_full |= entries.len() >= count;
@@ -321,6 +327,15 @@ mod tests {
         let result = streams.deliver(Value::Array(vec![stream]), 9, own(), deliver);
         assert_eq!(result.to_read, [(b"other".to_vec(), 0), (b"refused".to_vec(), 2)]);
         assert_eq!((numbers, result.damaged), (vec![103, 4], 2));
+    }
+
+    #[test]
+    fn each_key_has_its_tag() {
+        let streams = Streams::new();
+        assert!((0..TAGS).all(|tag| streams.tag(keys::log(tag).as_bytes()) == Some(tag)));
+        for key in ["", "rw:{0", "rw:{64}:log", "rw:{+3}:log", "rw:{03}:all", "other"] {
+            assert_eq!(streams.tag(key.as_bytes()), None, "{key}");
+        }
     }
 
     #[test]
