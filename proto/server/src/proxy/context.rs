@@ -2,6 +2,7 @@
 
 use super::branch_media::BranchMedia;
 use super::breadth::Share;
+use super::pending::Reserved;
 use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
@@ -73,8 +74,7 @@ pub(super) struct ResponseContext {
     pub(super) server: ServerId,
     /// Received request, as long as a generated response or a further branch may need it.
     pub(super) request: Option<Arc<[u8]>>,
-    /// Number of bytes reserved for it.
-    pub(super) reserved: usize,
+    pub(super) reserved: Reserved,
     /// User that a stranger's request is for.
     pub(super) strangers_user: Option<u64>,
     pub(super) source: Flow,
@@ -327,11 +327,11 @@ impl Contexts {
 }
 
 impl ResponseContext {
-    /// Creates a context without branches, for which `reserved` bytes were reserved.
+    /// Creates a context without branches, for which memory was reserved.
     pub(super) fn new(
         server: ServerId,
         request: &Request<'_, '_>,
-        reserved: usize,
+        reserved: Reserved,
         strangers_user: Option<u64>,
         since: Instant,
         branches: usize,

@@ -48,7 +48,7 @@ pub(super) fn target_of(config: &Config, number: &Number, request: &Request<'_, 
     NumberTarget {
         digits: core::str::from_utf8(digits).unwrap_or_default().into(),
         zones: config.trunking.enum_zones.clone(),
-        source: Some(request.flow.remote.ip()),
+        source: Some(request.client(config)),
     }
 }
 

@@ -232,11 +232,11 @@ impl Proxy {
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
             || !context.is_invite
-            || context.reserved > kept + SHRUNK_BYTES_MIN;
-        if is_worth_it && context.is_done() && context.reserved > kept {
-            let given = context.reserved - kept;
-            context.reserved = kept;
-            env.services.shrink(context.source.remote.ip(), given);
+            || context.reserved.bytes > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved.bytes > kept {
+            let given = context.reserved.bytes - kept;
+            context.reserved.bytes = kept;
+            env.services.shrink(context.reserved.client, given);
         }
         if let Some(user) = user {
             self.pending.end(user);

@@ -50,7 +50,7 @@ impl Proxy {
                     target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                let asked = (request.message, Some(request.flow.remote.ip()));
+                let asked = (request.message, Some(request.client(env.config)));
                 self.lookups.start(&mut env.cx, host, asked, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PHONE: &str = "198.51.100.7:31337";
 /// Address of the front of a node.
-const FRONT: &str = "192.0.2.70:5060";
+pub(crate) const FRONT: &str = "192.0.2.70:5060";
 
 fn node(number: u8) -> String {
     format!("203.0.113.{number}:5060")
@@ -260,13 +260,13 @@ fn behind(change: impl FnOnce(&mut Config)) -> World {
     })
 }
 
-fn set_front(config: &mut Config) {
+pub(crate) fn set_front(config: &mut Config) {
     config.auth.enabled = true;
     config.auth.fronts = vec!["192.0.2.70".parse().unwrap()];
 }
 
 /// The request as the front passes it on for a phone at this address.
-fn passed_on(request: Request, client: &str) -> Request {
+pub(crate) fn passed_on(request: Request, client: &str) -> Request {
     request
         .via("SIP/2.0/UDP 192.0.2.70:5060;rport;branch=z9hG4bK")
         .line(&format!("Via: SIP/2.0/UDP 10.0.0.5;received={client};branch=z9hG4bKphone"))
