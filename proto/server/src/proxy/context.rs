@@ -302,7 +302,6 @@ impl Contexts {
     /// Calls without a final response, in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
     pub(super) fn ringing_calls(
         &self,
-        limits: &Limits,
         from: u32,
         count: u32,
         mut each: impl FnMut(RingingCall<'_>),
@@ -312,7 +311,7 @@ impl Contexts {
             else {
                 continue;
             };
-            if let Ok(message) = Message::parse(request, limits) {
+            if let Ok(message) = Message::parse(request, &Limits::STORED) {
                 each(RingingCall {
                     call_id: message.call_id(),
                     from: message.from().uri.as_bytes(),

@@ -26,7 +26,7 @@ use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
 impl Proxy {
@@ -273,7 +273,7 @@ impl Proxy {
         let bytes = context.request.clone().unwrap_or_default();
         let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
         let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
-            let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
+            let message = Message::parse(&bytes, &Limits::STORED).ok()?;
             Some(relays::with_sdp(&message, sdp))
         });
         let bytes = changed.as_deref().unwrap_or(&bytes);
@@ -299,7 +299,7 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let (flow, grant, call) = (context.source, context.grant, context.call.as_deref().copied());
-        if let Ok(message) = &Message::parse(bytes, &env.config.message_limits)
+        if let Ok(message) = &Message::parse(bytes, &Limits::STORED)
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
         {

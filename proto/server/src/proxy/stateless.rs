@@ -14,7 +14,7 @@ use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
-use ringway_sip::{Edit, HeaderName, Message, Method, Start};
+use ringway_sip::{Edit, HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
 impl Proxy {
@@ -65,7 +65,7 @@ impl Proxy {
         waiting: &Waiting,
         servers: LocatedServers,
     ) {
-        let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&waiting.request, &Limits::STORED) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
         let grant = waiting.grant;

@@ -17,7 +17,7 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
-use ringway_sip::{Message, Method, Start};
+use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Incoming, MatchKey};
 use smallvec::SmallVec;
 
@@ -209,7 +209,7 @@ impl Locating {
         self.cancelled.push_back(key);
         env.reply(cancel, 200, "OK", |_| {});
         let Waiting { request, flow, grant, call, .. } = waiting;
-        let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return true };
+        let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return true };
         let Start::Request { method, uri } = *message.start() else { return true };
         let request =
             Request { message, method, uri, flow, peer: None, key: Some(key), grant, call: call.as_ref() };
@@ -261,8 +261,7 @@ impl<S: Services> Server<S> {
         let env = &mut self.environment.env(cx);
         let Waiting { request, flow, grant, call, answer_info, .. } = waiting;
         env.answer_info.clone_from(&answer_info);
-        // Only a reload with lower limits can have made it unreadable.
-        let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return };
+        let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return };
