@@ -249,7 +249,7 @@ impl Running {
                     let _ = report.send(self.reload(request));
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
-                Ok(Input::ShareAgain) => shared_work.begin_again(),
+                Ok(Input::ShareAgain) => self.begin_again(&mut shared_work),
                 Ok(Input::Walked(walks, is_loss)) => self.begin_sweep(&mut shared_work, walks, is_loss),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
