@@ -2,7 +2,6 @@
 
 use super::branch_media::BranchMedia;
 use super::breadth::Share;
-use super::pending::Reserved;
 use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
@@ -15,6 +14,7 @@ use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
@@ -65,6 +65,14 @@ pub struct RingingCall<'a> {
     pub rings: bool,
     /// Time of the INVITE.
     pub since: Instant,
+}
+
+/// Reserved memory of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reserved {
+    /// Address whose share it is of. A reload can change which addresses are fronts.
+    pub(super) client: IpAddr,
+    pub(super) bytes: usize,
 }
 
 /// Context of one forwarded request.

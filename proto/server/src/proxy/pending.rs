@@ -1,11 +1,10 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
-use super::context::ResponseContext;
+use super::context::{Reserved, ResponseContext};
 use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
 use core::hash::BuildHasher;
-use core::net::IpAddr;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::Seed;
@@ -18,14 +17,6 @@ pub(crate) struct Pending {
     strangers: UserCounts,
     /// Requests that leave our domains by the user's permission.
     leaving: UserCounts,
-}
-
-/// Reserved memory of a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reserved {
-    /// Address whose share it is of. A reload can change which addresses are fronts.
-    pub(super) client: IpAddr,
-    pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
