@@ -5,9 +5,12 @@ use crate::held::MarkedPackets;
 use crate::layers::{Layers, PlainTcp};
 use crate::trace::MessageTrace;
 use ringway_datagram::Associations;
-use ringway_sansio::{MemoryBound, Seed, ShardKey, Transport};
+use ringway_sansio::{Flow, MemoryBound, Seed, ShardKey, Transport};
 use ringway_stream::StreamLimits;
 use std::sync::Arc;
+
+/// Maximum length in bytes of a message on a stream with this flow; called once for each stream.
+pub type MessageBytesMax = Arc<dyn Fn(&Flow) -> usize + Send + Sync>;
 
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
@@ -16,8 +19,8 @@ pub struct Config {
     pub clock: Clock,
     /// Treatment of packets that confirm that something is stored.
     pub marked_packets: MarkedPackets,
-    /// Maximum length of a message on a stream in bytes.
-    pub max_message_bytes: usize,
+    /// Maximum length of a message on a stream.
+    pub message_bytes_max: MessageBytesMax,
     /// Maximum number of open connections, accepted and dialled; more are refused.
     pub max_connections: usize,
     /// Maximum number of accepted connections of one source; 0: no limit, also not on the memory of a source's
@@ -47,7 +50,7 @@ impl Default for Config {
         Self {
             clock: Clock::new(),
             marked_packets: MarkedPackets::SendAtOnce,
-            max_message_bytes: 65_535,
+            message_bytes_max: Arc::new(|_| 65_535),
             max_connections: 20_000,
             max_connections_per_source: 0,
             datagram_batch: 32,

@@ -50,7 +50,7 @@ mod worker;
 pub use action::{ActionSink, NoActions};
 pub use client::DatagramClient;
 pub use clock::Clock;
-pub use config::Config;
+pub use config::{Config, MessageBytesMax};
 pub use counters::Counts;
 pub use held::MarkedPackets;
 pub use hosts::Hosts;

@@ -2,7 +2,7 @@
 
 use crate::action::ActionSink;
 use crate::client::DatagramClient;
-use crate::config::Config;
+use crate::config::{Config, MessageBytesMax};
 use crate::counters::{Counters, Counts};
 use crate::inbox::Inboxes;
 use crate::listen::{BindError, Bound, Listen};
@@ -149,8 +149,8 @@ impl<N: Node> Runtime<N> {
     }
 
     /// Changes the maximum length of a message on new streams.
-    pub fn set_max_message_bytes(&self, max: usize) {
-        self.common.set_max_message_bytes(max);
+    pub fn set_message_bytes_max(&self, max: MessageBytesMax) {
+        self.common.set_message_bytes_max(max);
     }
 
     /// Changes the maximum number of accepted connections of one source; 0: no limit. Open connections beyond it

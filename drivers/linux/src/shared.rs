@@ -1,7 +1,7 @@
 //! State that the workers of a runtime share.
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, MessageBytesMax};
 use crate::connection_id::{Kind, USES_MAX};
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
@@ -13,14 +13,14 @@ use ringway_datagram::Associations;
 use ringway_sansio::{Flow, Transport};
 use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// State that all workers of a runtime share.
 pub(crate) struct Common {
     pub(crate) clock: Clock,
     pub(crate) marked_packets: MarkedPackets,
-    max_message_bytes: AtomicUsize,
+    message_bytes_max: RwLock<MessageBytesMax>,
     max_connections: AtomicUsize,
     /// Connections that the limit of open files permits.
     connections_possible: usize,
@@ -56,7 +56,7 @@ impl Common {
         Self {
             clock: config.clock,
             marked_packets: config.marked_packets,
-            max_message_bytes: AtomicUsize::new(config.max_message_bytes),
+            message_bytes_max: RwLock::new(Arc::clone(&config.message_bytes_max)),
             max_connections: AtomicUsize::new(config.max_connections.min(connections_possible)),
             connections_possible,
             datagram_batch: config.datagram_batch,
@@ -95,14 +95,15 @@ impl Common {
         self.max_connections.store(max.min(self.connections_possible), Ordering::Relaxed);
     }
 
-    /// Maximum length of a message on a new stream.
-    pub(crate) fn max_message_bytes(&self) -> usize {
-        self.max_message_bytes.load(Ordering::Relaxed)
+    /// Maximum length of a message on a new stream with this flow.
+    pub(crate) fn message_bytes_max(&self, flow: &Flow) -> usize {
+        let max = Arc::clone(&self.message_bytes_max.read().unwrap_or_else(PoisonError::into_inner));
+        max(flow)
     }
 
     /// Changes the maximum length of a message; open streams keep theirs.
-    pub(crate) fn set_max_message_bytes(&self, max: usize) {
-        self.max_message_bytes.store(max, Ordering::Relaxed);
+    pub(crate) fn set_message_bytes_max(&self, max: MessageBytesMax) {
+        *self.message_bytes_max.write().unwrap_or_else(PoisonError::into_inner) = max;
     }
 
     pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {

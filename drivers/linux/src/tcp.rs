@@ -500,7 +500,7 @@ impl<F: Framer> Streams<F> {
             self.free.push(index);
             return Err(NO_LAYER.into());
         };
-        let framer = F::new(self.common.max_message_bytes());
+        let framer = F::new(self.common.message_bytes_max(&flow));
         let stream = Box::new(Stream::new(socket, flow, origin, framer, layer, now));
         if let Err(error) = self.epoll.add(stream.socket.as_fd(), id.0, stream.interest) {
             self.free.push(index);

@@ -6,13 +6,13 @@
 mod io_node;
 
 use io_node::{PATIENCE, Talker, address, events, start, until};
-use ringway_linux::{BoxedLayer, Config, Layers, Resume, Runtime, StreamLimits};
+use ringway_linux::{BoxedLayer, Config, Layers, MessageBytesMax, Resume, Runtime, StreamLimits};
 use ringway_sansio::{ConnectionId, Event, Flow, Token};
 use ringway_stream::{Decoded, Encoded, Layer, LayerError, Origin};
 use socket2::{Domain, Socket, Type};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,36 @@ fn any_split_gives_the_same_messages() {
         assert_eq!(client.read_line() + &client.read_line() + &client.read_line(), text);
     }
     until("the counts", || runtime.counts().stream_messages_in == 15);
+}
+
+#[test]
+fn each_stream_has_the_limit_of_its_flow() {
+    let limit = |long: [u8; 4]| -> MessageBytesMax {
+        Arc::new(move |flow| if flow.remote.ip() == IpAddr::from(long) { 4000 } else { 100 })
+    };
+    let (one, other) = ([127, 0, 0, 2], [127, 0, 0, 3]);
+    let config = Config { message_bytes_max: limit(one), ..Config::default() };
+    let (runtime, server) = tcp(1, config);
+    let opened = |from| {
+        let mut client = Client::connect_from(from, server);
+        client.id();
+        client
+    };
+    let begin = |client: &mut Client| client.write(&format!("1 echo {}", "x".repeat(1000)));
+    let ends = |mut client: Client| {
+        begin(&mut client);
+        client.ends()
+    };
+    let answers = |mut client: Client| {
+        begin(&mut client);
+        client.ask("\n").ends_with("x\n")
+    };
+    assert!(ends(opened(other)));
+    let kept = opened(one);
+    runtime.set_message_bytes_max(limit(other));
+    assert!(ends(opened(one)) && answers(opened(other)));
+    assert!(answers(kept), "an open stream keeps its limit");
+    assert_eq!(runtime.counts().framing_errors, 2);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_sip::{HeaderName, Message, Via};
+use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{DEFAULT_PORT, Timers, reply_address};
 
 /// Settings of a server, equal in every shard.
@@ -57,7 +57,7 @@ pub struct Config {
     /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.
     pub timer_c: Duration,
     /// Limits of the parser.
-    pub message_limits: ringway_sip::Limits,
+    pub message_limits: Limits,
     /// Maximum numbers of transactions.
     pub transaction_limits: ringway_transaction::Limits,
     /// 32 secret bytes that must survive a restart: the marks of existing dialogs depend on them.
@@ -175,6 +175,31 @@ impl Config {
         }
         let via = message.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
         via.and_then(|via| reply_address(&via)).map_or(source, |client| client.ip())
+    }
+
+    /// Limits of a message with so many bytes from `flow`. What another server of ours passes on was checked there, and has grown.
+    pub(crate) fn limits_of(&self, flow: &Flow, bytes: usize) -> Limits {
+        let mut limits = self.message_limits.clone();
+        // Usually there is no reason to look at the flow.
+        if bytes > limits.message_bytes_max && self.is_between_servers(flow) {
+            limits.message_bytes_max += Limits::BYTES_ADDED_MAX;
+        }
+        limits
+    }
+
+    /// Maximum number of bytes of a message on a stream. A longer one ends the stream, and with it what others have under way there: one
+    /// between servers of ours takes any message, and what is too long is answered.
+    pub fn stream_bytes_max(&self, flow: &Flow) -> usize {
+        match self.is_between_servers(flow) {
+            true => Limits::MESSAGE_BYTES_CEILING,
+            false => self.message_limits.message_bytes_max,
+        }
+    }
+
+    /// True for a flow of another node, of a front, or of a node behind this server.
+    fn is_between_servers(&self, flow: &Flow) -> bool {
+        let ip = flow.remote.ip();
+        self.is_link(flow) || self.is_front(ip) || self.trunking.has_node_at(ip)
     }
 
     /// True for a connection to or from another node.

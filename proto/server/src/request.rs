@@ -1,7 +1,8 @@
 //! Request in the pipeline.
 
-use crate::CallName;
 use crate::auth::Grant;
+use crate::{CallName, Config};
+use core::net::IpAddr;
 use ringway_sansio::{Flow, PeerNames};
 use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::MatchKey;
@@ -26,6 +27,11 @@ pub(crate) struct Request<'m, 'a> {
 }
 
 impl Request<'_, '_> {
+    /// Address that limits count it for: that of its source, or of the phone behind a front.
+    pub(crate) fn client(&self, config: &Config) -> IpAddr {
+        config.client_of(self.message, self.flow.remote.ip())
+    }
+
     /// True if the source is verified.
     pub(crate) const fn is_verified(&self) -> bool {
         self.flow.transport.has_connections() || self.grant.is_verified

@@ -22,7 +22,7 @@ use core::time::Duration;
 use locating::Locating;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
-use ringway_sip::{Message, Start};
+use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 
 /// A registrar, proxy and redirect server for one shard of the users.
@@ -257,7 +257,7 @@ impl<S: Services> Server<S> {
 
     /// Calls without a final response, in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
     pub fn ringing_calls(&self, from: u32, count: u32, each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
-        self.proxy.ringing_calls(&self.environment.config().message_limits, from, count, each)
+        self.proxy.ringing_calls(from, count, each)
     }
 
     /// Number of subscriptions of this shard's users.
@@ -309,10 +309,7 @@ impl<S: Services> Server<S> {
     fn keep_unreached(&mut self, cx: &mut Context<'_, Action>) {
         for unreached in self.proxy.take_unreached() {
             let env = &mut self.environment.env(cx);
-            // Only a reload with lower limits can have made it unreadable.
-            let Ok(message) = &Message::parse(&unreached.request, &env.config.message_limits) else {
-                continue;
-            };
+            let Ok(message) = &Message::parse(&unreached.request, &Limits::STORED) else { continue };
             let Start::Request { method, uri } = *message.start() else { continue };
             let Unreached { flow, grant, candidate, .. } = &unreached;
             let (flow, grant) = (*flow, *grant);
@@ -367,7 +364,7 @@ impl<S: Services> Node for Server<S> {
         }
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
-        match &Message::parse(bytes, &self.environment.config().message_limits) {
+        match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
             Ok(message) => {
                 self.environment.begin_message(message);
                 match *message.start() {

@@ -259,7 +259,7 @@ const fn is_single(name: HeaderName) -> bool {
 const NONE: u8 = u8::MAX;
 
 /// Room for the lines of a request of our own.
-const LINES_MAX: usize = Limits::for_own_requests().headers_max;
+const LINES_MAX: usize = Limits::STORED.headers_max;
 
 // An index of a line is a byte, and not `NONE`.
 const _: () = assert!(LINES_MAX < NONE as usize);

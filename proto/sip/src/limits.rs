@@ -23,15 +23,13 @@ impl Limits {
     /// Maximum number of bytes that forwarding adds: a contact as Request-URI, and the header fields above.
     pub const BYTES_ADDED_MAX: usize = 4096;
 
-    /// Limits for reading a request that this program has written: an INVITE that was accepted has grown by what forwarding
-    /// adds when its CANCEL and its ACK are made from it.
-    pub const fn for_own_requests() -> Self {
-        Self {
-            message_bytes_max: Self::MESSAGE_BYTES_CEILING,
-            headers_max: Self::HEADERS_CEILING + Self::HEADERS_ADDED_MAX,
-            request_uri_bytes_max: Self::MESSAGE_BYTES_CEILING,
-        }
-    }
+    /// Limits for reading a message once more that was accepted, or that this program has written: an INVITE that was accepted has grown
+    /// by what forwarding adds when its CANCEL and its ACK are made from it.
+    pub const STORED: Self = Self {
+        message_bytes_max: Self::MESSAGE_BYTES_CEILING,
+        headers_max: Self::HEADERS_CEILING + Self::HEADERS_ADDED_MAX,
+        request_uri_bytes_max: Self::MESSAGE_BYTES_CEILING,
+    };
 }
 
 impl Default for Limits {

@@ -121,7 +121,7 @@ pub(crate) fn write_cancel(invite: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>>, out: &mut Vec<u8>) {
-    let Ok(invite) = Message::parse(invite, &Limits::for_own_requests()) else { return };
+    let Ok(invite) = Message::parse(invite, &Limits::STORED) else { return };
     let Start::Request { uri, .. } = invite.start() else { return };
     let start = out.len();
     let mut request = MessageWriter::request(out, method, uri.as_bytes());

@@ -75,7 +75,8 @@ impl Heart {
         });
         if self.may_beat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
-            let text = nodes::heartbeat(&self.shared.settings, is_draining, now_ms);
+            let state = (is_draining, self.shared.writes_again());
+            let text = nodes::heartbeat(&self.shared.settings, state, now_ms);
             let connection = store.of_tag(keys::NODES_TAG)?;
             let name = self.shared.settings.node.as_bytes();
             connection.run::<()>(&Cmd::hset(keys::NODES, name, text))?;

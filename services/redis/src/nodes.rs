@@ -4,11 +4,17 @@ use crate::{NodeInfo, NodeState, Settings};
 use ringway_location::NodeName;
 use std::time::{Duration, Instant};
 
-/// Text of a heartbeat: version of the text, of the link, incarnation, link, state, time.
-pub(crate) fn heartbeat(settings: &Settings, is_draining: bool, now_ms: u64) -> String {
+/// Text of a heartbeat: version of the text, of the link, incarnation, link, state, a word while it writes its registrations again, time.
+pub(crate) fn heartbeat(
+    settings: &Settings,
+    (is_draining, writes_again): (bool, bool),
+    now_ms: u64,
+) -> String {
     let state = if is_draining { "draining" } else { "up" };
+    let more = if writes_again { WRITES_AGAIN } else { "" };
     let Settings { link, link_version, incarnation, .. } = settings;
-    format!("1 {link_version} {incarnation} {link} {state} {now_ms}")
+    let space = if more.is_empty() { "" } else { " " };
+    format!("1 {link_version} {incarnation} {link} {state}{space}{more} {now_ms}")
 }
 
 /// Reads a [`heartbeat`].
@@ -23,6 +29,7 @@ pub(crate) fn read(name: &[u8], text: &[u8]) -> Option<NodeInfo> {
         link: words.next()?.parse().ok()?,
         state: if words.next()? == "draining" { NodeState::Draining } else { NodeState::Up },
         last_seen_ms: words.next_back()?.parse().ok()?,
+        writes_again: words.any(|word| word == WRITES_AGAIN),
     })
 }
 
@@ -158,6 +165,8 @@ const fn age(node: &NodeInfo, store_now_ms: u64) -> u64 {
     store_now_ms.saturating_sub(node.last_seen_ms)
 }
 
+/// Word of a heartbeat.
+const WRITES_AGAIN: &str = "writes-again";
 /// Maximum number of other nodes.
 const NODES_MAX: usize = 63;
 /// Time without a heartbeat after which a node is gone.
@@ -263,6 +272,29 @@ mod tests {
         let changes = update(&mut nodes, &list, 2_000, now);
         assert_eq!((nodes.list().len(), changes.up.len(), changes.gone.len()), (63, 62, 0));
         assert_eq!(nodes.list().last().unwrap().name.as_str(), "z");
+    }
+
+    #[test]
+    fn a_node_that_writes_its_registrations_again_says_so() {
+        let settings = Settings {
+            url: crate::LocationUrl::parse("redis://localhost").unwrap(),
+            node: NodeName::read(b"a").unwrap(),
+            incarnation: 33,
+            link: "192.0.2.1:5061".parse().unwrap(),
+            link_version: 2,
+            is_strict: false,
+            holds_all: true,
+            seed: 1,
+        };
+        for (is_draining, writes_again) in [(false, false), (false, true), (true, false), (true, true)] {
+            let text = heartbeat(&settings, (is_draining, writes_again), 77);
+            let node = read(b"a", text.as_bytes()).unwrap();
+            assert_eq!((node.state == NodeState::Draining, node.writes_again), (is_draining, writes_again));
+            assert_eq!((node.link, node.last_seen_ms), (settings.link, 77), "{text}");
+        }
+        assert_eq!(heartbeat(&settings, (false, false), 77), "1 2 33 192.0.2.1:5061 up 77");
+        let later = read(b"a", b"2 3 4 [::1]:5 up new writes-again words 6").unwrap();
+        assert!(later.writes_again && later.last_seen_ms == 6);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     /// Times that it was checked for that.
     pub(crate) checks: AtomicU64,
     pub(crate) is_warm: AtomicBool,
+    /// Number of the last update of those that this node writes again; `u64::MAX` while more follow, 0 if it writes none again.
+    again_until: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -102,6 +104,7 @@ impl Shared {
             losses: AtomicU64::new(0),
             checks: AtomicU64::new(0),
             is_warm: AtomicBool::new(false),
+            again_until: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }
@@ -130,6 +133,27 @@ impl Shared {
     pub(crate) fn wake_reader(&self) {
         // It fails only when the counter is full, and then the reader wakes up.
         let _ = rustix::io::write(&self.reader_wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Notes that this node appends its bindings again, or that it has appended all.
+    pub(crate) fn set_appending_again(&self, is_under_way: bool) {
+        let until = if is_under_way { u64::MAX } else { self.pending().last };
+        self.again_until.store(until, Ordering::Release);
+    }
+
+    /// True while bindings are appended again, or wait. Only the writer calls it.
+    pub(crate) fn writes_again(&self) -> bool {
+        let until = self.again_until.load(Ordering::Acquire);
+        if until == 0 {
+            return false;
+        }
+        let is_written =
+            self.pending().settled() >= until && self.counters.in_flight.load(Ordering::Relaxed) == 0;
+        if is_written {
+            // It fails if they are appended once more.
+            let _ = self.again_until.compare_exchange(until, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        !is_written
     }
 
     /// Notes that a part works.

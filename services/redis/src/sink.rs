@@ -47,6 +47,9 @@ pub struct NodeInfo {
     pub state: NodeState,
     /// Time of its last heartbeat by the clock of the store, in milliseconds since the epoch.
     pub last_seen_ms: u64,
+    /// True while it writes its registrations again, after the store lost data: not all are there yet. Nodes of earlier versions do not
+    /// say so.
+    pub writes_again: bool,
 }
 
 /// State of a node.

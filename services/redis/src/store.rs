@@ -106,6 +106,12 @@ impl LocationStore {
         self.shared.is_draining.store(is_draining, Ordering::Relaxed);
     }
 
+    /// Notes that all bindings of this node are appended again from now on, or that the last of them was. Other nodes see it
+    /// ([`crate::NodeInfo::writes_again`]) until they are in the store; after an [`Event::Rewrite`] it has begun.
+    pub fn set_appending_again(&self, is_under_way: bool) {
+        self.shared.set_appending_again(is_under_way);
+    }
+
     /// Replaces URL, user, password and authorities, from the next connection on.
     pub fn set_url(&self, url: LocationUrl) {
         self.shared.set_url(url);

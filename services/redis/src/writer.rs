@@ -101,6 +101,10 @@ impl Writer {
             master.connection.load(&self.scripts)?;
         }
         let mut is_lost = self.heart.connected(&mut store)?;
+        if is_lost {
+            // The first heartbeat says so already.
+            self.shared.set_appending_again(true);
+        }
         let mut beat_at = Instant::now();
         loop {
             let now = Instant::now();
@@ -144,6 +148,7 @@ impl Writer {
         drop(pending);
         if is_due {
             self.is_full_reported = false;
+            self.shared.set_appending_again(true);
             self.shared.sink.on_event(Event::Rewrite);
         }
     }

@@ -330,6 +330,25 @@ fn lost_data_is_found_and_written_again() {
 }
 
 #[test]
+fn others_see_that_a_node_writes_its_registrations_again() {
+    let server = RedisServer::start(&[]);
+    let (a, _seen_a) = start_warm("a", &url(&server));
+    let (_b, seen_b) = start_warm("b", &url(&server));
+    let writes_again = || {
+        let seen = seen_b.0.lock().unwrap();
+        seen.nodes.iter().find(|node| node.name.as_str() == "a").map(|node| node.writes_again)
+    };
+    wait_for(|| writes_again() == Some(false));
+    server.run(&["FLUSHALL"]);
+    wait_for(|| writes_again() == Some(true));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    std::thread::sleep(MOMENT * 5);
+    assert_eq!(writes_again(), Some(true), "more follow");
+    a.set_appending_again(false);
+    wait_for(|| writes_again() == Some(false) && seen_b.bodies("sip:alice@x").is_some());
+}
+
+#[test]
 fn a_trimmed_stream_is_made_up_for_by_reading_all() {
     all_is_read_after(&["XTRIM {log} MAXLEN 0", "XADD {log} * x y"]);
 }

@@ -303,6 +303,24 @@ impl Server {
         self.command(&["drain", "--over", &over_s.to_string()], None).map(drop)
     }
 
+    /// Ends that.
+    pub(crate) fn cancel_drain(&self) -> Result<()> {
+        self.command(&["drain", "--cancel"], None).map(drop)
+    }
+
+    /// Number of its calls: `ringway show calls --json`.
+    pub(crate) fn calls(&self) -> Result<usize> {
+        let shown = self.command(&["show", "calls", "--json"], None)?;
+        let shown: serde_json::Value =
+            serde_json::from_str(&shown).context("`ringway show calls --json` printed no JSON")?;
+        Ok(shown["calls"].as_array().context("`ringway show calls --json` printed no list")?.len())
+    }
+
+    /// Writes a copy of its database.
+    pub(crate) fn back_up(&self, to: &Path) -> Result<()> {
+        self.command(&["backup", &to.display().to_string()], None).map(drop)
+    }
+
     /// Its configuration file.
     pub(crate) fn config(&self) -> &Path {
         &self.config

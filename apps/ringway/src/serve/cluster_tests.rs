@@ -16,7 +16,11 @@ const TEXT: &str = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\
                     [auth]\nenabled = false\ntrusted = [\"127.0.0.1\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = \"off\"\n";
 
 fn start(name: &str) -> Running {
-    let config = config(TEXT, name, "127.0.0.1:0");
+    start_with(TEXT, name)
+}
+
+fn start_with(text: &str, name: &str) -> Running {
+    let config = config(text, name, "127.0.0.1:0");
     let store = Store::open(&config.store.url).unwrap();
     Running::start(config, store, channel().0, None).unwrap()
 }
@@ -166,6 +170,31 @@ fn calls_go_over_links_after_the_secret_has_changed() {
     }
     has_links(&a, 1);
     has_links(&b, 1);
+    a.stop();
+    b.stop();
+}
+
+#[test]
+fn a_request_that_grows_beyond_the_limit_of_messages_goes_over_the_link() {
+    let text = format!("{TEXT}[limits]\nmax_message_bytes = 1300\n");
+    let (mut a, mut b) = (start_with(&text, "a"), start_with(&text, "b"));
+    let nodes = vec![node("a", &a), node("b", &b)];
+    a.set_nodes(nodes.clone());
+    b.set_nodes(nodes);
+    has_links(&a, 1);
+    has_links(&b, 1);
+    let (alice, bob) = (Phone::new(&b), Phone::new(&a));
+    register_at_other(&a, &alice, &bob, 1);
+    let lines = format!("X-Padding: {}\r\n", "x".repeat(900));
+    alice.request(
+        "MESSAGE sip:bob@example.org",
+        ("<sip:alice@example.org>;tag=a", "<sip:bob@example.org>"),
+        1,
+        &lines,
+    );
+    let message = bob.receive("MESSAGE");
+    assert!(message.len() > 1300, "it has grown to {} bytes only", message.len());
+    assert_eq!(message.matches("SIP/2.0/TLS").count(), 1, "one link: {message}");
     a.stop();
     b.stop();
 }

@@ -153,7 +153,7 @@ impl Running {
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
         let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
         let sink = Arc::new(Sink::new(&services, &outside, bound.inboxes(), nodes.len() as u16));
-        let runtime_config = runtime_config(&config, &services, &tls, clock);
+        let runtime_config = runtime_config(&config, &settings, &services, (&tls, clock));
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
         outside.watch(&runtime)?;
@@ -249,7 +249,7 @@ impl Running {
                     let _ = report.send(self.reload(request));
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
-                Ok(Input::ShareAgain) => shared_work.begin_again(self.clock.now()),
+                Ok(Input::ShareAgain) => self.begin_again(&mut shared_work),
                 Ok(Input::Walked(walks, is_loss)) => self.begin_sweep(&mut shared_work, walks, is_loss),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
@@ -374,9 +374,9 @@ fn start_admin(
 /// Settings of the runtime.
 fn runtime_config(
     config: &Config,
+    settings: &Arc<ringway_server::Config>,
     services: &Arc<SharedServices>,
-    tls: &ServerTls,
-    clock: Clock,
+    (tls, clock): (&ServerTls, Clock),
 ) -> ringway_linux::Config {
     ringway_linux::Config {
         clock,
@@ -384,7 +384,7 @@ fn runtime_config(
             Durability::Relaxed => MarkedPackets::SendAtOnce,
             Durability::Strict => MarkedPackets::HoldUntilStored,
         },
-        max_message_bytes: config.limits.max_message_bytes,
+        message_bytes_max: settings::message_bytes_max(settings),
         max_connections: config.limits.max_connections,
         max_connections_per_source: config.limits.max_connections_per_source,
         memory: Some(Arc::clone(services.memory())),

@@ -59,8 +59,22 @@ impl Running {
     pub(super) fn step(&self, work: &mut SharedWork) {
         let (shards, now) = (self.runtime.shards(), self.clock.now());
         let location = self.services.location();
-        work.again = work.again.and_then(|again| again.step(location?, &shards, now));
-        work.sweep = work.sweep.take().and_then(|sweep| sweep.step(&shards, now));
+        if let (Some(again), Some(location)) = (work.again.take(), location) {
+            work.again = again.step(location, &shards, now);
+            if work.again.is_none() {
+                location.set_appending_again(false);
+            }
+        }
+        let are_others_writing = || location.is_some_and(SharedLocation::is_one_writing_again);
+        work.sweep = work.sweep.take().and_then(|sweep| sweep.step(&shards, are_others_writing, now));
+    }
+
+    /// Begins to write the registrations of this node once more.
+    pub(super) fn begin_again(&self, work: &mut SharedWork) {
+        work.again = Some(Again::new(self.clock.now()));
+        if let Some(location) = self.services.location() {
+            location.set_appending_again(true);
+        }
     }
 }
 
@@ -70,10 +84,5 @@ impl SharedWork {
 
     pub(super) const fn is_under_way(&self) -> bool {
         self.again.is_some() || self.sweep.is_some()
-    }
-
-    /// Begins to write the registrations of this node once more.
-    pub(super) const fn begin_again(&mut self, now: ringway_sansio::Instant) {
-        self.again = Some(Again::new(now));
     }
 }

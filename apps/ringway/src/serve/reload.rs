@@ -230,7 +230,7 @@ impl Running {
         }
         self.runtime.set_max_connections(config.limits.max_connections);
         self.runtime.set_max_connections_per_source(config.limits.max_connections_per_source);
-        self.runtime.set_max_message_bytes(config.limits.max_message_bytes);
+        self.runtime.set_message_bytes_max(settings::message_bytes_max(&settings));
         self.outside.replace(outside, &mut self.retired, Instant::now());
         self.use_settings(Arc::clone(&settings));
         if let Some(links) = settings.links.as_ref().filter(|_| are_links_renewed) {

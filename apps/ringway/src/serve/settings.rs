@@ -3,10 +3,11 @@
 use super::cluster;
 use super::listeners::ListenerTable;
 use crate::config::{ClusterConfig, Config, Listener, Neighbour};
-use ringway_linux::Listen;
+use ringway_linux::{Listen, MessageBytesMax};
 use ringway_server::LinkedNode;
 use ringway_settings::{CertificateRules, ServerSections};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 pub(super) fn listen_of(listener: &Listener) -> Listen {
     Listen { transport: listener.transport, address: listener.address }
@@ -39,6 +40,12 @@ pub(super) fn server_config(
         cluster: cluster::member(config, incarnation),
         ..settings
     }
+}
+
+/// Limit of the messages on streams.
+pub(super) fn message_bytes_max(settings: &Arc<ringway_server::Config>) -> MessageBytesMax {
+    let settings = Arc::clone(settings);
+    Arc::new(move |flow| settings.stream_bytes_max(flow))
 }
 
 /// Neighbours whose connections are kept open.

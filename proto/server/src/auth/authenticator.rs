@@ -108,7 +108,7 @@ impl Authenticator {
             logins: ServerLogins { config: env.config, services: env.services },
             nonces: &mut self.nonces,
             domain,
-            source: env.config.client_of(request.message, request.flow.remote.ip()),
+            source: request.client(env.config),
             info: env.answer_info,
             response_body: match header {
                 HeaderName::ProxyAuthorization => ResponseBody::Unknown,
@@ -172,7 +172,7 @@ impl Authenticator {
             false => LoginRefusal::UnknownUser,
         };
         observe_login(env, request, user, reason);
-        let source = env.config.client_of(request.message, request.flow.remote.ip());
+        let source = request.client(env.config);
         let login = Login { user, domain, source };
         let phrase = match why {
             Unusable::Algorithm => "Digest Algorithm Is Not Offered",
@@ -209,7 +209,7 @@ impl Authenticator {
             _ => (401, "Unauthorized", HeaderName::WwwAuthenticate),
         };
         self.nonce.clear();
-        let client = env.config.client_of(request.message, request.flow.remote.ip());
+        let client = request.client(env.config);
         self.nonces.write(env.cx.now, client, &mut self.nonce);
         let (auth, nonce) = (&env.config.auth, &self.nonce);
         let opaque = opaque(auth, &self.opaque_key, realm);
@@ -289,7 +289,7 @@ fn is_address_of(
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
     let mut address = request.flow.remote;
     // A program that blocks addresses must not block the front.
-    address.set_ip(env.config.client_of(request.message, address.ip()));
+    address.set_ip(request.client(env.config));
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
     let reason = match reason {
         LoginRefusal::WrongPassword => Reason::WrongPassword,

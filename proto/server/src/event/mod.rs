@@ -375,15 +375,15 @@ fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ser
     });
 }
 
-/// Reserves memory for the source of a request; `None` if there is none and the request was answered.
+/// Reserves memory for the client of a request; `None` if there is none and the request was answered.
 fn reserve(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
     bytes: usize,
 ) -> Option<(IpAddr, usize)> {
-    let source = request.flow.remote.ip();
-    if env.services.reserve(source, bytes, false) {
-        return Some((source, bytes));
+    let client = request.client(env.config);
+    if env.services.reserve(client, bytes, false) {
+        return Some((client, bytes));
     }
     env.counters.over_memory += 1;
     refuse_for_now(env, request, "Out Of Memory");

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::grammar::number_u32;
-use ringway_sip::{HeaderName, Message};
+use ringway_sip::{HeaderName, Limits, Message};
 use ringway_transaction::SlabKey;
 
 /// Entries of a forwarded INVITE in the table of lamps.
@@ -146,7 +146,7 @@ pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8], ended: En
     if !has_calls(env) {
         return;
     }
-    let Ok(bye) = Message::parse(bye, &env.config.message_limits) else { return };
+    let Ok(bye) = Message::parse(bye, &Limits::STORED) else { return };
     let tags = (bye.from().tag().unwrap_or_default(), bye.to().tag().unwrap_or_default());
     if may_have(env, bye.call_id()) {
         step(env, |table, now, changed| match ended {

@@ -62,7 +62,7 @@ fn is_believed(config: &Config, source: IpAddr) -> bool {
 fn origin_of(config: &Config, request: &Request<'_, '_>) -> IpAddr {
     let source = request.flow.remote;
     if !config.is_own_address(source) {
-        return config.client_of(request.message, source.ip());
+        return request.client(config);
     }
     let vias = request.message.values(HeaderName::Via).take(VIAS_MAX);
     let mut hops = vias.filter_map(|value| Via::parse(value).ok()).filter_map(|via| {

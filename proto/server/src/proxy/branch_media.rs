@@ -142,12 +142,7 @@ impl BranchMedia {
     }
 
     /// Offer to the relay; `None` if the SDP is too long. `random` names a new call.
-    pub(super) fn offer(
-        &mut self,
-        request: &Message<'_>,
-        limits: &Limits,
-        random: u64,
-    ) -> Option<RelayRequest> {
+    pub(super) fn offer(&mut self, request: &Message<'_>, random: u64) -> Option<RelayRequest> {
         let relay = match self.role {
             Role::Begins => {
                 self.mark.call = RelayCall(random);
@@ -155,7 +150,7 @@ impl BranchMedia {
             }
             Role::Direct | Role::Changes | Role::Ends => Some(self.mark.relay),
         };
-        fits(request, limits).then(|| self.request(RelayKind::Offer, relay, request.body()))
+        fits(request).then(|| self.request(RelayKind::Offer, relay, request.body()))
     }
 
     /// Answer to the relay, from `source` if its SDP is not believed.
@@ -217,8 +212,8 @@ impl BranchMedia {
     }
 
     /// True if one more response may be stored.
-    pub(super) fn may_wait(&self, response: &Message<'_>, limits: &Limits) -> bool {
-        self.waiting.len() < WAITING_MAX && fits(response, limits)
+    pub(super) fn may_wait(&self, response: &Message<'_>) -> bool {
+        self.waiting.len() < WAITING_MAX && fits(response)
     }
 
     /// SDP in place of that of the stored response, from the result of its query.
@@ -299,9 +294,8 @@ const fn begun(media: MediaPlan) -> MediaMark {
 }
 
 /// True if the message can have a longer SDP.
-fn fits(message: &Message<'_>, limits: &Limits) -> bool {
-    let length_max = limits.message_bytes_max.min(MESSAGE_BYTES_MAX);
-    message.body().len() <= SDP_BYTES_MAX && message.as_bytes().len() + SDP_ADDED_MAX <= length_max
+fn fits(message: &Message<'_>) -> bool {
+    message.body().len() <= SDP_BYTES_MAX && message.as_bytes().len() + SDP_ADDED_MAX <= MESSAGE_BYTES_MAX
 }
 
 fn is_credible(sdp: &[u8], replaced: usize) -> bool {

@@ -14,6 +14,7 @@ use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
@@ -66,6 +67,14 @@ pub struct RingingCall<'a> {
     pub since: Instant,
 }
 
+/// Reserved memory of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reserved {
+    /// Address whose share it is of. A reload can change which addresses are fronts.
+    pub(super) client: IpAddr,
+    pub(super) bytes: usize,
+}
+
 /// Context of one forwarded request.
 #[derive(Debug)]
 pub(super) struct ResponseContext {
@@ -73,8 +82,7 @@ pub(super) struct ResponseContext {
     pub(super) server: ServerId,
     /// Received request, as long as a generated response or a further branch may need it.
     pub(super) request: Option<Arc<[u8]>>,
-    /// Number of bytes reserved for it.
-    pub(super) reserved: usize,
+    pub(super) reserved: Reserved,
     /// User that a stranger's request is for.
     pub(super) strangers_user: Option<u64>,
     pub(super) source: Flow,
@@ -302,7 +310,6 @@ impl Contexts {
     /// Calls without a final response, in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
     pub(super) fn ringing_calls(
         &self,
-        limits: &Limits,
         from: u32,
         count: u32,
         mut each: impl FnMut(RingingCall<'_>),
@@ -312,7 +319,7 @@ impl Contexts {
             else {
                 continue;
             };
-            if let Ok(message) = Message::parse(request, limits) {
+            if let Ok(message) = Message::parse(request, &Limits::STORED) {
                 each(RingingCall {
                     call_id: message.call_id(),
                     from: message.from().uri.as_bytes(),
@@ -327,11 +334,11 @@ impl Contexts {
 }
 
 impl ResponseContext {
-    /// Creates a context without branches, for which `reserved` bytes were reserved.
+    /// Creates a context without branches, for which memory was reserved.
     pub(super) fn new(
         server: ServerId,
         request: &Request<'_, '_>,
-        reserved: usize,
+        reserved: Reserved,
         strangers_user: Option<u64>,
         since: Instant,
         branches: usize,

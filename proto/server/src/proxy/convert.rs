@@ -16,7 +16,7 @@ use crate::neighbour::CallResult;
 use crate::{Detail, Reason, Services};
 use core::time::Duration;
 use ringway_sansio::Flow;
-use ringway_sip::Message;
+use ringway_sip::{Limits, Message};
 
 /// Sends a branch again with a converted offer, if its target refused the media. False: the branch has failed.
 pub(super) fn send_converted(
@@ -43,7 +43,7 @@ pub(super) fn send_converted(
     }
     match (branch.conversion, response.status) {
         (Conversion::None, 415 | 488 | 606) => {
-            let Ok(message) = Message::parse(&request, &env.config.message_limits) else { return false };
+            let Ok(message) = Message::parse(&request, &Limits::STORED) else { return false };
             if converted_plan(env.config, &message, *flow).is_none() {
                 return false;
             }

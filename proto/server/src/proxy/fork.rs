@@ -26,7 +26,7 @@ use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
 impl Proxy {
@@ -41,14 +41,14 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved =
+        let mut cost =
             cost_of(message, targets.flows_len()) + targets.rewrite_bytes() + env.answer_info.len();
         if env.config.media.is_on() {
-            reserved += relays::cost_of(message, targets.flows_len());
+            cost += relays::cost_of(message, targets.flows_len());
         }
-        if !self.pending.reserve(env, request, strangers_user, reserved) {
+        let Some(reserved) = self.pending.reserve(env, request, strangers_user, cost) else {
             return refuse_now(env, request, "Too Many Requests Under Way");
-        }
+        };
         let is_invite = request.method == Method::Invite;
         let reply = reply_flow(message.via(), request.flow);
         let port = message.via().port.unwrap_or(DEFAULT_PORT);
@@ -56,7 +56,7 @@ impl Proxy {
         let match_key = request.key.unwrap_or_else(|| transactions.key_of(message));
         let Some(server) = transactions.start_server(match_key, is_invite, reply, port, key) else {
             env.counters.overflow += 1;
-            self.pending.release(env, request.flow, reserved, strangers_user);
+            self.pending.release(env, reserved, strangers_user);
             return refuse_now(env, request, "Too Many Transactions");
         };
         if !request.is_verified() {
@@ -148,7 +148,7 @@ impl Proxy {
             }
             NextHop::Name(host) => {
                 // A peer must not use up the lookups of a trunk.
-                let source = target.trunk().is_none().then(|| request.flow.remote.ip());
+                let source = target.trunk().is_none().then(|| request.client(env.config));
                 let asked = (request.message, source);
                 env.decided(request, Reason::Resolving, Detail::Text(host.parts().1.as_bytes()));
                 let query = self.lookups.start(&mut env.cx, host, asked, Lookup::Branch(id));
@@ -273,7 +273,7 @@ impl Proxy {
         let bytes = context.request.clone().unwrap_or_default();
         let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
         let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
-            let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
+            let message = Message::parse(&bytes, &Limits::STORED).ok()?;
             Some(relays::with_sdp(&message, sdp))
         });
         let bytes = changed.as_deref().unwrap_or(&bytes);
@@ -299,7 +299,7 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let (flow, grant, call) = (context.source, context.grant, context.call.as_deref().copied());
-        if let Ok(message) = &Message::parse(bytes, &env.config.message_limits)
+        if let Ok(message) = &Message::parse(bytes, &Limits::STORED)
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
         {
@@ -539,7 +539,7 @@ impl Proxy {
             self.observe_context(env, key, CallStep::Over, None);
         }
         let Some(context) = self.contexts.remove(key) else { return };
-        self.pending.release(env, context.source, context.reserved, context.strangers_user);
+        self.pending.release(env, context.reserved, context.strangers_user);
         if let Some(lit) = &context.lit {
             lamp::end_unanswered(env, lit);
         }

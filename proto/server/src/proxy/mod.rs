@@ -53,7 +53,7 @@ use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
-use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
+use ringway_sip::{EditSpace, HeaderName, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use serial::TimeLimit;
 use targets::{SipsMismatch, Targets};
@@ -125,12 +125,11 @@ impl Proxy {
 
     pub(crate) fn ringing_calls(
         &self,
-        limits: &Limits,
         from: u32,
         count: u32,
         each: impl FnMut(RingingCall<'_>),
     ) -> Option<u32> {
-        self.contexts.ringing_calls(limits, from, count, each)
+        self.contexts.ringing_calls(from, count, each)
     }
 
     /// Times of the next timer C, the next end of a group of targets, and the next timeout of a lookup, with their reasons.

@@ -48,7 +48,7 @@ pub(super) fn target_of(config: &Config, number: &Number, request: &Request<'_, 
     NumberTarget {
         digits: core::str::from_utf8(digits).unwrap_or_default().into(),
         zones: config.trunking.enum_zones.clone(),
-        source: Some(request.flow.remote.ip()),
+        source: Some(request.client(config)),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn end(
     }
     branch.state = BranchState::Done;
     let share = branch.share;
-    // Only a reload with lower limits can have made the request unreadable.
+    // The request was readable when it came.
     let mut begun: Result<(), Refusal> = Err((500, "Server Internal Error"));
     proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
         begun = targets_of(env, (request, routed), uris, share).and_then(|targets| {

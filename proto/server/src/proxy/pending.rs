@@ -1,13 +1,13 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
-use super::context::ResponseContext;
+use super::context::{Reserved, ResponseContext};
 use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Flow, Seed};
+use ringway_sansio::Seed;
 use ringway_sip::Message;
 
 /// Numbers of requests, by user. A user without any has no entry, so there are no more entries than contexts.
@@ -61,46 +61,46 @@ impl Pending {
         bytes: usize,
     ) -> bool {
         let is_stranger = !context.grant.sender.is_believed();
-        if !env.services.reserve(context.source.remote.ip(), bytes, is_stranger) {
+        if !env.services.reserve(context.reserved.client, bytes, is_stranger) {
             env.counters.over_memory += 1;
             return false;
         }
-        context.reserved += bytes;
+        context.reserved.bytes += bytes;
         true
     }
 
-    /// Reserves the memory of a request; false, and counted, if a limit is reached.
+    /// Reserves the memory of a request; `None`, and counted, if a limit is reached.
     pub(super) fn reserve(
         &mut self,
         env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         strangers_user: Option<u64>,
         bytes: usize,
-    ) -> bool {
+    ) -> Option<Reserved> {
         if strangers_user.is_some_and(|user| !self.strangers.has_room(user, Self::REQUESTS_MAX)) {
             env.counters.over_user_requests += 1;
-            return false;
+            return None;
         }
         let is_stranger = !request.grant.sender.is_believed();
-        if !env.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
+        let client = request.client(env.config);
+        if !env.services.reserve(client, bytes, is_stranger) {
             env.counters.over_memory += 1;
-            return false;
+            return None;
         }
         if let Some(user) = strangers_user {
             self.strangers.begin(user);
         }
-        true
+        Some(Reserved { client, bytes })
     }
 
     /// Releases the memory that [`Pending::reserve`] reserved.
     pub(super) fn release(
         &mut self,
         env: &Env<'_, impl Services>,
-        source: Flow,
-        reserved: usize,
+        reserved: Reserved,
         strangers_user: Option<u64>,
     ) {
-        env.services.release(source.remote.ip(), reserved);
+        env.services.release(reserved.client, reserved.bytes);
         if let Some(user) = strangers_user {
             self.end(user);
         }

@@ -11,7 +11,7 @@ use crate::{Detail, Reason, RelayFailure, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sip::{Edit, EditSpace, HeaderName, Message, write_host};
+use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
 pub(super) fn ask_offer(
@@ -29,7 +29,7 @@ pub(super) fn ask_offer(
     let Some(mut media) = media else { return false };
     let makes_offer = media.makes_offer();
     let offer = match makes_offer {
-        true => media.offer(plan.request().message, &env.config.message_limits, lookups.random()),
+        true => media.offer(plan.request().message, lookups.random()),
         false => None,
     };
     if makes_offer && offer.is_none() && refuse(env, contexts, id, &mut media) {
@@ -87,7 +87,7 @@ pub(super) fn answer_step(
         return step;
     }
     let bytes = message.as_bytes();
-    if !media.may_wait(message, &env.config.message_limits) || !lookups.has_room(bytes.len()) {
+    if !media.may_wait(message) || !lookups.has_room(bytes.len()) {
         env.counters.media_overflow += 1;
         return AnswerStep::Forward;
     }
@@ -137,7 +137,7 @@ pub(super) fn response_with_sdp(
     if !media.is_some_and(BranchMedia::is_downgraded) {
         return bytes;
     }
-    let Ok(message) = Message::parse(&bytes, &env.config.message_limits) else { return bytes };
+    let Ok(message) = Message::parse(&bytes, &Limits::STORED) else { return bytes };
     let (mut space, mut warned) = (EditSpace::default(), Vec::new());
     let mut edit = Edit::new(&message, &mut space);
     edit.push_last(HeaderName::Warning, |out| {

@@ -17,7 +17,7 @@ use crate::{CallStep, Detail, Reason, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, RelayResult, TimerKey};
-use ringway_sip::{Edit, HeaderName, Message, MessageWriter, Method};
+use ringway_sip::{Edit, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
@@ -45,7 +45,7 @@ impl Proxy {
         stored: &StoredResponse,
         result: Option<RelayResult>,
     ) {
-        let Ok(message) = Message::parse(&stored.bytes, &env.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&stored.bytes, &Limits::STORED) else { return };
         let branch = self.contexts.branch_mut(stored.branch);
         let Some(media) = branch.and_then(|branch| branch.media.as_deref_mut()) else { return };
         let sdp = media.take_answer(query, &message, result);
@@ -70,7 +70,7 @@ impl Proxy {
         sdp: &[u8],
     ) {
         let bytes = relays::response_with_sdp(env, &mut self.contexts, id, response, sdp);
-        match Message::parse(&bytes, &env.config.message_limits) {
+        match Message::parse(&bytes, &Limits::STORED) {
             Ok(message) => {
                 self.on_final_sdp(env, transactions, id, &Response { message: &message, ..*response });
             }
@@ -232,11 +232,11 @@ impl Proxy {
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
             || !context.is_invite
-            || context.reserved > kept + SHRUNK_BYTES_MIN;
-        if is_worth_it && context.is_done() && context.reserved > kept {
-            let given = context.reserved - kept;
-            context.reserved = kept;
-            env.services.shrink(context.source.remote.ip(), given);
+            || context.reserved.bytes > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved.bytes > kept {
+            let given = context.reserved.bytes - kept;
+            context.reserved.bytes = kept;
+            env.services.shrink(context.reserved.client, given);
         }
         if let Some(user) = user {
             self.pending.end(user);
@@ -354,7 +354,7 @@ impl Proxy {
 
     /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches. Any response has Proxy-Authentication-Info for
     /// credentials that get one.
-    fn add_to_best(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
+    fn add_to_best(&mut self, key: SlabKey, best: &mut Best) {
         let Some(context) = self.contexts.get(key) else { return };
         let is_challenge = matches!(best.status, 401 | 407);
         let others = context.challenges_of_others(best.branch).filter(|_| is_challenge);
@@ -364,7 +364,7 @@ impl Proxy {
         if added.peek().is_none() {
             return;
         }
-        let Ok(message) = Message::parse(&best.bytes, &env.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&best.bytes, &Limits::STORED) else { return };
         let mut edit = Edit::new(&message, &mut self.space);
         for (name, value) in added {
             edit.push_last(name, |out| out.extend_from_slice(value));
@@ -382,7 +382,7 @@ impl Proxy {
         key: SlabKey,
         mut best: Best,
     ) {
-        self.add_to_best(env, key, &mut best);
+        self.add_to_best(key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
         self.observe_failure(env, key, best.status);
@@ -420,8 +420,7 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);
-        let Ok(message) = Message::parse(&request, &env.config.message_limits) else {
-            // Only a reload with lower limits can have made it unreadable.
+        let Ok(message) = Message::parse(&request, &Limits::STORED) else {
             return transactions.drop_server(server);
         };
         match status {

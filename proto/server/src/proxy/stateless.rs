@@ -14,7 +14,7 @@ use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
-use ringway_sip::{Edit, HeaderName, Message, Method, Start};
+use ringway_sip::{Edit, HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
 impl Proxy {
@@ -50,7 +50,7 @@ impl Proxy {
                     target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                let asked = (request.message, Some(request.flow.remote.ip()));
+                let asked = (request.message, Some(request.client(env.config)));
                 self.lookups.start(&mut env.cx, host, asked, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
@@ -65,7 +65,7 @@ impl Proxy {
         waiting: &Waiting,
         servers: LocatedServers,
     ) {
-        let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&waiting.request, &Limits::STORED) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
         let grant = waiting.grant;

@@ -17,7 +17,7 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
-use ringway_sip::{Message, Method, Start};
+use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Incoming, MatchKey};
 use smallvec::SmallVec;
 
@@ -44,6 +44,8 @@ struct Waiting {
     key: Option<MatchKey>,
     request: Box<[u8]>,
     flow: Flow,
+    /// Address whose share of the memory it has.
+    client: IpAddr,
     grant: Grant,
     call: Option<CallName>,
     /// Value of Authentication-Info for its response.
@@ -110,13 +112,12 @@ impl Locating {
             return false;
         }
         let known = self.by_user.get(&aor).copied();
-        let (source, sender) = (request.flow.remote.ip(), request.grant.sender);
-        let client = env.config.client_of(request.message, source);
+        let (client, sender) = (request.client(env.config), request.grant.sender);
         if known.is_none() && !may_begin(env, client, sender.is_proven()) {
             return false;
         }
         let bytes = request.message.as_bytes();
-        if !env.services.reserve(source, bytes.len(), !sender.is_believed()) {
+        if !env.services.reserve(client, bytes.len(), !sender.is_believed()) {
             if known.is_none() {
                 env.services.end_locate();
             }
@@ -128,6 +129,7 @@ impl Locating {
             key: request.key,
             request: bytes.into(),
             flow: request.flow,
+            client,
             grant: request.grant,
             call: request.call.copied(),
             answer_info: env.answer_info.clone(),
@@ -164,7 +166,7 @@ impl Locating {
         if let Some(key) = waiting.key {
             self.by_key.remove(&key);
         }
-        services.release(waiting.flow.remote.ip(), waiting.request.len());
+        services.release(waiting.client, waiting.request.len());
     }
 
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
@@ -207,7 +209,7 @@ impl Locating {
         self.cancelled.push_back(key);
         env.reply(cancel, 200, "OK", |_| {});
         let Waiting { request, flow, grant, call, .. } = waiting;
-        let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return true };
+        let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return true };
         let Start::Request { method, uri } = *message.start() else { return true };
         let request =
             Request { message, method, uri, flow, peer: None, key: Some(key), grant, call: call.as_ref() };
@@ -259,8 +261,7 @@ impl<S: Services> Server<S> {
         let env = &mut self.environment.env(cx);
         let Waiting { request, flow, grant, call, answer_info, .. } = waiting;
         env.answer_info.clone_from(&answer_info);
-        // Only a reload with lower limits can have made it unreadable.
-        let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return };
+        let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return };

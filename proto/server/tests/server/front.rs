@@ -3,8 +3,8 @@
 use crate::challenge::{Login, answered, proven};
 use crate::ends::nothing_is_left;
 use crate::harness::{
-    ALICE, BOB, Request, STRANGER, Sent, World, config, invite, only, query, register, request, requests,
-    statuses,
+    ALICE, BOB, Request, STRANGER, Sent, Wire, World, config, invite, only, query, register, request,
+    requests, statuses, tcp_flow,
 };
 use crate::routes::trunk;
 use ringway_sansio::ConnectionId;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PHONE: &str = "198.51.100.7:31337";
 /// Address of the front of a node.
-const FRONT: &str = "192.0.2.70:5060";
+pub(crate) const FRONT: &str = "192.0.2.70:5060";
 
 fn node(number: u8) -> String {
     format!("203.0.113.{number}:5060")
@@ -260,13 +260,13 @@ fn behind(change: impl FnOnce(&mut Config)) -> World {
     })
 }
 
-fn set_front(config: &mut Config) {
+pub(crate) fn set_front(config: &mut Config) {
     config.auth.enabled = true;
     config.auth.fronts = vec!["192.0.2.70".parse().unwrap()];
 }
 
 /// The request as the front passes it on for a phone at this address.
-fn passed_on(request: Request, client: &str) -> Request {
+pub(crate) fn passed_on(request: Request, client: &str) -> Request {
     request
         .via("SIP/2.0/UDP 192.0.2.70:5060;rport;branch=z9hG4bK")
         .line(&format!("Via: SIP/2.0/UDP 10.0.0.5;received={client};branch=z9hG4bKphone"))
@@ -389,5 +389,42 @@ fn the_rate_of_one_source_holds_for_no_front_and_no_node() {
         let admitted =
             (0..20).filter(|number| !world.udp(STRANGER, &options("stranger", *number)).is_empty());
         assert!(admitted.count() < 20, "a stranger has a rate");
+    }
+}
+
+#[test]
+fn a_request_that_grew_at_the_front_is_handled_and_a_longer_one_is_answered() {
+    const MAX: usize = 1300;
+    let set_limit: fn(&mut Config) = |config| config.message_limits.message_bytes_max = MAX;
+    let padded = |request: Request, bytes: usize| {
+        let request = request.call_id(&format!("{bytes}"));
+        let rest = bytes - request.wire().len() - "X-Padding: \r\n".len();
+        request.line(&format!("X-Padding: {}", "x".repeat(rest)))
+    };
+    let mut world = behind(set_limit);
+    for (bytes, status) in [(MAX, 401), (MAX + 1, 401), (MAX + 4096, 401), (MAX + 4097, 513)] {
+        let sent = world.udp(FRONT, &padded(passed_on(query("alice"), "198.51.100.7"), bytes));
+        assert_eq!(statuses(&sent), [status], "{bytes} bytes");
+    }
+    for (bytes, status) in [(MAX, 401), (MAX + 1, 513)] {
+        assert_eq!(statuses(&world.udp(STRANGER, &padded(query("alice"), bytes))), [status], "{bytes} bytes");
+    }
+    // The stored request is read again for the response to a phone that does not answer.
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20".as_slice()]);
+    let call = invite("sip:bob@example.org").from("sip:eve@example.com");
+    let call = padded(passed_on(call, "198.51.100.7"), MAX + 2000);
+    assert_eq!(requests(world.udp(FRONT, &call)).len(), 1);
+    assert!(statuses(&world.pass(Duration::from_secs(40))).contains(&408));
+    let (mut of_node, mut of_front) = (config(), config());
+    set_front(&mut of_node);
+    set_nodes(&mut of_front, 1);
+    for (mut config, peer) in [(of_node, FRONT.to_owned()), (of_front, node(1))] {
+        set_limit(&mut config);
+        assert_eq!(
+            config.stream_bytes_max(&tcp_flow(5, &peer)),
+            65_535,
+            "a message ends no stream of others"
+        );
+        assert_eq!(config.stream_bytes_max(&tcp_flow(5, STRANGER)), MAX);
     }
 }

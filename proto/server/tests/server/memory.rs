@@ -1,17 +1,24 @@
 //! Tests of the memory that strangers can occupy: bytes and pending requests, of one source, of many, and for one user.
 
+use crate::front::{FRONT, passed_on, set_front};
 use crate::harness::{ALICE, Request, STRANGER, Sent, Wire, World, invite, only, requests};
 use ringway_sansio::Node;
-use ringway_server::MemoryBudget;
+use ringway_server::{Config, MemoryBudget};
+use std::sync::Arc;
 use std::time::Duration;
 
 const EVE: &str = "sip:eve@example.net";
 
 /// Server with passwords, with bob at ten silent contacts.
 fn world() -> World {
+    world_with(|_| {})
+}
+
+fn world_with(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
         config.auth.enabled = true;
         config.registrar.max_contacts = 10;
+        change(config);
     });
     let contacts: Vec<String> = (0..10).map(|number| format!("sip:bob@192.0.2.{}", 20 + number)).collect();
     let contacts: Vec<&[u8]> = contacts.iter().map(|contact| contact.as_bytes()).collect();
@@ -27,7 +34,11 @@ fn call(user: &str, number: usize) -> Request {
 
 /// INVITE with a body of 60 kB.
 fn large(user: &str, number: usize) -> Vec<u8> {
-    let text = String::from_utf8(call(user, number).wire()).unwrap();
+    with_body(&call(user, number))
+}
+
+fn with_body(call: &Request) -> Vec<u8> {
+    let text = String::from_utf8(call.wire()).unwrap();
     let body = "x".repeat(58_000);
     text.replace("Content-Length: 0\r\n\r\n", &format!("Content-Length: {}\r\n\r\n{body}", body.len()))
         .into_bytes()
@@ -51,6 +62,39 @@ fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
     world.pass(Duration::from_secs(400));
     assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
     assert_eq!((world.server.contexts_len(), world.server.transactions_len()), (0, (0, 0)));
+}
+
+#[test]
+fn strangers_behind_a_front_have_a_share_each_and_the_bound_of_all_together() {
+    let mut world = world_with(set_front);
+    let mut calls = |client: &str, source: &str, count: usize| {
+        let large =
+            |number| with_body(&passed_on(call("bob", number), client).call_id(&format!("{client}{number}")));
+        let taken = (0..count).filter(|&number| !was_refused(&world.udp(source, &large(number)))).count();
+        (taken, world.memory.budget.lock().unwrap().used())
+    };
+    let (taken, used) = calls("198.51.100.66", FRONT, 120);
+    assert!((21..120).contains(&taken) && used <= MemoryBudget::STRANGER_BYTES_MAX, "{taken}: {used} bytes");
+    assert_eq!(calls("198.51.100.7", FRONT, 1).0, 1, "another phone has its own share");
+    // A Via of no front counts for nobody.
+    let (taken, _) = calls("198.51.100.8", STRANGER, 120);
+    assert_eq!((taken < 120, calls("198.51.100.9", STRANGER, 1).0), (true, 0));
+    let most = (0..20).map(|number| calls(&format!("203.0.113.{number}"), FRONT, 70).1).max();
+    assert!(most.is_some_and(|most| most <= 48 << 20), "{most:?}");
+    world.pass(Duration::from_secs(400));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+}
+
+#[test]
+fn memory_is_given_back_to_its_client_after_a_reload_without_the_front() {
+    let mut world = world_with(set_front);
+    let before = world.udp(FRONT, &with_body(&passed_on(call("bob", 1), "198.51.100.7")));
+    assert!(!was_refused(&before) && world.memory.budget.lock().unwrap().used() > 0);
+    let mut config = crate::harness::config();
+    config.auth.enabled = true;
+    world.server.reconfigure(Arc::new(config));
+    world.pass(Duration::from_secs(400));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
 }
 
 #[test]

@@ -9,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::nodes::{Nodes, eventually};
 use super::redis::Redis;
-use super::two_users;
+use super::{two_users, user};
 use crate::interop::baresip::Phone;
 use crate::interop::namespace::Namespace;
 use crate::interop::process::{Running, free_port};
 use crate::interop::server::{Server, Wanted};
+use crate::interop::sipp::User;
 use crate::interop::softphone::{Line, Softphone};
 use crate::interop::{Scenario, Stage, Transport, audio, linphone};
 
@@ -21,6 +22,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("cluster/front/udp", |stage: &Stage| front(stage, Transport::Udp)),
         Scenario::new("cluster/front/tcp", |stage: &Stage| front(stage, Transport::Tcp)),
+        Scenario::new("cluster/front/drain", drained),
+        Scenario::new("cluster/front/pair/udp", |stage: &Stage| pair(stage, Ends::Callee)),
+        Scenario::new("cluster/front/pair/tcp", |stage: &Stage| pair(stage, Ends::TcpCaller)),
+        Scenario::new("cluster/front/floating-pair", floating_pair),
         Scenario::new("cluster/srv", srv),
         Scenario::new("cluster/keepalived", keepalived),
     ]
@@ -31,28 +36,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 fn front(stage: &Stage, transport: Transport) -> Result<()> {
     let redis = Redis::single(stage)?;
     // The nodes are not in the path of requests inside a call: it needs the front only.
-    let wanted = Wanted {
-        host: NODE,
-        auth: "fronts = [\"127.0.0.1\"]",
-        routing: "record_route = false",
-        ..Wanted::default()
-    };
-    let mut nodes = Nodes::start(stage, &redis, (wanted, 2), &two_users())?;
-    let uris: Vec<String> = nodes
-        .servers
-        .iter()
-        .map(|node| format!("\"sip:{NODE}:{};transport={}\"", node.port, transport.name()))
-        .collect();
-    let routing = format!("edge_domains = [\"example.org\"]\nedge_nodes = [{}]", uris.join(", "));
-    let wanted = Wanted {
-        domain: "front.example.org",
-        auth: "trusted = [\"127.0.0.2\"]",
-        // It has the ports of the nodes, which the program chose.
-        routing: routing.leak(),
-        ..Wanted::default()
-    };
-    let mut front = Server::start(&stage.within("front")?, wanted, &[])?;
-    front.log_lines("node is up", 2)?;
+    let (mut nodes, wanted) = nodes_behind(stage, &redis, ("record_route = false", ""), transport)?;
+    let mut front = start_front(&stage.within("front")?, wanted)?;
     let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, transport))?;
     bob.registered()?;
     let mut alice =
@@ -89,6 +74,254 @@ fn front(stage: &Stage, transport: Transport) -> Result<()> {
     alice.ended()?;
     audio::Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
+
+/// Starts two nodes behind a front with these lines of `[routing]` and further sections; returns the settings of the front, which reaches
+/// them by `transport`.
+fn nodes_behind(
+    stage: &Stage,
+    redis: &Redis,
+    (routing, sections): (&'static str, &str),
+    transport: Transport,
+) -> Result<(Nodes, Wanted)> {
+    let wanted = Wanted { host: NODE, auth: "fronts = [\"127.0.0.1\"]", routing, ..Wanted::default() };
+    let stores = [sections.to_owned(), sections.to_owned()];
+    let nodes = Nodes::start_with(stage, redis, (wanted, &stores), &three_users())?;
+    let wanted = front_of(&nodes, NODE, transport);
+    Ok((nodes, wanted))
+}
+
+/// Settings of a front before these nodes, which it reaches at `host` by `transport`.
+fn front_of(nodes: &Nodes, host: Ipv4Addr, transport: Transport) -> Wanted {
+    let uris: Vec<String> = nodes
+        .servers
+        .iter()
+        .map(|node| format!("\"sip:{host}:{};transport={}\"", node.port, transport.name()))
+        .collect();
+    let routing = format!("edge_domains = [\"example.org\"]\nedge_nodes = [{}]", uris.join(", "));
+    Wanted {
+        domain: "front.example.org",
+        auth: format!("trusted = [\"{host}\"]").leak(),
+        // It has the ports of the nodes, which the program chose.
+        routing: routing.leak(),
+        ..Wanted::default()
+    }
+}
+
+fn three_users() -> Vec<User> {
+    ["alice", "bob", "carol"].map(user).into()
+}
+
+/// Starts a front, and waits until it has found both nodes.
+fn start_front(stage: &Stage, wanted: Wanted) -> Result<Server> {
+    let mut front = Server::start(stage, wanted, &[])?;
+    front.log_lines("node is up", 2)?;
+    Ok(front)
+}
+
+/// The node of bob's calls drains under one of them: a new registration and a new call go to the other node at once, the call ends by a BYE,
+/// and the node has no calls then. It gets the next one after the end of the drain.
+fn drained(stage: &Stage) -> Result<()> {
+    let redis = Redis::single(stage)?;
+    // The nodes list answered calls, and are in the way of the BYE.
+    // Over TCP their addresses are not those that they listen at, on one machine.
+    let (nodes, wanted) = nodes_behind(stage, &redis, ("", "[records]\nenabled = true\n\n"), Transport::Udp)?;
+    let front = start_front(&stage.within("front")?, wanted)?;
+    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, Transport::Udp))?;
+    bob.registered()?;
+    let mut alice =
+        linphone::Phone::start(stage, Line::at_server("alice", 440.0, front.port, Transport::Tcp))?;
+    alice.registered()?;
+    eventually("both users at both nodes", || {
+        nodes.servers.iter().try_for_each(|node| node.expect_registered(["alice", "bob"].into_iter(), true))
+    })?;
+    alice.dial("sip:bob@example.org")?;
+    alice.established()?;
+    bob.established()?;
+    let index = if nodes.node(0)?.calls()? > 0 { 0 } else { 1 };
+    let (draining, other) = (nodes.node(index)?, nodes.node(1 - index)?);
+    ensure!((draining.calls()?, other.calls()?) == (1, 0), "the call is not at one node");
+    let invites = |node: &Server| node.counters()?.get("requests_invite");
+    let registers = |node: &Server| node.counters()?.get("registered");
+    draining.drain(0)?;
+    let before = (invites(other)?, front.counters()?.get("trunk_failovers")?);
+    let mut carol =
+        Phone::start(&stage.within("carol")?, Line::at_server("carol", 700.0, front.port, Transport::Tcp))?;
+    carol.registered()?;
+    // Bob's first node is the one that drains. His phone takes one call at a time.
+    carol.dial("sip:bob@example.org")?;
+    eventually("the new call at the phone", || {
+        let calls = bob.trace()?.matches("INVITE sip:bob-").count();
+        ensure!(calls == 2, "{calls} calls");
+        Ok(())
+    })?;
+    ensure!(invites(other)? > before.0, "the new call did not go over the other node");
+    ensure!(front.counters()?.get("trunk_failovers")? > before.1, "the node that drains was not asked");
+    ensure!(draining.calls()? == 1, "the running call is gone");
+    bob.hang_up()?;
+    alice.ended()?;
+    eventually("no call at the node that drains", || {
+        let calls = draining.calls()?;
+        ensure!(calls == 0, "{calls} calls");
+        Ok(())
+    })?;
+    let begun = Instant::now();
+    carol.dial("sip:bob@example.org")?;
+    bob.established_calls(2).context("a new call to a user of the node that drains")?;
+    println!("    the new call was answered after {} ms", begun.elapsed().as_millis());
+    carol.hang_up()?;
+    bob.ended_calls(2)?;
+    bob.kill();
+    let before = registers(other)?;
+    let mut again =
+        Phone::start(&stage.within("again")?, Line::at_server("bob", 1000.0, front.port, Transport::Udp))?;
+    again.registered()?;
+    ensure!(registers(other)? > before, "bob is not registered at the other node");
+    draining.cancel_drain()?;
+    let before = invites(draining)?;
+    alice.dial("sip:bob@example.org")?;
+    again.established().context("after the end of the drain")?;
+    ensure!(invites(draining)? > before, "the node is not used again");
+    again.hang_up()?;
+    alice.ended()
+}
+
+/// Side that ends a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Bob; alice has UDP as he does.
+    Callee,
+    /// Alice, who has TCP: only her new connection leads to her.
+    TcpCaller,
+}
+
+impl Ends {
+    /// Transport of alice.
+    const fn transport(self) -> Transport {
+        match self {
+            Self::Callee => Transport::Udp,
+            Self::TcpCaller => Transport::Tcp,
+        }
+    }
+}
+
+/// The front is killed, and another one with a copy of its database starts at its address.
+fn pair(stage: &Stage, ends: Ends) -> Result<()> {
+    let redis = Redis::single(stage)?;
+    let (nodes, wanted) = nodes_behind(stage, &redis, ("record_route = false", ""), Transport::Tcp)?;
+    let mut first = start_front(&stage.within("first")?, wanted)?;
+    let copy = stage.within("second")?;
+    first.back_up(&copy.path("ringway.db"))?;
+    let port = first.port;
+    let line = |user, tone_hz, transport| Line {
+        seconds: TONE_S,
+        ..Line::at_server(user, tone_hz, port, transport)
+    };
+    let mut alice = linphone::Phone::start(stage, line("alice", 440.0, ends.transport()))?;
+    alice.registered()?;
+    outlives_front(stage, (&nodes, &mut alice, ends), line, || {
+        first.kill();
+        start_front(&copy, Wanted { port: Some(port), ..wanted })
+    })
+}
+
+/// Two machines with keepalived and a front each, which run all the time: the one that has the floating address is killed.
+fn floating_pair(stage: &Stage) -> Result<()> {
+    let Some(network) = Network::make(3)? else { return Ok(()) };
+    let [one, two, of_nodes] = network.machines.as_slice() else { return Ok(()) };
+    let of_nodes = stage.inside(of_nodes);
+    let redis = Redis::single(&of_nodes)?;
+    // A front reaches nodes over TCP from its machine's own address.
+    let fronts = "fronts = [\"192.0.2.100\", \"192.0.2.1\", \"192.0.2.2\"]";
+    let wanted = Wanted {
+        host: Ipv4Addr::new(192, 0, 2, 3),
+        auth: fronts,
+        routing: "record_route = false",
+        ..Wanted::default()
+    };
+    let nodes =
+        Nodes::start_with(&of_nodes, &redis, (wanted, &[String::new(), String::new()]), &three_users())?;
+    let (host, port) = (wanted.host, free_port()?);
+    let wanted =
+        Wanted { host: FLOATING, port: Some(port), ipv6: true, ..front_of(&nodes, host, Transport::Tcp) };
+    let mut first = Server::start(&stage.within("first")?.inside(one), wanted, &[])?;
+    let copy = stage.within("second")?.inside(two);
+    first.back_up(&copy.path("ringway.db"))?;
+    let mut second = Server::start(&copy, wanted, &[])?;
+    let mut daemons = [
+        start_keepalived(&stage.within("first")?.inside(one), port, 100)?,
+        start_keepalived(&copy, port, 90)?,
+    ];
+    daemons[0].wait_for_output("Entering MASTER STATE")?;
+    first.log_lines("node is up", 2)?;
+    second.log_lines("node is up", 2)?;
+    let public = stage.inside(&network.public);
+    let line = |user, tone_hz, transport| Line {
+        host: PHONE,
+        server_host: FLOATING,
+        seconds: TONE_S,
+        ..Line::at_server(user, tone_hz, port, transport)
+    };
+    let mut alice = Phone::start(&public, line("alice", 440.0, Transport::Udp))?;
+    alice.registered()?;
+    outlives_front(&public, (&nodes, &mut alice, Ends::Callee), line, || {
+        first.kill();
+        daemons[1].wait_for_output("Entering MASTER STATE")?;
+        Ok(second)
+    })
+}
+
+/// Another front comes at the address of the one under a call: the call ends, a UDP phone is called by the Path of the first front, and a TCP
+/// phone that registers again is called too.
+fn outlives_front<'l>(
+    stage: &Stage,
+    (nodes, alice, ends): (&Nodes, &mut dyn Softphone, Ends),
+    line: impl Fn(&'l str, f64, Transport) -> Line<'l>,
+    take_over: impl FnOnce() -> Result<Server>,
+) -> Result<()> {
+    let mut bob = Phone::start(stage, line("bob", 1000.0, Transport::Udp))?;
+    bob.registered()?;
+    let line_of_carol = || line("carol", 700.0, Transport::Tcp);
+    let mut earlier = Phone::start(&stage.within("earlier")?, line_of_carol())?;
+    earlier.registered()?;
+    eventually("all users at both nodes", || {
+        let users = || ["alice", "bob", "carol"].into_iter();
+        nodes.servers.iter().try_for_each(|node| node.expect_registered(users(), true))
+    })?;
+    alice.dial("sip:bob@example.org")?;
+    alice.established()?;
+    bob.established()?;
+    let begun = Instant::now();
+    let _second = take_over()?;
+    println!("    the other front is there after {} ms", begun.elapsed().as_millis());
+    match ends {
+        Ends::Callee => {
+            bob.hang_up()?;
+            alice.ended().context("the BYE of the called phone")?;
+        }
+        Ends::TcpCaller => {
+            alice.hang_up()?;
+            bob.ended().context("the BYE of the caller")?;
+        }
+    }
+    println!("    the call has ended after {} ms", begun.elapsed().as_millis());
+    earlier.kill();
+    let mut carol = Phone::start(&stage.within("carol")?, line_of_carol())?;
+    carol.registered()?;
+    carol.dial("sip:bob@example.org")?;
+    bob.established_calls(2).context("by the Path of the first front")?;
+    carol.hang_up()?;
+    bob.ended_calls(2)?;
+    let registered = bob.trace()?.matches("registered successfully").count();
+    ensure!(registered == 1, "bob has registered {registered} times");
+    // The connection of her earlier registration ended with the first front.
+    bob.dial("sip:carol@example.org")?;
+    carol.established_calls(2).context("to the TCP phone that has registered again")?;
+    bob.hang_up()?;
+    carol.ended_calls(2)
+}
+
+/// Duration of tones: the end of one ends the call, which must not look like a BYE that arrived.
+const TONE_S: u32 = 120;
 
 /// Address of the nodes: a front has another one than they.
 const NODE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -138,7 +371,7 @@ fn srv(stage: &Stage) -> Result<()> {
 /// Two machines with keepalived, as namespaces, and a phone: the Ringway that has the floating address is killed, and the phone registers
 /// at the same address again.
 fn keepalived(stage: &Stage) -> Result<()> {
-    let Some(network) = Network::make()? else { return Ok(()) };
+    let Some(network) = Network::make(2)? else { return Ok(()) };
     let port = free_port()?;
     let wanted = Wanted { host: FLOATING, port: Some(port), ipv6: true, ..Wanted::default() };
     let accounts: Vec<_> = two_users().into_iter().map(|user| (user.name, user.password)).collect();
@@ -201,22 +434,23 @@ const FLOATING: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
 /// Address of the phone.
 const PHONE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
-/// Network with a phone and two machines, which is removed when this value is dropped.
+/// Network with a phone and machines, which is removed when this value is dropped.
 struct Network {
-    machines: [Namespace; 2],
+    machines: Vec<Namespace>,
     public: Namespace,
 }
 
 impl Network {
     /// Makes it; `None`: this user may not.
-    fn make() -> Result<Option<Self>> {
+    fn make(machines: u8) -> Result<Option<Self>> {
         let Some(public) = Namespace::create("public")? else { return Ok(None) };
         for words in ["link add bridge0 type bridge", "link set bridge0 up"] {
             public.ip(words)?;
         }
         public.ip(&format!("addr add {PHONE}/24 dev bridge0"))?;
-        let (Some(one), Some(two)) = (machine(&public, 1)?, machine(&public, 2)?) else { return Ok(None) };
-        Ok(Some(Self { machines: [one, two], public }))
+        let machines =
+            (1..=machines).map(|number| machine(&public, number)).collect::<Result<Option<_>>>()?;
+        Ok(machines.map(|machines| Self { machines, public }))
     }
 }
 

@@ -371,7 +371,10 @@ fn behind_kamailio(stage: &Stage) -> Result<()> {
 }
 
 fn two_users() -> Vec<User> {
-    ["alice", "bob"]
-        .map(|name| User { name: name.to_owned(), password: format!("secret-{name}"), callee: String::new() })
-        .into()
+    ["alice", "bob"].map(user).into()
+}
+
+/// User with the password that phones have.
+fn user(name: &str) -> User {
+    User { name: name.to_owned(), password: format!("secret-{name}"), callee: String::new() }
 }

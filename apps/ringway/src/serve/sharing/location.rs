@@ -136,6 +136,16 @@ impl SharedLocation {
         self.store.set_draining(is_draining);
     }
 
+    /// Notes that the registrations of this node are written again, or that the last of them waits to be.
+    pub(in crate::serve) fn set_appending_again(&self, is_under_way: bool) {
+        self.store.set_appending_again(is_under_way);
+    }
+
+    /// True while another node writes its registrations again.
+    pub(in crate::serve) fn is_one_writing_again(&self) -> bool {
+        self.peers.is_one_writing_again()
+    }
+
     /// Writes what waits, and ends the threads.
     pub(in crate::serve) fn stop(&self) {
         self.store.stop();

@@ -66,13 +66,18 @@ impl Peers {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the list of nodes. True: more than times changed.
+    /// Takes the list of nodes. True: names, addresses or states changed.
     pub(in crate::serve) fn set(&self, nodes: &[NodeInfo]) -> bool {
-        let without_time = |node: &NodeInfo| NodeInfo { last_seen_ms: 0, ..*node };
+        let lasting = |node: &NodeInfo| NodeInfo { last_seen_ms: 0, writes_again: false, ..*node };
         let mut known = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        let is_changed = !known.iter().map(without_time).eq(nodes.iter().map(without_time));
+        let is_changed = !known.iter().map(lasting).eq(nodes.iter().map(lasting));
         *known = nodes.to_vec();
         is_changed
+    }
+
+    /// True while a node that runs writes its registrations again.
+    pub(super) fn is_one_writing_again(&self) -> bool {
+        self.read().iter().any(|node| node.writes_again && node.state != ringway_redis::NodeState::Gone)
     }
 
     /// State of a node by its heartbeats, and the address of its link; one that the store does not have is gone.

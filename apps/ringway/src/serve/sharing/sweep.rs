@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(in crate::serve) struct Sweep {
     walks: Box<Walks>,
-    begins: Instant,
+    wait: Wait,
     shard: u16,
     from: u32,
 }
@@ -27,16 +27,20 @@ impl Sweep {
         let users_of =
             |shard| shards.with_shard(shard, |node| node.location().users_len()).unwrap_or_default();
         let users = || (0..shards.len() as u16).map(users_of).sum::<usize>();
-        let wait = || LOSS_TIME_MIN + Duration::from_secs(users() as u64 / WRITTEN_AGAIN_RATE_MIN);
-        let begins = if is_loss { now + wait() } else { now };
+        let wait = if is_loss { Wait::after_loss(users(), now) } else { Wait { begins: now, is_loss } };
         // The newer one has the tags of the one before, too.
-        let begins = before.map_or(begins, |before| begins.max(before.begins));
-        Self { walks, begins, shard: 0, from: 0 }
+        let wait = before.map_or(wait, |before| wait.and(before.wait));
+        Self { walks, wait, shard: 0, from: 0 }
     }
 
     /// Looks at some users, and returns the next position; `None` at the end.
-    pub(in crate::serve) fn step(mut self, shards: &Shards<Node>, now: Instant) -> Option<Self> {
-        if now < self.begins {
+    pub(in crate::serve) fn step(
+        mut self,
+        shards: &Shards<Node>,
+        are_others_writing: impl FnOnce() -> bool,
+        now: Instant,
+    ) -> Option<Self> {
+        if !self.wait.is_over(are_others_writing, now) {
             return Some(self);
         }
         for _ in 0..PAGES {
@@ -56,11 +60,59 @@ impl Sweep {
     }
 }
 
+/// Time before a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wait {
+    begins: Instant,
+    /// The store lost data: the other nodes write theirs again.
+    is_loss: bool,
+}
+
+impl Wait {
+    /// Nodes of earlier versions do not say that they write: they have a time for each user.
+    fn after_loss(users: usize, now: Instant) -> Self {
+        let rest = Duration::from_secs(users as u64 / WRITTEN_AGAIN_RATE_MIN);
+        Self { begins: now + LOSS_TIME_MIN + rest, is_loss: true }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { begins: self.begins.max(other.begins), is_loss: self.is_loss || other.is_loss }
+    }
+
+    /// After the last node has written there is time to read it.
+    fn is_over(&mut self, are_others_writing: impl FnOnce() -> bool, now: Instant) -> bool {
+        if self.is_loss && are_others_writing() {
+            self.begins = self.begins.max(now + LOSS_TIME_MIN);
+        }
+        now >= self.begins
+    }
+}
+
 /// Users that are looked at under one lock of their shard.
 const USERS_AT_ONCE: u32 = 256;
 /// Locks in a step.
 const PAGES: usize = 16;
 /// Time for other nodes to find that the store lost data.
 const LOSS_TIME_MIN: Duration = Duration::from_secs(30);
-/// Users that the other nodes write again in a second, at least: one of them may have all.
+/// Users that nodes of earlier versions write again in a second, at least: one of them may have all.
 const WRITTEN_AGAIN_RATE_MIN: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_loss_the_sweep_waits_until_every_node_has_written() {
+        let at = Instant::from_secs;
+        let mut wait = Wait::after_loss(5_000, at(100));
+        assert!(!wait.is_over(|| false, at(134)) && wait.is_over(|| false, at(135)));
+        let mut wait = Wait::after_loss(5_000, at(100));
+        for second in 101..5_000 {
+            assert!(!wait.is_over(|| true, at(second)), "{second}");
+        }
+        assert!(!wait.is_over(|| false, at(5_028)) && wait.is_over(|| false, at(5_029)));
+        let mut without_loss = Wait { begins: at(100), is_loss: false };
+        assert!(without_loss.is_over(|| true, at(100)));
+        assert_eq!(without_loss.and(Wait::after_loss(0, at(100))), Wait { begins: at(130), is_loss: true });
+    }
+}
