@@ -16,7 +16,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{decided, divert, groups, lit, number_lookup, unreached};
+use super::{decided, divert, groups, lit, number_lookup, trying, unreached};
 use crate::env::Env;
 use crate::lamp;
 use crate::media::is_sdp;
@@ -26,7 +26,7 @@ use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
+use ringway_sip::{HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
 impl Proxy {
@@ -82,11 +82,7 @@ impl Proxy {
         let key = self.contexts.insert(context);
         if is_invite {
             env.cx.out.keep(&request.flow, env.cx.now + env.config.timer_c);
-            // RFC 3261 §16.2: at once, so that the caller stops retransmitting.
-            let source = request.flow.remote;
-            transactions.respond(&mut env.cx, server, 100, |arena| {
-                let _ = MessageWriter::answer(arena, message, 100, "Trying", source, None).finish();
-            });
+            trying::on_invite(env, transactions, server, (message, request.flow));
         }
         if let Some(condition) = targets.diverted() {
             let target = targets.list().first().map(|target| targets.uri(target));

@@ -28,6 +28,7 @@ mod targets;
 mod to_node;
 mod to_trunk;
 mod trunk_branch;
+mod trying;
 mod unreached;
 
 pub use context::RingingCall;

@@ -9,7 +9,7 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{bye, convert, decided, divert, groups, lit, relays, unreached};
+use super::{bye, convert, decided, divert, groups, lit, relays, trying, unreached};
 use crate::env::Env;
 use crate::lamp;
 use crate::neighbour::CallResult;
@@ -106,7 +106,13 @@ impl Proxy {
         match status {
             // A target that was superseded is not to be heard of again before its final response.
             ..200 if context.is_superseded(id) => {}
-            100 => self.note_ringing(env.cx.now, env.config.timer_c, id, status),
+            100 => {
+                let branch = context.branches.get(id.parts().1);
+                if branch.is_some_and(|branch| branch.state.awaits_first_response()) {
+                    trying::on_first_response(env, transactions, &self.contexts, key);
+                }
+                self.note_ringing(env.cx.now, env.config.timer_c, id, status);
+            }
             101..=199 => {
                 self.note_ringing(env.cx.now, env.config.timer_c, id, status);
                 self.observe_context(env, key, CallStep::Ringing(status), Some(message));

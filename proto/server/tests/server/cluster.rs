@@ -124,6 +124,30 @@ fn a_request_of_a_node_goes_over_the_flow_of_its_token() {
 }
 
 #[test]
+fn a_node_gets_100_when_the_phone_sends_it_and_no_other_response_came_before() {
+    let mut world = linked();
+    let call = by(&path_of(&world), "INVITE");
+    let sent = from_other(&mut world, &call.clone().call_id("rings"));
+    assert!(statuses(&sent).is_empty(), "nothing is retransmitted over a link");
+    let got = forwarded(sent);
+    assert_eq!(statuses(&world.tcp(5, BOB, &got.answer(180, &[]))), [180]);
+    assert!(world.tcp(5, BOB, &got.answer(100, &[])).is_empty());
+    // Without a response the node would give up before this phone answers.
+    let got = forwarded(from_other(&mut world, &call.clone().call_id("silent")));
+    world.pass(Duration::from_secs(30));
+    let trying = only(world.tcp(5, BOB, &got.answer(100, &[])));
+    assert_eq!((trying.status(), trying.flow.connection), (100, Some(ConnectionId(FROM_OTHER))));
+    assert_eq!((trying.headers("Via").len(), trying.header("To")), (1, call.to.clone()));
+    assert!(world.tcp(5, BOB, &got.answer(100, &[])).is_empty(), "once");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(statuses(&world.tcp(5, BOB, &got.answer(200, &["Contact: <sip:bob@10.0.0.5>"]))), [200]);
+    // Of other requests 100 says nothing.
+    let message = by(&path_of(&world), "MESSAGE").call_id("message");
+    let got = forwarded(from_other(&mut world, &message));
+    assert!(world.tcp(5, BOB, &got.answer(100, &[])).is_empty());
+}
+
+#[test]
 fn a_token_of_nodes_is_for_nodes() {
     for edge_domains in [vec![], vec!["example.net".into()]] {
         let mut world = World::with(|config| {
