@@ -4,9 +4,12 @@
 //! of them, and the delay of the REGISTERs meanwhile; counts the instructions of a REGISTER with digest beside a store of SQLite; compares the REGISTERs
 //! a second with those of a server that reads each password from the database.
 //!
+//! Server, database and phones are in network namespaces of their own.
+//!
 //! Does not: measure a database on another machine.
 
 use super::instructions::total_of;
+use super::machines::Machines;
 use super::report::{Row, Verdict};
 use super::{environment, publish};
 use crate::interop::Stage;
@@ -17,19 +20,19 @@ use ringway_lab::load::{Delay, Flow, Plan, Session, Side, Statistics, Users, Win
 use ringway_lab::machine;
 use ringway_lab::operation::Operation;
 use ringway_lab::process::Process;
-use ringway_lab::server::{Under, free_port};
+use ringway_lab::server::Under;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Measures the users of a database in a running server: the time of a read of all, and REGISTERs meanwhile.
 ///
-/// About five minutes.
+/// About five minutes. Needs root, for network namespaces.
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
     /// Users of the database
@@ -49,11 +52,17 @@ struct Reading {
     meanwhile: Duration,
 }
 
+/// Machines of the server and the database, and the programs on them.
+struct Site<'e> {
+    environment: &'e Environment,
+    machines: Machines,
+}
+
 /// A server whose users are in a database.
-struct Subject {
+struct Subject<'s> {
     process: Process,
     configuration: PathBuf,
-    address: SocketAddr,
+    site: &'s Site<'s>,
 }
 
 /// Runs the command.
@@ -65,16 +74,8 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
-    let mut rows = Vec::new();
-    for (engine, name) in ENGINES {
-        let of_engine = match read_all(&environment, engine, args.users) {
-            Ok(reading) => rows_of(name, args.users, &reading),
-            Err(error) => vec![Row::failed(name, "", &error)],
-        };
-        rows.extend(of_engine);
-    }
-    rows.push(digest_row(&environment));
-    rows.extend(ENGINES.map(|(engine, name)| lookup_row(&environment, engine, name)));
+    let site = Site { environment: &environment, machines: Machines::make(2)? };
+    let rows = site.machines.at_phones(|| Ok(all_rows(&site, args.users)))?;
     for row in &rows {
         eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
     }
@@ -85,19 +86,33 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
 }
 
+fn all_rows(site: &Site<'_>, users: u32) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (engine, name) in ENGINES {
+        let of_engine = match read_all(site, engine, users) {
+            Ok(reading) => rows_of(name, users, &reading),
+            Err(error) => vec![Row::failed(name, "", &error)],
+        };
+        rows.extend(of_engine);
+    }
+    rows.push(digest_row(site));
+    rows.extend(ENGINES.map(|(engine, name)| lookup_row(site, engine, name)));
+    rows
+}
+
 /// Adds users to the database of a server that runs, while the first users register.
-fn read_all(environment: &Environment, engine: Engine, users: u32) -> Result<Reading> {
-    let database = start(environment, engine)?;
-    let subject = Subject::start(environment, engine.name(), (&database.whole_url(), ""), Under::Itself)?;
+fn read_all(site: &Site<'_>, engine: Engine, users: u32) -> Result<Reading> {
+    let database = start(site, engine)?;
+    let subject = Subject::start(site, engine.name(), (&database.whole_url(), ""), Under::Itself)?;
     database.execute(&add(engine, 0, FIRST_USERS))?;
-    subject.wait_for(environment, FIRST_USERS)?;
+    subject.wait_for(FIRST_USERS)?;
     let session = subject.session()?;
     let (statistics, session) = session.start(RATE, IDLE)?.finish_session()?;
     let idle = p99(&statistics).context("no REGISTER before the read succeeded")?;
     database.execute(&add(engine, FIRST_USERS, users))?;
     let begun = Instant::now();
     let running = session.start(RATE, READ_MAX)?;
-    let seen = subject.wait_for(environment, users);
+    let seen = subject.wait_for(users);
     let seen_in = begun.elapsed();
     running.stop();
     let statistics = running.finish()?;
@@ -108,10 +123,11 @@ fn read_all(environment: &Environment, engine: Engine, users: u32) -> Result<Rea
     Ok(Reading { seen_in, idle, meanwhile })
 }
 
-fn start(environment: &Environment, engine: Engine) -> Result<Database> {
-    let folder = environment.folder.join(format!("database-{}", engine.name()));
+fn start(site: &Site<'_>, engine: Engine) -> Result<Database> {
+    let folder = site.environment.folder.join(format!("database-{}", engine.name()));
     fs::create_dir_all(&folder)?;
-    Database::start(&Stage::outside(folder), engine)
+    let addresses = [DATABASE, SERVER].map(Machines::address);
+    site.machines.at(DATABASE, || Database::start_at(&Stage::outside(folder), engine, addresses))
 }
 
 fn p99(statistics: &Statistics) -> Option<Duration> {
@@ -142,9 +158,9 @@ fn rows_of(name: &str, users: u32, reading: &Reading) -> Vec<Row> {
 }
 
 /// Instructions of a REGISTER with digest, from a store of SQLite and from PostgreSQL.
-fn digest_row(environment: &Environment) -> Row {
+fn digest_row(site: &Site<'_>) -> Row {
     let what = "instructions of a REGISTER with digest: SQLite, PostgreSQL";
-    let counted = digest_instructions(environment);
+    let counted = digest_instructions(site);
     match counted {
         Ok([sqlite, postgres]) => {
             let percent = (postgres / sqlite - 1.0) * 100.0;
@@ -155,29 +171,30 @@ fn digest_row(environment: &Environment) -> Row {
     }
 }
 
-fn digest_instructions(environment: &Environment) -> Result<[f64; 2]> {
+fn digest_instructions(site: &Site<'_>) -> Result<[f64; 2]> {
+    let environment = site.environment;
     let list = environment.folder.join("users.csv");
     ringway_lab::server::write_users(&list, FIRST_USERS)?;
     let file = environment.folder.join("own.db");
     let own = format!("sqlite://{}", file.display());
-    let configuration = Subject::configure(environment, "import", (&own, ""), free_port()?)?;
+    let configuration = Subject::configure(site, "import", (&own, ""))?;
     environment.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
-    let database = start(environment, Engine::PostgreSql)?;
+    let database = start(site, Engine::PostgreSql)?;
     // It makes the tables.
-    let mut first = Subject::start(environment, "first", (&database.whole_url(), ""), Under::Itself)?;
+    let mut first = Subject::start(site, "first", (&database.whole_url(), ""), Under::Itself)?;
     database.execute(&add(Engine::PostgreSql, 0, FIRST_USERS))?;
-    first.wait_for(environment, FIRST_USERS)?;
+    first.wait_for(FIRST_USERS)?;
     first.process.stop()?;
-    Ok([slope(environment, "sqlite", &own)?, slope(environment, "first", &database.whole_url())?])
+    Ok([slope(site, "sqlite", &own)?, slope(site, "first", &database.whole_url())?])
 }
 
 /// Difference of two runs, in which the start and the stop are the same.
-fn slope(environment: &Environment, name: &str, url: &str) -> Result<f64> {
+fn slope(site: &Site<'_>, name: &str, url: &str) -> Result<f64> {
     let mut counts = [0; 2];
     for (seconds, count) in [COUNTED_S, 4 * COUNTED_S].into_iter().zip(&mut counts) {
-        let file = environment.folder.join(format!("callgrind.{name}.{seconds}.out"));
-        let mut subject = Subject::start(environment, name, (url, ""), Under::Callgrind(&file))?;
-        subject.wait_for(environment, FIRST_USERS)?;
+        let file = site.environment.folder.join(format!("callgrind.{name}.{seconds}.out"));
+        let mut subject = Subject::start(site, name, (url, ""), Under::Callgrind(&file))?;
+        subject.wait_for(FIRST_USERS)?;
         let running = subject.session()?.start(COUNTED_RATE, Duration::from_secs(seconds.into()))?;
         let statistics = running.finish()?;
         let (offered, done) = (u64::from(seconds) * COUNTED_RATE as u64, statistics.successes());
@@ -189,20 +206,20 @@ fn slope(environment: &Environment, name: &str, url: &str) -> Result<f64> {
 }
 
 /// REGISTERs a second of a saturated server with the users in memory, and with a lookup in the database for each.
-fn lookup_row(environment: &Environment, engine: Engine, name: &str) -> Row {
+fn lookup_row(site: &Site<'_>, engine: Engine, name: &str) -> Row {
     let what = format!("REGISTER with digest: users in memory, a lookup for each in {name}");
     let rates = || -> Result<[f64; 2]> {
-        let database = start(environment, engine)?;
+        let database = start(site, engine)?;
         let url = database.whole_url();
         let mut rates = [0.0; 2];
         for ((kind, keys), rate) in [("memory", ""), ("lookup", LOOKUP)].into_iter().zip(&mut rates) {
             let name = format!("{}-{kind}", engine.name());
-            let subject = Subject::start(environment, &name, (&url, keys), Under::Itself)?;
+            let subject = Subject::start(site, &name, (&url, keys), Under::Itself)?;
             if kind == "memory" {
                 // It made the tables.
                 database.execute(&add(engine, 0, FIRST_USERS))?;
             }
-            subject.wait_for(environment, FIRST_USERS)?;
+            subject.wait_for(FIRST_USERS)?;
             let window = Window { size: OPEN_MAX, length: SATURATED, attempts: u64::MAX };
             let scenario = Operation::RefreshChallenged.scenario()?;
             let statistics = subject.session()?.start_window(Side::Callers, &scenario, window)?.finish()?;
@@ -243,31 +260,25 @@ fn add(engine: Engine, first: u32, end: u32) -> String {
     }
 }
 
-impl Subject {
+impl<'s> Subject<'s> {
     /// Starts a server of a store, its URL and further keys.
-    fn start(environment: &Environment, name: &str, store: (&str, &str), under: Under<'_>) -> Result<Self> {
-        let port = free_port()?;
-        let configuration = Self::configure(environment, name, store, port)?;
-        let process = environment.serve(&configuration, under)?;
-        Ok(Self { process, configuration, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) })
+    fn start(site: &'s Site<'s>, name: &str, store: (&str, &str), under: Under<'_>) -> Result<Self> {
+        let configuration = Self::configure(site, name, store)?;
+        let process = site.machines.at(SERVER, || site.environment.serve(&configuration, under))?;
+        Ok(Self { process, configuration, site })
     }
 
-    fn configure(
-        environment: &Environment,
-        name: &str,
-        (url, keys): (&str, &str),
-        port: u16,
-    ) -> Result<PathBuf> {
-        let configuration = environment.folder.join(format!("{name}.toml"));
+    fn configure(site: &Site<'_>, name: &str, (url, keys): (&str, &str)) -> Result<PathBuf> {
+        let folder = &site.environment.folder;
+        let configuration = folder.join(format!("{name}.toml"));
         let copy = match url.starts_with("sqlite:") {
             true => String::new(),
-            false => format!("copy = \"{}\"\n", environment.folder.join(format!("{name}.db")).display()),
+            false => format!("copy = \"{}\"\ntls = \"none\"\n", folder.join(format!("{name}.db")).display()),
         };
         let text = format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"{url}\"\n{copy}{keys}\
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:{ADDRESS}\"]\nworkers = 1\n[store]\nurl = \"{url}\"\n{copy}{keys}\
              durability = \"relaxed\"\n[auth]\nalgorithms = [\"MD5\"]\n[limits]\nper_source_rate = 0\n[admin]\n\
-             listen = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n",
-            free_port()?
+             listen = \"127.0.0.1:8080\"\n[log]\nlevel = \"warn\"\n",
         );
         fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
         Ok(configuration)
@@ -279,17 +290,19 @@ impl Subject {
         let plan = Plan {
             domain: DOMAIN.to_owned(),
             register_window: Some(32),
-            ..Plan::new(self.address, Flow::Update, users()?, users()?)
+            allowed_hosts: self.site.machines.addresses(),
+            ..Plan::new(ADDRESS.into(), Flow::Update, users()?, users()?)
         };
         Session::open(&plan)
     }
 
     /// Waits until the server has this number of users.
-    fn wait_for(&self, environment: &Environment, users: u32) -> Result<()> {
+    fn wait_for(&self, users: u32) -> Result<()> {
+        let Self { configuration, site, .. } = self;
+        let show = || site.environment.command(configuration, &["show", "stats", "--json"]);
         let until = Instant::now() + READ_MAX;
         loop {
-            let shown = environment.command(&self.configuration, &["show", "stats", "--json"])?;
-            let shown: serde_json::Value = serde_json::from_slice(&shown)?;
+            let shown: serde_json::Value = serde_json::from_slice(&site.machines.at(SERVER, show)?)?;
             let found = shown["subscribers"].as_u64().context("`ringway show stats` has no subscribers")?;
             if found == u64::from(users) {
                 return Ok(());
@@ -305,7 +318,8 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
     let mut text = format!(
         "{HEADING}\
          Written by `cargo xtask {}`: a transaction adds users to a database on this machine, while its server runs and {RATE} \
-         REGISTERs a second with digest come from {FIRST_USERS} of its users.\n\n\
+         REGISTERs a second with digest come from {FIRST_USERS} of its users. Server, database and phones are in network namespaces of \
+         their own, joined by a bridge; no TLS.\n\n\
          - one worker; the server with all its threads on one processor, the database and the generator on the other.\n\
          - machine: {}\n\
          - load average before: {}; after: {}\n\n\
@@ -325,6 +339,11 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
 }
 
 const HEADING: &str = "## Users of a database\n";
+/// Machines.
+const SERVER: usize = 0;
+const DATABASE: usize = 1;
+/// Address of the server, whose machine has no other one.
+const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Machines::address(SERVER), 5060);
 const ENGINES: [(Engine, &str); 2] = [(Engine::PostgreSql, "PostgreSQL"), (Engine::MariaDb, "MariaDB")];
 /// Users that the database has at first, who register.
 const FIRST_USERS: u32 = 1000;

@@ -13,6 +13,7 @@ mod cluster;
 mod databases;
 mod generator;
 mod instructions;
+mod machines;
 mod ordinary;
 mod parse;
 mod phone;

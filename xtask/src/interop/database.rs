@@ -1,5 +1,8 @@
 //! Databases for scenarios: SQLite, MariaDB and PostgreSQL, with their own programs.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,6 +39,9 @@ pub(crate) struct Database {
     engine: Engine,
     /// Its files, which PostgreSQL does not keep for the superuser.
     folder: tempfile::TempDir,
+    /// Address of its server, and that of its user.
+    host: Ipv4Addr,
+    client: Ipv4Addr,
     port: u16,
     running: Option<Running>,
 }
@@ -46,11 +52,16 @@ impl Database {
 
     /// Creates an empty database and starts its server.
     pub(crate) fn start(stage: &Stage, engine: Engine) -> Result<Self> {
+        Self::start_at(stage, engine, [Ipv4Addr::LOCALHOST; 2])
+    }
+
+    /// The same with a server at the first address, and a user at the second one.
+    pub(crate) fn start_at(stage: &Stage, engine: Engine, [host, client]: [Ipv4Addr; 2]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         if engine != Engine::Sqlite {
             Authority::create(folder.path())?.issue(Certificate::SERVER)?;
         }
-        let mut database = Self { engine, folder, port: free_port()?, running: None };
+        let mut database = Self { engine, folder, host, client, port: free_port()?, running: None };
         match engine {
             Engine::Sqlite => {}
             Engine::MariaDb => database.start_mariadb(stage)?,
@@ -61,10 +72,11 @@ impl Database {
 
     /// Its URL without a password.
     pub(crate) fn url(&self) -> String {
+        let Self { host, port, .. } = self;
         match self.engine {
             Engine::Sqlite => format!("sqlite://{}", self.file().display()),
-            Engine::MariaDb => format!("mysql://{USER}@127.0.0.1:{}/{NAME}", self.port),
-            Engine::PostgreSql => format!("postgres://{USER}@127.0.0.1:{}/{NAME}", self.port),
+            Engine::MariaDb => format!("mysql://{USER}@{host}:{port}/{NAME}"),
+            Engine::PostgreSql => format!("postgres://{USER}@{host}:{port}/{NAME}"),
         }
     }
 
@@ -141,8 +153,9 @@ impl Database {
         feed(install.arg(format!("--datadir={}", data.display())), "")?;
         self.run_mariadb(stage)?;
         let create = format!(
-            "CREATE DATABASE {NAME}; CREATE USER {USER}@127.0.0.1 IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@127.0.0.1;",
-            Self::PASSWORD
+            "CREATE DATABASE {NAME}; CREATE USER {USER}@{client} IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@{client};",
+            Self::PASSWORD,
+            client = self.client,
         );
         self.patiently(|| feed(&mut self.mariadb(), &create).map(drop))
     }
@@ -150,7 +163,9 @@ impl Database {
     fn run_mariadb(&mut self, stage: &Stage) -> Result<()> {
         let user = is_superuser().then_some("--user=root");
         let mut server = Command::new("mariadbd");
-        server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user);
+        // Names of clients would be looked up.
+        server.args(["--no-defaults", "--skip-name-resolve"]).args(user);
+        server.arg(format!("--bind-address={}", self.host));
         server.arg(format!("--datadir={}", self.folder.path().join("data").display()));
         server.arg(format!("--port={}", self.port)).arg(format!("--socket={}", self.socket().display()));
         let [certificate, key] = self.certificate();
@@ -195,6 +210,8 @@ impl Database {
             "--auth-host=scram-sha-256",
         ]);
         feed(install.args(["--no-sync", "-E", "UTF8"]), "")?;
+        let mut clients = OpenOptions::new().append(true).open(data.join("pg_hba.conf"))?;
+        writeln!(clients, "host all all {}/32 scram-sha-256", self.client)?;
         self.run_postgresql(stage)?;
         let create =
             format!("CREATE USER {USER} PASSWORD '{}'; CREATE DATABASE {NAME} OWNER {USER};", Self::PASSWORD);
@@ -206,7 +223,7 @@ impl Database {
     fn run_postgresql(&mut self, stage: &Stage) -> Result<()> {
         let mut server = unprivileged(&postgresql_programs()?.join("postgres"));
         server.arg("-D").arg(self.folder.path().join("data")).arg("-k").arg(self.folder.path());
-        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-F"]);
+        server.args(["-h", &self.host.to_string(), "-p", &self.port.to_string(), "-F"]);
         let [certificate, key] = self.certificate();
         server.args(["-c", "ssl=on", "-c"]).arg(format!("ssl_cert_file={}", certificate.display()));
         server.arg("-c").arg(format!("ssl_key_file={}", key.display()));
@@ -241,7 +258,7 @@ fn feed(command: &mut Command, input: &str) -> Result<String> {
     let mut child = command.spawn().with_context(|| format!("cannot start {program}; is it installed?"))?;
     if let Some(mut stdin) = child.stdin.take() {
         // It fails if the program has ended, which its status tells.
-        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+        let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);

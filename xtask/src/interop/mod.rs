@@ -23,7 +23,7 @@ mod lab;
 mod lab_run;
 mod linphone;
 mod migrate;
-mod namespace;
+pub(crate) mod namespace;
 mod nat;
 mod phone;
 mod presence;
@@ -215,7 +215,7 @@ impl Stage {
     }
 
     /// The stage for programs in a network namespace.
-    fn inside(&self, namespace: &Namespace) -> Self {
+    pub(crate) fn inside(&self, namespace: &Namespace) -> Self {
         Self { namespace: Some(namespace.name().into()), ..self.clone() }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +32,24 @@ impl Namespace {
         let namespace = Self { name };
         namespace.ip("link set lo up")?;
         Ok(Some(namespace))
+    }
+
+    /// Creates a namespace with a bridge for others, at which it has this address; `None`: this user may not.
+    pub(crate) fn with_bridge(role: &str, address: Ipv4Addr) -> Result<Option<Self>> {
+        let Some(namespace) = Self::create(role)? else { return Ok(None) };
+        namespace.ip(&format!("link add {BRIDGE} type bridge"))?;
+        namespace.ip(&format!("link set {BRIDGE} up"))?;
+        namespace.ip(&format!("addr add {address}/24 dev {BRIDGE}"))?;
+        Ok(Some(namespace))
+    }
+
+    /// Gives it an interface with this name and address at the bridge of another namespace.
+    pub(crate) fn join(&self, bridged: &Self, interface: &str, address: Ipv4Addr) -> Result<()> {
+        let port = format!("port{}", address.octets()[3]);
+        self.ip(&format!("link add {interface} type veth peer name {port} netns {}", bridged.name))?;
+        bridged.ip(&format!("link set {port} master {BRIDGE} up"))?;
+        self.ip(&format!("addr add {address}/24 dev {interface}"))?;
+        self.ip(&format!("link set {interface} up"))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -103,5 +122,7 @@ fn remove(name: &str) {
 }
 
 const PREFIX: &str = "ringway-";
+/// Interface of a bridge.
+const BRIDGE: &str = "bridge0";
 /// Folder of the names that iproute2 gives.
 const FOLDER: &str = "/run/netns";

@@ -443,11 +443,7 @@ struct Network {
 impl Network {
     /// Makes it; `None`: this user may not.
     fn make(machines: u8) -> Result<Option<Self>> {
-        let Some(public) = Namespace::create("public")? else { return Ok(None) };
-        for words in ["link add bridge0 type bridge", "link set bridge0 up"] {
-            public.ip(words)?;
-        }
-        public.ip(&format!("addr add {PHONE}/24 dev bridge0"))?;
+        let Some(public) = Namespace::with_bridge("public", PHONE)? else { return Ok(None) };
         let machines =
             (1..=machines).map(|number| machine(&public, number)).collect::<Result<Option<_>>>()?;
         Ok(machines.map(|machines| Self { machines, public }))
@@ -456,10 +452,7 @@ impl Network {
 
 fn machine(public: &Namespace, number: u8) -> Result<Option<Namespace>> {
     let Some(machine) = Namespace::create("machine")? else { return Ok(None) };
-    machine.ip(&format!("link add uplink type veth peer name machine{number} netns {}", public.name()))?;
-    public.ip(&format!("link set machine{number} master bridge0 up"))?;
-    machine.ip(&format!("addr add 192.0.2.{number}/24 dev uplink"))?;
-    machine.ip("link set uplink up")?;
+    machine.join(public, "uplink", Ipv4Addr::new(192, 0, 2, number))?;
     // Ringway listens at the floating address also while another machine has it.
     machine.run("sysctl", "-q -w net.ipv4.ip_nonlocal_bind=1")?;
     Ok(Some(machine))

@@ -1,5 +1,6 @@
 //! Servers that share their registrations.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,8 @@ impl Nodes {
         let mut nodes = Self { servers: Vec::new(), secrets: Vec::new(), link_ports: Vec::new() };
         for (index, (name, store)) in NAMES.iter().zip(stores).enumerate() {
             let (stage, port) = (stage.within(name)?, free_port()?);
-            let shared = Shared { store, url: redis.url(index), name, port };
+            let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            let shared = Shared { store, url: redis.url(index), name, listen };
             nodes.servers.push(start_one(&stage, &shared, wanted, users)?);
             nodes.secrets.push(secret_of(&stage));
             nodes.link_ports.push(port);
@@ -119,18 +121,18 @@ pub(crate) struct Shared<'s> {
     pub(crate) store: &'s str,
     pub(crate) url: String,
     pub(crate) name: &'s str,
-    /// Port of links.
-    pub(crate) port: u16,
+    /// Address of links.
+    pub(crate) listen: SocketAddrV4,
 }
 
 impl Shared<'_> {
     /// Sections of the configuration; the secret is in the folder of `stage`.
     pub(crate) fn sections(&self, stage: &Stage) -> Result<String> {
-        let Self { store, url, name, port } = self;
+        let Self { store, url, name, listen } = self;
         let secret = secret_of(stage);
         write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
         Ok(format!(
-            "{store}[location]\nurl = \"{url}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
+            "{store}[location]\nurl = \"{url}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"{listen}\"\nsecret = \"{}\"\n",
             secret.display()
         ))
     }

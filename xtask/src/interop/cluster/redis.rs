@@ -13,6 +13,8 @@ use crate::interop::process::{PATIENCE, Running, free_port};
 pub(crate) struct Redis {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
+    /// Address for nodes on other machines.
+    host: Option<Ipv4Addr>,
 }
 
 /// One program.
@@ -26,9 +28,17 @@ struct RedisServer {
 
 impl Redis {
     /// One server that keeps its data over a restart.
-    pub(crate) fn single(stage: &Stage) -> Result<Self> {
+    pub(super) fn single(stage: &Stage) -> Result<Self> {
         let server = RedisServer::start(stage, "redis", &["--appendonly", "yes"])?;
-        Ok(Self { servers: vec![server], sentinels: Vec::new() })
+        Ok(Self { servers: vec![server], sentinels: Vec::new(), host: None })
+    }
+
+    /// The same at this address of the stage's namespace, for nodes in others.
+    pub(crate) fn single_at(stage: &Stage, host: Ipv4Addr) -> Result<Self> {
+        let bind = format!("--bind 127.0.0.1 {host}");
+        let arguments = ["--appendonly", "yes", &bind, "--protected-mode", "no"];
+        let server = RedisServer::start(stage, "redis", &arguments)?;
+        Ok(Self { servers: vec![server], sentinels: Vec::new(), host: Some(host) })
     }
 
     /// A master and a replica, watched by three sentinels.
@@ -45,7 +55,7 @@ impl Redis {
             sentinel.await_reply(&["sentinel", "ckquorum", MASTER], "OK 3 usable")?;
             sentinel.await_reply(&["sentinel", "replicas", MASTER], &replica.port.to_string())?;
         }
-        Ok(Self { servers: vec![master, replica], sentinels })
+        Ok(Self { servers: vec![master, replica], sentinels, host: None })
     }
 
     /// Three masters that share the slots.
@@ -69,13 +79,14 @@ impl Redis {
         for server in &servers {
             server.await_reply(&["cluster", "info"], "cluster_state:ok")?;
         }
-        Ok(Self { servers, sentinels: Vec::new() })
+        Ok(Self { servers, sentinels: Vec::new(), host: None })
     }
 
     /// Its URL for a node. One server has an address for each node, so that one of them can be cut off.
     pub(crate) fn url(&self, node: usize) -> String {
         let named = if self.sentinels.is_empty() { &self.servers } else { &self.sentinels };
-        let host = if named.len() == 1 { Self::host_for(node) } else { Ipv4Addr::LOCALHOST };
+        let local = if named.len() == 1 { Self::host_for(node) } else { Ipv4Addr::LOCALHOST };
+        let host = self.host.unwrap_or(local);
         let hosts: Vec<String> = named.iter().map(|server| format!("{host}:{}", server.port)).collect();
         format!("redis://{}", hosts.join(","))
     }
@@ -119,7 +130,7 @@ impl RedisServer {
         // The first one is that of its own connections.
         all.push("--bind".to_owned());
         all.extend((1..=4).map(|host| format!("127.0.0.{host}")));
-        // `--replicaof` has two values in one argument here.
+        // An argument may have an option and its values.
         all.extend(arguments.iter().flat_map(|argument| argument.split(' ').map(str::to_owned)));
         let mut server = Self { name: name.to_owned(), stage, port, arguments: all, running: None };
         server.run()?;

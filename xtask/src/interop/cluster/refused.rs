@@ -1,5 +1,7 @@
 //! REGISTERs that must get no 200.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
+
 use anyhow::{Context, Result, ensure};
 
 use super::nodes::{Nodes, Shared, eventually, start_one};
@@ -31,7 +33,8 @@ pub(super) fn name(stage: &Stage) -> Result<()> {
     let redis = Redis::single(stage)?;
     let all = users("callee", "caller");
     let mut nodes = Nodes::start(stage, &redis, (Wanted::default(), 1), &all)?;
-    let shared = Shared { store: "", url: redis.url(1), name: "a", port: free_port()? };
+    let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()?);
+    let shared = Shared { store: "", url: redis.url(1), name: "a", listen };
     let mut second = start_one(&stage.within("second")?, &shared, Wanted::default(), &all)?;
     second.log_lines("another server has the name of this node", 1)?;
     ensure!(state(&second)? == "name-taken", "{}", second.cluster()?);

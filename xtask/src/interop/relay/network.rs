@@ -48,11 +48,7 @@ struct Side {
 impl Network {
     /// Makes the networks; `None`: this user may not.
     pub(super) fn make(kinds: [Kind; 2]) -> Result<Option<Self>> {
-        let Some(public) = Namespace::create("public")? else { return Ok(None) };
-        for words in ["link add bridge0 type bridge", "link set bridge0 up"] {
-            public.ip(words)?;
-        }
-        public.ip(&format!("addr add {PUBLIC}/24 dev bridge0"))?;
+        let Some(public) = Namespace::with_bridge("public", PUBLIC)? else { return Ok(None) };
         let [one, two] = kinds;
         let (Some(one), Some(two)) = (Side::make(&public, one, 11)?, Side::make(&public, two, 12)?) else {
             return Ok(None);
@@ -82,10 +78,7 @@ impl Side {
             return Ok(None);
         };
         let outer = Ipv4Addr::new(203, 0, 113, number);
-        nat.ip(&format!("link add outer type veth peer name nat{number} netns {}", public.name()))?;
-        public.ip(&format!("link set nat{number} master bridge0 up"))?;
-        nat.ip(&format!("addr add {outer}/24 dev outer"))?;
-        nat.ip("link set outer up")?;
+        nat.join(public, "outer", outer)?;
         if kind == Kind::Cone {
             phone.ip("tuntap add inner mode tun")?;
         } else {
