@@ -24,8 +24,8 @@ Examples:
   ringway lab run call --transport tcp --digest MD5 --repeat 7
   ringway lab run ./mine.toml --target 127.0.0.1:5060 --domain example.org \\
     --password-file lab.password
-  ringway lab run authentication --database postgres://ringway@127.0.0.1/lab \\
-    --database-password-file database-password
+  ringway lab run authentication --sources 20 \\
+    --database postgres://ringway@127.0.0.1/lab --database-password-file FILE
   ringway lab run register --fail-if 'p99>50ms' \\
     --compare results/2026-01-31-120000
 
