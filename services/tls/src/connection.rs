@@ -7,7 +7,7 @@ use crate::legacy::OpenSsl;
 use ringway_stream::{Decoded, LayerError};
 use rustls::pki_types::CertificateDer;
 use rustls::{Error, HandshakeKind};
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 
 /// A TLS connection in memory: takes and returns bytes, performs no I/O.
 #[cfg_attr(
@@ -104,7 +104,6 @@ fn receive(
     mut bytes: &[u8],
     decoded: &mut dyn FnMut(Decoded<'_>),
 ) -> Result<(), rustls::Error> {
-    let mut room = [0; ROOM_BYTES];
     while !bytes.is_empty() {
         // Reading from memory fails only if the connection has too many undecoded bytes.
         let too_much = |_| rustls::Error::General("the peer sent too much at once".to_owned());
@@ -112,15 +111,14 @@ fn receive(
             return Ok(());
         }
         let state = connection.process_new_packets()?;
-        let mut waiting = state.plaintext_bytes_to_read();
-        while waiting > 0 {
-            match connection.reader().read(&mut room) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => {
-                    decoded(Decoded::Bytes(room.get(..count).unwrap_or_default()));
-                    waiting = waiting.saturating_sub(count);
-                }
-            }
+        let mut reader = connection.reader();
+        // The decrypted records themselves, without a copy.
+        while let Ok(plain) = reader.fill_buf()
+            && !plain.is_empty()
+        {
+            let count = plain.len();
+            decoded(Decoded::Bytes(plain));
+            reader.consume(count);
         }
         if state.peer_has_closed() {
             decoded(Decoded::StreamEnd);
@@ -139,6 +137,3 @@ fn write_records(connection: &mut rustls::Connection, wire: &mut Vec<u8>) {
         }
     }
 }
-
-/// Size of the buffer between a connection and its framer.
-const ROOM_BYTES: usize = 4096;

@@ -149,4 +149,4 @@ pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32) -> Result<Vec<Row
 const LINK_USERS: u32 = 200;
 const LINK_CALLS: f64 = 200.0;
 /// Time for which a load is measured.
-const MEASURED: Duration = Duration::from_secs(8);
+const MEASURED: Duration = Duration::from_secs(6);
