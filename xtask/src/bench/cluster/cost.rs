@@ -101,7 +101,14 @@ fn spent(nodes: &[Node<'_>], load: impl FnOnce() -> Result<Vec<Run>>) -> Result<
     for run in load()? {
         let statistics = run.finish()?;
         let (ended, good) = (statistics.ended(), statistics.successes());
-        ensure!(good * 1000 >= ended * 999, "{good} of {ended} attempts succeeded");
+        let failures: Vec<String> =
+            statistics.failures().map(|(outcome, count)| format!("{outcome}: {count}")).collect();
+        ensure!(
+            good * 1000 >= ended * 999,
+            "{good} of {ended} attempts at {} servers succeeded ({})",
+            nodes.len(),
+            failures.join(", ")
+        );
         done += good;
     }
     // Updates that wait are part of their REGISTERs.
