@@ -109,6 +109,10 @@ impl Services for MemoryServices {
         self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve(source, bytes, is_stranger))
     }
 
+    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve_more(source, bytes, is_stranger))
+    }
+
     fn shrink(&self, source: IpAddr, bytes: usize) {
         if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
             budget.shrink(source, bytes);

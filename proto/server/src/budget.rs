@@ -46,6 +46,15 @@ impl MemoryBudget {
 
     /// Reserves `bytes` for a request from `source`; false if the limit of the source or of all is reached.
     pub fn reserve(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.take(source, bytes, 1, is_stranger)
+    }
+
+    /// Reserves `bytes` more for a request that has some; false as [`MemoryBudget::reserve`].
+    pub fn reserve_more(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.take(source, bytes, 0, is_stranger)
+    }
+
+    fn take(&mut self, source: IpAddr, bytes: usize, requests: usize, is_stranger: bool) -> bool {
         let share = self.all.max() / Self::SOURCE_SHARE;
         let (bytes_max, requests_max) = match is_stranger {
             true => (share.min(Self::STRANGER_BYTES_MAX), Self::STRANGER_REQUESTS_MAX),
@@ -57,14 +66,14 @@ impl MemoryBudget {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(_) => Kept::default(),
         };
-        if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests >= requests_max {
+        if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests + requests > requests_max {
             return false;
         }
         let rest = if is_stranger { self.all.max() / Self::RESERVED_SHARE } else { 0 };
         if !self.all.take_and_leave(bytes, rest) {
             return false;
         }
-        entry.insert(Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
+        entry.insert(Kept { bytes: kept.bytes + bytes, requests: kept.requests + requests });
         true
     }
 
@@ -92,6 +101,11 @@ impl MemoryBudget {
             }
         }
         self.all.give(given);
+    }
+
+    /// True if no source has a pending request.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
     }
 
     /// Bytes in use by all that share the limit.

@@ -177,7 +177,7 @@ impl Config {
         via.and_then(|via| reply_address(&via)).map_or(source, |client| client.ip())
     }
 
-    /// Limits of a message with so many bytes from `flow`. What another server of ours passes on was checked there, and has grown.
+    /// Limits of a message with so many bytes from `flow`. Another server of ours has checked what it passes on, and added to it.
     pub(crate) fn limits_of(&self, flow: &Flow, bytes: usize) -> Limits {
         let mut limits = self.message_limits.clone();
         // Usually there is no reason to look at the flow.

@@ -46,6 +46,11 @@ pub trait Services {
         true
     }
 
+    /// Reserves more memory for a request that has some.
+    fn reserve_more(&self, _source: IpAddr, _bytes: usize, _is_stranger: bool) -> bool {
+        true
+    }
+
     /// Releases a part of the memory that a request reserved.
     fn shrink(&self, _source: IpAddr, _bytes: usize) {}
 
@@ -236,6 +241,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
         (**self).reserve(source, bytes, is_stranger)
+    }
+
+    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        (**self).reserve_more(source, bytes, is_stranger)
     }
 
     fn shrink(&self, source: IpAddr, bytes: usize) {

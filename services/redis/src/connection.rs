@@ -69,10 +69,15 @@ impl Connection {
 
     /// Runs a command.
     pub(crate) fn run<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
+        let reply = self.reply(command)?;
+        from_redis_value(self.checked(reply)?).map_err(|error| self.named(error))
+    }
+
+    /// Runs a command, and returns an error of the server too.
+    pub(crate) fn reply(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         self.push(command);
         self.send()?;
-        let reply = self.receive(REPLY_TIME_MAX)?;
-        from_redis_value(self.checked(reply)?).map_err(|error| self.named(error))
+        self.receive(REPLY_TIME_MAX)
     }
 
     /// The reply, or the server's error.

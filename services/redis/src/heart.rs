@@ -19,6 +19,7 @@ pub(crate) struct Heart {
     made: u64,
     /// Another process with the same name whose heartbeat is fresh.
     rival: Option<Rival>,
+    has_loss: bool,
 }
 
 /// Heartbeat of another process with the same name.
@@ -33,24 +34,34 @@ type Mark = Vec<u8>;
 
 impl Heart {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rival: None }
+        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rival: None, has_loss: false }
     }
 
-    /// Compares the masters after a connection. True: updates that were confirmed may be lost.
-    pub(crate) fn connected(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
-        let mut is_lost = false;
+    /// Compares the masters after a connection.
+    pub(crate) fn connected(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         for (known, master) in self.run_ids.iter_mut().zip(store.master_of) {
             let run_id = store.masters.get(master).map(|master| master.run_id.as_str()).unwrap_or_default();
             if known != run_id {
-                is_lost |= !known.is_empty();
+                self.has_loss |= !known.is_empty();
                 run_id.clone_into(known);
             }
         }
-        Ok(self.check_marks(store)? || is_lost)
+        self.check_marks(store)?;
+        if self.has_loss {
+            // The first heartbeat has it.
+            self.shared.set_appending_again(true);
+        }
+        Ok(())
     }
 
-    /// Sends a heartbeat. True: the store lost data.
-    pub(crate) fn beat(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+    /// Returns true if updates that were confirmed may be lost, once for each loss. A failure of the store between a look and this call
+    /// forgets nothing.
+    pub(crate) const fn take_loss(&mut self) -> bool {
+        std::mem::replace(&mut self.has_loss, false)
+    }
+
+    /// Sends a heartbeat, and looks for a loss.
+    pub(crate) fn beat(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let name = settings.node.as_bytes();
         let connection = store.of_tag(keys::NODES_TAG)?;
@@ -121,8 +132,8 @@ impl Heart {
         }
     }
 
-    /// Compares the marks of all tags, and makes those that are missing. True: one is another one.
-    fn check_marks(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+    /// Compares the marks of all tags, and makes those that are missing.
+    fn check_marks(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         let found = self.pipeline(store, 0..TAGS, Cmd::get)?;
         let of_other_type: Vec<usize> = found
             .iter()
@@ -149,12 +160,11 @@ impl Heart {
                 }
             }
         }
-        let mut is_lost = false;
         for (known, found) in self.marks.iter_mut().zip(found) {
-            is_lost |= known.is_some() && *known != found;
+            self.has_loss |= known.is_some() && *known != found;
             *known = found;
         }
-        Ok(is_lost)
+        Ok(())
     }
 
     /// True if a replica of each master has all updates: a write on the connection that wrote them, and a wait for it.

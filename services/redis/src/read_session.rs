@@ -214,7 +214,7 @@ impl<'r> ReadSession<'r> {
                 reply => master.connection.checked(reply?),
             };
             let reply = match reply {
-                Err(error) if error.is_wrong_type() && self.remove_other_types(index) > 0 => Value::Nil,
+                Err(error) if error.is_wrong_type() && self.remove_other_types(index)? > 0 => Value::Nil,
                 reply => reply?,
             };
             let (holds_all, mut taken) = (self.state.shared.settings.holds_all, Vec::new());
@@ -261,20 +261,22 @@ impl<'r> ReadSession<'r> {
     }
 
     /// Removes keys that are no streams, which would end each read of the news, and returns their number.
-    fn remove_other_types(&mut self, master: usize) -> u64 {
+    fn remove_other_types(&mut self, master: usize) -> Result<u64, StoreError> {
         let tags: Vec<usize> = self.follow.tags(master).collect();
         let mut removed = 0;
         for tag in tags {
             let key = keys::log(tag);
             let Ok(connection) = self.ask.of_tag(tag) else { continue };
-            let kind = connection.run::<String>(cmd("TYPE").arg(&key));
-            let is_other = kind.is_ok_and(|kind| !["stream", "none"].contains(&kind.as_str()));
-            if is_other && connection.run::<()>(&Cmd::del(&key)).is_ok() {
+            // A refusal of the server leaves the key; without a reply the next one would be that of another command.
+            let kind = connection.reply(cmd("TYPE").arg(&key))?;
+            let is_other =
+                matches!(&kind, Value::SimpleString(kind) if !["stream", "none"].contains(&kind.as_str()));
+            if is_other && number(&connection.reply(&Cmd::del(&key))?).is_some() {
                 removed += 1;
             }
         }
         self.state.note_damaged(removed, "a stream has another type");
-        removed
+        Ok(removed)
     }
 
     /// Compares the positions with the streams, and reads the records of those that were trimmed or begun anew.

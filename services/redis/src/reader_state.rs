@@ -55,7 +55,7 @@ impl ReaderState {
 
     /// Time of the store, in milliseconds since the epoch.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.1 + self.clock.0.elapsed().as_millis() as u64
+        self.clock.1.saturating_add(self.clock.0.elapsed().as_millis() as u64)
     }
 
     /// This node and its incarnation.

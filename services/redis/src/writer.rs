@@ -100,17 +100,13 @@ impl Writer {
         for master in &mut store.masters {
             master.connection.load(&self.scripts)?;
         }
-        let mut is_lost = self.heart.connected(&mut store)?;
-        if is_lost {
-            // The first heartbeat says so already.
-            self.shared.set_appending_again(true);
-        }
+        self.heart.connected(&mut store)?;
         let mut beat_at = Instant::now();
         loop {
             let now = Instant::now();
             let is_check = now >= beat_at;
             if is_check {
-                is_lost |= self.heart.beat(&mut store)?;
+                self.heart.beat(&mut store)?;
                 if self.is_unconfirmed {
                     let is_confirmed = self.heart.confirm(&mut store)?;
                     self.confirmed(is_confirmed);
@@ -121,7 +117,7 @@ impl Writer {
                 self.report_full();
                 beat_at = now + BEAT_INTERVAL;
             }
-            self.repair(std::mem::take(&mut is_lost));
+            self.repair();
             if is_check {
                 self.shared.checks.fetch_add(1, Ordering::Release);
             }
@@ -135,7 +131,8 @@ impl Writer {
     }
 
     /// Reports lost data. After a drop it waits until the others are written.
-    fn repair(&mut self, is_lost: bool) {
+    fn repair(&mut self) {
+        let is_lost = self.heart.take_loss();
         if is_lost {
             self.shared.losses.fetch_add(1, Ordering::Release);
             self.shared.wake_reader();

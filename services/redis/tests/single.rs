@@ -330,6 +330,24 @@ fn lost_data_is_found_and_written_again() {
 }
 
 #[test]
+fn a_loss_is_not_forgotten_if_the_store_takes_no_writes_at_first() {
+    let mut server = RedisServer::start(&["--min-replicas-to-write", "1"]);
+    server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let (a, seen) = start_warm("a", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    wait_for(|| a.durable() == 1);
+    // A master that was promoted has the marks, may lack the last updates, and has no replica yet.
+    server.run(&["SAVE"]);
+    server.kill();
+    wait_for(|| a.failed());
+    seen.forget();
+    server.start_again();
+    wait_for(|| a.status().last_error.is_some_and(|error| error.contains("NOREPLICAS")));
+    server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    wait_for(|| seen.has(|event| *event == Event::Rewrite));
+}
+
+#[test]
 fn others_see_that_a_node_writes_its_registrations_again() {
     let server = RedisServer::start(&[]);
     let (a, _seen_a) = start_warm("a", &url(&server));

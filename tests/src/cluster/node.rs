@@ -51,6 +51,15 @@ pub(super) struct ClusterNode {
     /// Reads of all that have begun, and the time at which what the last one did not confirm ends.
     walks: u32,
     sweeps_at: Option<Instant>,
+    again: Option<Again>,
+}
+
+/// Position among the own bindings while they are written again.
+#[derive(Clone, Copy)]
+struct Again {
+    begun: Instant,
+    shard: u16,
+    from: u32,
 }
 
 /// Update on its way.
@@ -101,6 +110,7 @@ impl ClusterNode {
             reader: Reader::new(hold),
             walks: 0,
             sweeps_at: None,
+            again: None,
         };
         node.start(sim, Duration::from_secs(15 * index as u64));
         node
@@ -115,7 +125,7 @@ impl ClusterNode {
             self.services.subscribe(user, REALM, REALM, &password(user));
         }
         self.reader = Reader::new(self.hold);
-        (self.walks, self.sweeps_at) = (0, None);
+        (self.walks, self.sweeps_at, self.again) = (0, None, None);
         self.is_draining = false;
         self.identity.borrow_mut().nodes.clear();
         self.states.clear();
@@ -289,6 +299,7 @@ impl ClusterNode {
         has_written
             && self.reader.is_quiet()
             && self.sweeps_at.is_none()
+            && self.again.is_none()
             && !self.is_cold()
             && self.hold == Hold::All
     }
@@ -297,6 +308,7 @@ impl ClusterNode {
     pub(super) fn exchange(&mut self, sim: &mut Sim, store: &mut Store, rng: &mut Rng) {
         let now = sim.now();
         if self.runs(sim) {
+            self.share_again(sim, now);
             self.take_shared(now);
         }
         self.write(now, store, rng, self.runs(sim));
@@ -414,22 +426,27 @@ impl ClusterNode {
     fn read(&mut self, sim: &mut Sim, store: &Store, rng: &mut Rng) {
         let (now, node) = (sim.now(), (self.name, self.incarnation));
         if self.reader.read(store, (now, rng), node) {
-            self.share_again(sim, now);
+            self.again = Some(Again { begun: now, shard: 0, from: 0 });
         }
         for (query, aor) in self.locates.take() {
             self.reader.look_up(store, (now, rng), node, (query, &aor));
         }
     }
 
-    /// Writes all own bindings again: the store may have lost some, or have answered unread.
+    /// Writes the next own bindings again, after the store may have lost some, or have answered unread.
     fn share_again(&mut self, sim: &mut Sim, now: Instant) {
-        self.each_shard(sim, |server, now| {
-            let mut next = Some(0);
-            while let Some(from) = next {
-                next = server.share_from(now, now, from, 100);
-            }
+        let Some(Again { begun, shard, from }) = self.again else { return };
+        let mut next = None;
+        self.at_shard(sim, shard, |server, at| {
+            // The clock of the node is ahead.
+            let begun = Instant::from_nanos(at.as_nanos() - now.since(begun).as_nanos() as u64);
+            next = server.share_from(at, begun, from, 2);
         });
-        self.take_shared(now);
+        self.again = match next {
+            Some(from) => Some(Again { begun, shard, from }),
+            None if shard + 1 < self.shards => Some(Again { begun, shard: shard + 1, from: 0 }),
+            None => None,
+        };
     }
 
     fn reconfigure(&self, sim: &mut Sim) {

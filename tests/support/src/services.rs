@@ -249,6 +249,10 @@ impl Services for TestServices {
         lock(&self.budget).reserve(source, bytes, is_stranger)
     }
 
+    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        lock(&self.budget).reserve_more(source, bytes, is_stranger)
+    }
+
     fn shrink(&self, source: IpAddr, bytes: usize) {
         lock(&self.budget).shrink(source, bytes);
     }

@@ -6,9 +6,9 @@ use ringway_database::DatabaseUrl;
 use ringway_lab::campaign::target::UserDatabase;
 use ringway_lab::server::Database;
 use ringway_provisioning::{remove_tables, table_names};
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The database of `--database`, which must be empty: its tables are removed after each use. The password is copied into `folder`.
@@ -49,8 +49,7 @@ pub(super) fn open(args: &RunArgs, folder: &Path) -> Result<Option<UserDatabase>
 /// Writes a password as the server wants it: in a file that others cannot read.
 fn copy(password: &str, folder: &Path) -> std::io::Result<PathBuf> {
     let path = folder.join("database-password");
-    let mut file = File::create_new(&path)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     writeln!(file, "{password}")?;
     Ok(path)
 }

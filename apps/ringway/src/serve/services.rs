@@ -342,6 +342,11 @@ impl Services for SharedServices {
         budget.is_none_or(|budget| lock(budget).reserve(source, bytes, is_stranger))
     }
 
+    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        let budget = self.budgets.get(part_of(source));
+        budget.is_none_or(|budget| lock(budget).reserve_more(source, bytes, is_stranger))
+    }
+
     fn shrink(&self, source: IpAddr, bytes: usize) {
         if let Some(budget) = self.budgets.get(part_of(source)) {
             lock(budget).shrink(source, bytes);

@@ -74,9 +74,10 @@ impl RegisteredAt {
         Self((at.as_nanos() / NANOS_PER_MS) as u32)
     }
 
-    /// Milliseconds since then.
+    /// Milliseconds since then. Threads read the clock one after another: 0 for a time a little after `now`.
     pub(crate) const fn age_ms(self, now: Instant) -> u32 {
-        Self::new(now).0.wrapping_sub(self.0)
+        let age_ms = Self::new(now).0.wrapping_sub(self.0);
+        if age_ms > u32::MAX - AFTER_NOW_MS_MAX { 0 } else { age_ms }
     }
 
     /// Time that is `age` before `now`.
@@ -89,6 +90,8 @@ impl RegisteredAt {
 const OVER_LINK: u8 = 0x80;
 const FIRST_OTHER: u8 = 2;
 const NANOS_PER_MS: u64 = 1_000_000;
+/// Maximum difference between two readings of the clock, the later one used first.
+const AFTER_NOW_MS_MAX: u32 = 60_000;
 
 #[cfg(test)]
 mod tests {
@@ -116,5 +119,6 @@ mod tests {
         let (hour, at) = (Duration::from_secs(3600), RegisteredAt::new(now));
         assert_eq!((at.age_ms(now), at.age_ms(now + hour)), (0, 3_600_000));
         assert_eq!(RegisteredAt::before(now, hour).age_ms(now), 3_600_000);
+        assert_eq!(RegisteredAt::new(now + Duration::from_millis(1)).age_ms(now), 0);
     }
 }

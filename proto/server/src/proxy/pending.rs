@@ -61,7 +61,7 @@ impl Pending {
         bytes: usize,
     ) -> bool {
         let is_stranger = !context.grant.sender.is_believed();
-        if !env.services.reserve(context.reserved.client, bytes, is_stranger) {
+        if !env.services.reserve_more(context.reserved.client, bytes, is_stranger) {
             env.counters.over_memory += 1;
             return false;
         }

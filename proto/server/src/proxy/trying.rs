@@ -4,11 +4,11 @@ use super::context::{Contexts, Transactions};
 use crate::Services;
 use crate::env::Env;
 use ringway_sansio::Flow;
-use ringway_sip::{Message, MessageWriter};
+use ringway_sip::{Limits, Message, MessageWriter};
 use ringway_transaction::{ServerId, SlabKey};
 
 /// Answers an INVITE that was accepted (RFC 3261 §16.2), so that the caller stops retransmitting. Over a link nothing is retransmitted, and
-/// the first response of the phone says more: it usually follows within the time that RFC 3261 §17.2.1 permits.
+/// the first response of the phone replaces it: it usually follows within the time that RFC 3261 §17.2.1 permits.
 pub(super) fn on_invite<S>(
     env: &mut Env<'_, S>,
     transactions: &mut Transactions,
@@ -32,7 +32,7 @@ pub(super) fn on_first_response(
     let Some(bytes) = context.request.as_deref().filter(|_| env.config.is_link(&context.source)) else {
         return;
     };
-    if let Ok(message) = &Message::parse(bytes, &env.config.message_limits) {
+    if let Ok(message) = &Message::parse(bytes, &Limits::STORED) {
         answer(env, transactions, context.server, (message, context.source));
     }
 }

@@ -141,7 +141,19 @@ fn a_node_gets_100_when_the_phone_sends_it_and_no_other_response_came_before() {
     assert!(world.tcp(5, BOB, &got.answer(100, &[])).is_empty(), "once");
     world.pass(Duration::from_secs(60));
     assert_eq!(statuses(&world.tcp(5, BOB, &got.answer(200, &["Contact: <sip:bob@10.0.0.5>"]))), [200]);
-    // Of other requests 100 says nothing.
+    // One that is longer than a reload permits is under way all the same.
+    let got = forwarded(from_other(&mut world, &call.clone().call_id("long")));
+    let mut config = crate::harness::config();
+    node(&mut config, "own", (1, None));
+    let trying = got.answer(100, &[]);
+    assert!(trying.len() < call.wire().len());
+    config.message_limits.message_bytes_max = trying.len();
+    world.server.reconfigure(std::sync::Arc::new(config));
+    assert_eq!(statuses(&world.tcp(5, BOB, &trying)), [100]);
+    let mut config = crate::harness::config();
+    node(&mut config, "own", (1, None));
+    world.server.reconfigure(std::sync::Arc::new(config));
+    // 100 is of no use for other requests.
     let message = by(&path_of(&world), "MESSAGE").call_id("message");
     let got = forwarded(from_other(&mut world, &message));
     assert!(world.tcp(5, BOB, &got.answer(100, &[])).is_empty());

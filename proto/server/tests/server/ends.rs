@@ -19,7 +19,9 @@ pub(crate) fn nothing_is_left(world: &mut World, what: &str) {
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");
     assert_eq!(world.server.transactions_len(), (0, 0), "transactions are left: {what}");
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0, "memory is still reserved: {what}");
+    let budget = world.memory.budget.lock().unwrap();
+    assert_eq!((budget.used(), budget.is_empty()), (0, true), "memory is still reserved: {what}");
+    drop(budget);
     world.still_answers();
 }
 

@@ -122,7 +122,7 @@ fn spent(nodes: &[Node<'_>], load: impl FnOnce() -> Result<Vec<Run>>) -> Result<
 }
 
 /// CPU time of a call to a phone with a connection to another node beside one at the same node, of both nodes.
-pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32) -> Result<Vec<Row>> {
+pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32, rate: f64) -> Result<Vec<Row>> {
     let store = site.store()?;
     let nodes = Node::several(site, &store, [""; 2])?;
     let [first, _] = &nodes;
@@ -136,7 +136,7 @@ pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32) -> Result<Vec<Row
             for node in &nodes {
                 node.wait_for("location_waiting", 0.0)?;
             }
-            let cost = spent(&nodes, || Ok(vec![session.start(LINK_CALLS, MEASURED)?]))?;
+            let cost = spent(&nodes, || Ok(vec![session.start(rate, MEASURED)?]))?;
             figures[called_at].push(cost.all);
         }
     }
@@ -145,7 +145,9 @@ pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32) -> Result<Vec<Row
     let [same, other] = figures.map(|costs| median(costs.into_iter()));
     let times = other / same;
     Ok(vec![Row::single(
-        "CPU of a call through A to a phone with a connection to B against both at A, all threads of both nodes, TCP",
+        &format!(
+            "CPU of a call through A to a phone with a connection to B against both at A, all threads of both nodes, TCP; {rate} calls a second"
+        ),
         "≤ 1.7 ×",
         format!("{times:.2} × ({:.0} against {:.0} µs)", other / 1e3, same / 1e3),
         times <= 1.7,
@@ -154,6 +156,5 @@ pub(super) fn of_calls_over_link(site: &Site<'_>, rounds: u32) -> Result<Vec<Row
 
 /// Callers, as many called users, and calls a second over a link.
 const LINK_USERS: u32 = 200;
-const LINK_CALLS: f64 = 200.0;
 /// Time for which a load is measured.
 const MEASURED: Duration = Duration::from_secs(6);

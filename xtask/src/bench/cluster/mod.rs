@@ -76,7 +76,9 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         add("CPU of a REGISTER", &|site| cost::of_registers(site, args.rounds, rate))?;
     }
     add("REGISTER at A seen at B", &seen::at_another)?;
-    add("call over a link", &|site| cost::of_calls_over_link(site, args.rounds))?;
+    for rate in CALL_RATES {
+        add("call over a link", &|site| cost::of_calls_over_link(site, args.rounds, rate))?;
+    }
     add("store away", &|site| faults::of_store(site, Duration::from_secs(args.outage_s)))?;
     add("node lost", &faults::of_node)?;
     add("start", &|site| start::of_node(site, args.bindings))?;
@@ -118,3 +120,5 @@ const HEADING: &str = "## Several servers\n";
 const USERS: u32 = 1000;
 /// REGISTERs a second at each node.
 const RATES: [f64; 2] = [1_000.0, 4_000.0];
+/// Calls a second through a node: at the lower rate nearly each message wakes a thread.
+const CALL_RATES: [f64; 2] = [200.0, 1_000.0];

@@ -69,7 +69,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Nodes of earlier versions do not say that they write: they have a time for each user.
+    /// Heartbeats of earlier versions have no word for that: those nodes have a time for each user.
     fn after_loss(users: usize, now: Instant) -> Self {
         let rest = Duration::from_secs(users as u64 / WRITTEN_AGAIN_RATE_MIN);
         Self { begins: now + LOSS_TIME_MIN + rest, is_loss: true }
