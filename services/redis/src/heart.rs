@@ -34,7 +34,14 @@ type Mark = Vec<u8>;
 
 impl Heart {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rival: None, has_loss: false }
+        Self {
+            shared,
+            marks: vec![None; TAGS],
+            run_ids: vec![String::new(); TAGS],
+            made: 0,
+            rival: None,
+            has_loss: false,
+        }
     }
 
     /// Compares the masters after a connection.

@@ -142,11 +142,12 @@ fn a_node_gets_100_when_the_phone_sends_it_and_no_other_response_came_before() {
     world.pass(Duration::from_secs(60));
     assert_eq!(statuses(&world.tcp(5, BOB, &got.answer(200, &["Contact: <sip:bob@10.0.0.5>"]))), [200]);
     // One that is longer than a reload permits is under way all the same.
-    let got = forwarded(from_other(&mut world, &call.clone().call_id("long")));
+    let long = call.clone().call_id("long").line(&format!("Subject: {}", "x".repeat(1_000)));
+    let got = forwarded(from_other(&mut world, &long));
     let mut config = crate::harness::config();
     node(&mut config, "own", (1, None));
     let trying = got.answer(100, &[]);
-    assert!(trying.len() < call.wire().len());
+    assert!(trying.len() < long.wire().len());
     config.message_limits.message_bytes_max = trying.len();
     world.server.reconfigure(std::sync::Arc::new(config));
     assert_eq!(statuses(&world.tcp(5, BOB, &trying)), [100]);
