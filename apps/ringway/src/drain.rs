@@ -26,7 +26,10 @@ pub(crate) fn run(args: &DrainArgs) -> Result<(), Failure> {
             "drain begun: phones leave within {} s, new requests get 503, calls go on",
             args.over
         ))?;
-        output::line("stop the server when `ringway show calls` is empty; `ringway drain --cancel` ends it")?;
+        output::line(
+            "stop the server when its calls have ended; `ringway show calls` lists answered ones only with [records]",
+        )?;
+        output::line("`ringway drain --cancel` ends it")?;
     }
     Ok(())
 }

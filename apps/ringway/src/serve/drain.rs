@@ -37,7 +37,7 @@ impl DrainState {
     pub(super) fn log_end(&self, now: Instant) {
         if self.ends(now) {
             tracing::info!(
-                "drain done: the time of all phones has come; stop the server when `ringway show calls` is empty"
+                "drain done: the time of all phones has come; stop the server when its calls have ended"
             );
         }
     }
