@@ -1,6 +1,7 @@
 //! Configuration of a server, set at the start and on a reload.
 
 use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, Strangers};
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -178,13 +179,14 @@ impl Config {
     }
 
     /// Limits of a message with so many bytes from `flow`. Another server of ours has checked what it passes on, and added to it.
-    pub(crate) fn limits_of(&self, flow: &Flow, bytes: usize) -> Limits {
-        let mut limits = self.message_limits.clone();
+    pub(crate) fn limits_of(&self, flow: &Flow, bytes: usize) -> Cow<'_, Limits> {
+        let limits = &self.message_limits;
         // Usually there is no reason to look at the flow.
-        if bytes > limits.message_bytes_max && self.is_between_servers(flow) {
-            limits.message_bytes_max += Limits::BYTES_ADDED_MAX;
+        if bytes <= limits.message_bytes_max || !self.is_between_servers(flow) {
+            return Cow::Borrowed(limits);
         }
-        limits
+        let message_bytes_max = limits.message_bytes_max + Limits::BYTES_ADDED_MAX;
+        Cow::Owned(Limits { message_bytes_max, ..limits.clone() })
     }
 
     /// Maximum number of bytes of a message on a stream. A longer one ends the stream, and with it what others have under way there: one

@@ -26,13 +26,18 @@ impl NameHash {
         Self { key: (word(low), word(high)) }
     }
 
-    /// The name with its hash.
-    pub fn of<'a>(&self, name: &'a str, domain: &'a str) -> HashedName<'a> {
+    /// The name with its hash. A request need not be checked to be text: other bytes are no user's name.
+    pub fn of<'a>(
+        &self,
+        name: &'a (impl AsRef<[u8]> + ?Sized),
+        domain: &'a (impl AsRef<[u8]> + ?Sized),
+    ) -> HashedName<'a> {
+        let (name, domain) = (name.as_ref(), domain.as_ref());
         let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        hasher.write(name.as_bytes());
+        hasher.write(name);
         hasher.write_u8(b'@');
         let mut lower = [0; 64];
-        for part in domain.as_bytes().chunks(lower.len()) {
+        for part in domain.chunks(lower.len()) {
             for (to, from) in lower.iter_mut().zip(part) {
                 *to = from.to_ascii_lowercase();
             }
@@ -52,8 +57,8 @@ impl core::fmt::Debug for NameHash {
 #[derive(Clone, Copy, Debug)]
 pub struct HashedName<'a> {
     hash: u64,
-    name: &'a str,
-    domain: &'a str,
+    name: &'a [u8],
+    domain: &'a [u8],
 }
 
 impl HashedName<'_> {
@@ -195,8 +200,8 @@ impl Subscribers {
     fn is(&self, start: u32, sought: &HashedName<'_>) -> bool {
         self.user(start).is_some_and(|user| {
             let own = self.domains.get(usize::from(user.domain()));
-            user.name == sought.name.as_bytes()
-                && own.is_some_and(|own| own.eq_ignore_ascii_case(sought.domain))
+            user.name == sought.name
+                && own.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(sought.domain))
         })
     }
 
@@ -210,7 +215,8 @@ impl Subscribers {
         else {
             return false;
         };
-        let Some(domain) = self.domain(domain) else { return false };
+        let domain = core::str::from_utf8(domain).ok().and_then(|domain| self.domain(domain));
+        let Some(domain) = domain else { return false };
         let bytes = HEADER_BYTES + name.len();
         if self.users.capacity() - self.users.len() < bytes {
             // Doubling would leave up to half of it unused.
@@ -221,7 +227,7 @@ impl Subscribers {
         self.users.extend_from_slice(&name_length.to_le_bytes());
         self.users.extend_from_slice(&ha1.md5);
         self.users.extend_from_slice(&ha1.sha256);
-        self.users.extend_from_slice(name.as_bytes());
+        self.users.extend_from_slice(name);
         let users = &self.users;
         self.index
             .insert_unique(hash, start, |start| User::read(users, *start).map_or(0, |user| user.hash()));

@@ -26,7 +26,7 @@ impl Directory {
     }
 
     /// True if the user exists.
-    pub fn contains(&self, name: &str, domain: &str) -> bool {
+    pub fn contains<T: AsRef<[u8]> + ?Sized>(&self, name: &T, domain: &T) -> bool {
         let user = self.names.of(name, domain);
         self.read(&user).contains(&user)
     }

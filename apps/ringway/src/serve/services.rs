@@ -298,10 +298,7 @@ impl Services for SharedServices {
     }
 
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
-        match (std::str::from_utf8(user), std::str::from_utf8(domain)) {
-            (Ok(user), Ok(domain)) => self.directory.contains(user, domain),
-            _ => false,
-        }
+        self.directory.contains(user, domain)
     }
 
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
