@@ -11,10 +11,9 @@ pub(crate) fn heartbeat(
     now_ms: u64,
 ) -> String {
     let state = if is_draining { "draining" } else { "up" };
-    let more = if writes_again { WRITES_AGAIN } else { "" };
+    let again = if writes_again { format!("{WRITES_AGAIN} ") } else { String::new() };
     let Settings { link, link_version, incarnation, .. } = settings;
-    let space = if more.is_empty() { "" } else { " " };
-    format!("1 {link_version} {incarnation} {link} {state}{space}{more} {now_ms}")
+    format!("1 {link_version} {incarnation} {link} {state} {again}{now_ms}")
 }
 
 /// Reads a [`heartbeat`].
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_writes_its_registrations_again_says_so() {
+    fn the_heartbeat_of_a_node_that_writes_its_registrations_again_has_a_word_for_it() {
         let settings = Settings {
             url: crate::LocationUrl::parse("redis://localhost").unwrap(),
             node: NodeName::read(b"a").unwrap(),

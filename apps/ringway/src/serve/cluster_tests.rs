@@ -15,11 +15,7 @@ use std::time::Duration;
 const TEXT: &str = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\nworkers = 1\n[store]\nurl = \"memory:\"\n\
                     [auth]\nenabled = false\ntrusted = [\"127.0.0.1\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = \"off\"\n";
 
-fn start(name: &str) -> Running {
-    start_with(TEXT, name)
-}
-
-fn start_with(text: &str, name: &str) -> Running {
+fn start(text: &str, name: &str) -> Running {
     let config = config(text, name, "127.0.0.1:0");
     let store = Store::open(&config.store.url).unwrap();
     Running::start(config, store, channel().0, None).unwrap()
@@ -46,6 +42,19 @@ fn has_links(node: &Running, up: usize) {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("it has no {up} links");
+}
+
+/// Nodes `a` and `b` with this configuration, and a link between them.
+#[track_caller]
+fn linked(text: &str) -> (Running, Running) {
+    let (mut a, mut b) = (start(text, "a"), start(text, "b"));
+    // Each list has the node itself too.
+    let nodes = vec![node("a", &a), node("b", &b)];
+    a.set_nodes(nodes.clone());
+    b.set_nodes(nodes);
+    has_links(&a, 1);
+    has_links(&b, 1);
+    (a, b)
 }
 
 struct Phone {
@@ -143,12 +152,7 @@ fn change_secrets(node: &mut Running, name: &str, (current, accepted): (u8, Opti
 
 #[test]
 fn calls_go_over_links_after_the_secret_has_changed() {
-    let (mut a, mut b) = (start("a"), start("b"));
-    let nodes = vec![node("a", &a), node("b", &b)];
-    a.set_nodes(nodes.clone());
-    b.set_nodes(nodes);
-    has_links(&a, 1);
-    has_links(&b, 1);
+    let (mut a, mut b) = linked(TEXT);
     let (alice, bob) = (Phone::new(&b), Phone::new(&a));
     let (from, to) = ("<sip:alice@example.org>;tag=a", "<sip:bob@example.org>");
     let mut cseq = 0;
@@ -177,12 +181,7 @@ fn calls_go_over_links_after_the_secret_has_changed() {
 #[test]
 fn a_request_that_grows_beyond_the_limit_of_messages_goes_over_the_link() {
     let text = format!("{TEXT}[limits]\nmax_message_bytes = 1300\n");
-    let (mut a, mut b) = (start_with(&text, "a"), start_with(&text, "b"));
-    let nodes = vec![node("a", &a), node("b", &b)];
-    a.set_nodes(nodes.clone());
-    b.set_nodes(nodes);
-    has_links(&a, 1);
-    has_links(&b, 1);
+    let (a, b) = linked(&text);
     let (alice, bob) = (Phone::new(&b), Phone::new(&a));
     register_at_other(&a, &alice, &bob, 1);
     let lines = format!("X-Padding: {}\r\n", "x".repeat(900));
@@ -201,14 +200,7 @@ fn a_request_that_grows_beyond_the_limit_of_messages_goes_over_the_link() {
 
 #[test]
 fn a_call_goes_over_the_link_to_the_node_of_the_phone() {
-    let (mut a, mut b) = (start("a"), start("b"));
-    let (node_a, node_b) = (node("a", &a), node("b", &b));
-    // Each list has this node too.
-    let nodes = vec![node_a, node_b];
-    a.set_nodes(nodes.clone());
-    b.set_nodes(nodes);
-    has_links(&a, 1);
-    has_links(&b, 1);
+    let (a, mut b) = linked(TEXT);
     let (alice, bob) = (Phone::new(&b), Phone::new(&a));
     let contact = register_at_other(&a, &alice, &bob, 1);
 

@@ -135,8 +135,8 @@ impl LocationTable {
         for slot in from..end {
             let Some(user) = self.users.at(slot) else { return (names, None) };
             let user = user.filter(|user| {
-                user.bindings.iter().any(is_own)
-                    && !user.bindings.iter().any(|binding| is_own(binding) && is_later(binding))
+                let mut own = user.bindings.iter().filter(|binding| is_own(binding)).peekable();
+                own.peek().is_some() && !own.any(is_later)
             });
             names.extend(user.map(|user| user.name.clone()));
         }
