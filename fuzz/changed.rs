@@ -1,6 +1,6 @@
-//! Replay of the committed corpora with random changes: part of the tests `corpus` in `proto/`.
+//! Replay of the committed corpora with random changes: part of the tests of `proto/`.
 
-use super::corpus;
+use crate::corpus;
 use ringway_sansio::{Rng, Seed};
 
 /// Runs `harness` on the target's corpus, and on each of its files with random bit errors and cut short.

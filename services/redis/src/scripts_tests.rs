@@ -7,6 +7,7 @@ use redis::{Cmd, Value, cmd};
 use ringway_location::{
     EntryId, NodeName, Record, Registered, Registrations, Removal, TRACES_MAX, Update, UpdateWriter,
 };
+use ringway_test_support::programs::has;
 use ringway_test_support::redis::RedisServer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,9 @@ fn update(random: &mut Random, ids: u64, number: u64) -> Vec<u8> {
 
 #[test]
 fn the_script_joins_updates_exactly_as_the_reference_does() {
+    if !has("redis-server", "redis-server") {
+        return;
+    }
     let server = RedisServer::start(&[]);
     let host = ("127.0.0.1".to_owned(), server.port());
     let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
@@ -152,6 +156,9 @@ fn record(name: &str, expires_at_ms: u64, registered_at_ms: u64) -> Vec<u8> {
 
 #[test]
 fn a_damaged_record_blocks_no_update() {
+    if !has("redis-server", "redis-server") {
+        return;
+    }
     let server = RedisServer::start(&[]);
     let host = ("127.0.0.1".to_owned(), server.port());
     let url = LocationUrl::parse("redis://127.0.0.1").unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Does: answers DHCP and TFTP, with faults on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of
 //! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the services of
-//! a server (feature `server`), starts servers of Redis (feature `redis`).
+//! a server (feature `server`), starts servers of Redis (feature `redis`), looks for programs ([`programs`]).
 //!
 //! Does not: belong to any program. Support for the tests of only one crate stays in that crate.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
@@ -10,6 +10,7 @@
 pub mod dhcp;
 #[cfg(feature = "ethernet")]
 pub mod ethernet;
+pub mod programs;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "server")]

@@ -15,6 +15,8 @@ mod cluster;
 mod connection;
 mod content_length;
 mod convert;
+#[path = "../../../../fuzz/corpus.rs"]
+mod corpus;
 mod credentials;
 mod decisions;
 mod dialog;
@@ -22,6 +24,7 @@ mod digest_forms;
 mod drain;
 mod edge;
 mod ends;
+mod events_corpus;
 mod failover;
 mod fork;
 mod forwards;

@@ -1,0 +1,203 @@
+//! Registrations of `ringway serve` after a restart: with a damaged journal, after users were removed and added again,
+//! at the limits of the store.
+
+use crate::program::Running;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A folder with a configuration: strict durability, no authentication, `contacts` contacts per user.
+fn folder(contacts: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "domains = [\"example.org\"]\nlisten = [\"tcp:127.0.0.1:0\"]\n[store]\nurl = \"sqlite://r.db\"\n\
+         durability = \"strict\"\n[auth]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [registrar]\nmax_contacts = {contacts}\n[limits]\nper_source_rate = 0\n"
+    );
+    fs::write(folder.path().join("ringway.toml"), text).unwrap();
+    folder
+}
+
+/// A server; dropping it kills it.
+struct Server {
+    program: Running,
+    sip: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let program = Running::start(folder, &["serve"], "");
+        let ready = program.ready();
+        let sip = ready.split(' ').find_map(|word| word.strip_prefix("tcp:")).unwrap().to_owned();
+        Self { program, sip }
+    }
+
+    /// Registers contacts of a user and returns the status of the response.
+    fn register(&self, user: &str, contacts: &[String]) -> u16 {
+        // Over TCP: a response lists all contacts, and many do not fit into a datagram.
+        let mut socket = TcpStream::connect(&self.sip).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let listed: String = contacts.iter().map(|contact| format!("Contact: {contact}\r\n")).collect();
+        let message = format!(
+            "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1:{port};branch=z9hG4bK{port}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:{user}@example.org>;tag=1\r\nTo: <sip:{user}@example.org>\r\n\
+             Call-ID: {user}-{port}\r\nCSeq: 1 REGISTER\r\n{listed}Content-Length: 0\r\n\r\n"
+        );
+        socket.write_all(message.as_bytes()).unwrap();
+        let (mut answer, mut block) = (Vec::new(), [0; 65_536]);
+        while !answer.ends_with(b"\r\n\r\n") {
+            let length = socket.read(&mut block).unwrap();
+            assert!(length > 0, "the connection was closed");
+            answer.extend_from_slice(&block[..length]);
+        }
+        String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Returns the output of `ringway show WHAT --json`.
+    fn show(&self, folder: &Path, what: &str) -> Value {
+        let line = self.program.says("admin API on http://");
+        let admin = line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned();
+        Running::start(folder, &["show", what, "--json", "--admin", &admin], "").done().json()
+    }
+
+    /// Output of `ringway show registrations`: address-of-record and contact.
+    fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
+        let listed = self.show(folder, "registrations");
+        let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
+        let items = listed["registrations"].as_array().or(listed.as_array()).unwrap();
+        items.iter().map(|item| (text(item, "aor"), text(item, "contact"))).collect()
+    }
+}
+
+fn contact(n: u32) -> String {
+    format!("<sip:phone{n}@127.0.0.1:{}>;expires=3600", 20_000 + n)
+}
+
+#[test]
+fn after_a_flipped_bit_it_starts_with_the_rest_and_logs_the_loss() {
+    let folder = folder(10);
+    let server = Server::start(folder.path());
+    for n in 0..20 {
+        assert_eq!(server.register(&format!("user{n:02}"), &[contact(n)]), 200);
+    }
+    let before = server.registrations(folder.path());
+    drop(server);
+    let segment = folder.path().join("r.db.bindings.1");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.windows(8).position(|window| window == b"phone13@").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+
+    let server = Server::start(folder.path());
+    let said = server.program.says("damaged at byte");
+    assert!(said.contains("1 record lost") && said.contains("r.db.bindings.1.damaged-1"), "{said}");
+    assert!(server.program.says("last change lost").contains("\"user13@example.org\""));
+    assert!(fs::read(folder.path().join("r.db.bindings.1.damaged-1")).unwrap() == bytes);
+    let stats = server.show(folder.path(), "stats");
+    assert_eq!((&stats["store_records_lost"], &stats["store_files_damaged"]), (&json!(1), &json!(1)));
+    let after = server.registrations(folder.path());
+    let lost: Vec<_> = before.difference(&after).map(|(aor, _)| aor.as_str()).collect();
+    assert_eq!((lost, after.len()), (vec!["sip:user13@example.org"], 19));
+    assert_eq!(server.register("user13", &[contact(13)]), 200);
+    assert_eq!(server.registrations(folder.path()), before);
+}
+
+#[test]
+fn a_damaged_copy_of_a_header_is_a_warning_and_loses_nothing() {
+    let folder = folder(10);
+    let server = Server::start(folder.path());
+    assert_eq!(server.register("bob", &[contact(1)]), 200);
+    drop(server);
+    let segment = folder.path().join("r.db.bindings.1");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let server = Server::start(folder.path());
+    let said = server.program.says("header");
+    assert!(
+        said.contains("WARN") && said.contains("r.db.bindings.1") && said.contains("nothing is lost"),
+        "{said}"
+    );
+    assert_eq!(server.registrations(folder.path()).len(), 1);
+}
+
+#[test]
+fn every_confirmed_registration_of_a_user_survives_a_restart() {
+    let folder = folder(1000);
+    let server = Server::start(folder.path());
+    let long = "x".repeat(1900);
+    let mut statuses = Vec::new();
+    for n in 0..20 {
+        let contacts: Vec<_> =
+            (0..30).map(|m| format!("<sip:{n}.{m}@127.0.0.1>;p={long};expires=3600")).collect();
+        statuses.push(server.register("bob", &contacts));
+    }
+    let refused = statuses.iter().filter(|status| **status == 403).count();
+    assert!(refused > 0 && statuses.iter().all(|status| matches!(status, 200 | 403)), "{statuses:?}");
+    let before = server.registrations(folder.path());
+    assert_eq!(before.len(), (20 - refused) * 30);
+    drop(server);
+    let server = Server::start(folder.path());
+    assert_eq!(server.registrations(folder.path()).len(), before.len());
+}
+
+/// With and without a server that runs meanwhile.
+#[test]
+fn a_user_removed_and_added_again_has_no_registrations() {
+    let folder = folder(10);
+    let user = |command: &str| {
+        Running::start(folder.path(), &["user", command, "bob", "--password-stdin"], "secret\n")
+    };
+    user("add").done().ok();
+    let readd = || {
+        Running::start(folder.path(), &["user", "remove", "bob"], "").done().ok();
+        user("add").done().ok();
+    };
+    let server = Server::start(folder.path());
+    assert_eq!(server.register("bob", &[contact(1)]), 200);
+    assert_eq!(server.register("alice", &[contact(2)]), 200);
+    readd();
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    while server.registrations(folder.path()).len() > 1 {
+        assert!(std::time::Instant::now() < end, "the old registration is still there");
+    }
+    assert_eq!(server.register("bob", &[contact(3)]), 200);
+    drop(server);
+    let server = Server::start(folder.path());
+    assert_eq!(
+        server.registrations(folder.path()).len(),
+        2,
+        "a removal that was applied is not applied again"
+    );
+    drop(server);
+    readd();
+    let server = Server::start(folder.path());
+    assert_eq!(server.registrations(folder.path()).len(), 1);
+}
+
+/// sd_notify(3): a service is started when it listens.
+#[test]
+fn the_service_manager_is_told_when_the_server_listens_and_when_it_stops() {
+    let folder = folder(1);
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut message = [0; 1024];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let program = Running::start_with_variable(folder.path(), &["serve"], ("NOTIFY_SOCKET", &path));
+    assert_eq!(told(), "READY=1\n");
+    program.ready();
+    program.end();
+    assert_eq!(told(), "STOPPING=1\n");
+    program.done().ok();
+}
