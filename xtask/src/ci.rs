@@ -1,131 +1,289 @@
 //! `cargo xtask ci`: every check that a change must pass, in one command.
+//!
+//! What fails fast runs first, then the tests are built. After that two lanes run beside each other: one compiles (other
+//! forms of the code), with less priority; the other runs programs that mostly wait. Each step is a process of its own,
+//! whose output is printed when it has ended.
 
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use xtask::image::{self, Image};
+use xtask::workspace::{cargo, has_program, succeed, target_dir};
 
-use crate::metal;
-use crate::purity_build;
-use crate::steps::{Choice, Outcome};
-use crate::tidy;
-use crate::workspace::{cargo, first_line, has_program, succeed};
+use crate::steps::Outcome;
+use crate::{compilations, crates, purity_build, test, testbed, tidy};
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask ci
+  cargo xtask ci --only tidy,clippy
+  cargo xtask ci --skip interop,metal")]
 pub(crate) struct Args {
-    #[command(flatten)]
-    steps: Choice<Step>,
+    /// Only these steps
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Step>,
+    /// All but these steps
+    #[arg(long, value_enum, value_delimiter = ',')]
+    skip: Vec<Step>,
+    /// Run one step in this process
+    #[arg(long, value_enum, hide = true)]
+    step: Option<Step>,
 }
 
-/// The steps, in their order: what fails fastest comes first.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Step {
     /// `cargo fmt --check`
     Fmt,
     /// `cargo xtask tidy`
     Tidy,
-    /// The crates of proto/, and of bare metal, for a target without std
-    Purity,
-    /// `cargo clippy` with warnings as errors
-    Clippy,
-    /// Lints and tests of TLS by OpenSSL, which the default build does not have
-    LegacyTls,
-    /// `cargo test --release` of the suites that depend on optimization; `cargo test --workspace` and `cargo xtask long` run all
+    /// Licences and sources of the crates, by deny.toml
+    Crates,
+    /// Test programs, `ringway` and the testbed
+    Build,
+    /// `cargo xtask test`
     Test,
-    /// `cargo doc` with warnings as errors
-    Doc,
-    /// `cargo deny check`: licences, advisories, sources
-    Deny,
+    /// `cargo xtask package`
+    Package,
+    /// `cargo xtask interop`
+    Interop,
+    /// `cargo xtask metal test`
+    Metal,
+    /// The image without an operating system
+    Image,
+    /// Suites that depend on optimization, with it; `cargo xtask long` runs all
+    Release,
     /// Instructions per operation, which must not grow
     Instructions,
+    /// `cargo clippy` with warnings as errors
+    Clippy,
+    /// `cargo doc` with warnings as errors, and the examples in the documentation
+    Doc,
+    /// The crates of proto/, and of bare metal, without std
+    Purity,
 }
+
+/// Steps before the lanes, in order; one that fails ends the run.
+const FIRST: [Step; 4] = [Step::Fmt, Step::Tidy, Step::Crates, Step::Build];
+/// The lane of programs that mostly wait.
+const RUNNING: [Step; 4] = [Step::Test, Step::Package, Step::Interop, Step::Metal];
+/// The lane of the compiler. The image comes first, because `metal` needs it.
+const COMPILING: [Step; 6] =
+    [Step::Image, Step::Release, Step::Instructions, Step::Clippy, Step::Doc, Step::Purity];
+
+/// Scenarios that run at a time on two processors.
+const INTEROP_JOBS: &str = "5";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    args.steps.run("ci", |step| run_step(*step))
-}
-
-fn run_step(step: Step) -> Result<Outcome> {
-    match step {
-        Step::Fmt => {
-            succeed(&mut cargo(&["fmt", "--all", "--check"]))?;
-            metal::check_format()?;
-        }
-        Step::Tidy => tidy::run()?,
-        Step::Purity => purity_build::run()?,
-        Step::Clippy => {
-            let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            succeed(&mut cargo(&arguments))?;
-            metal::check_lints()?;
-        }
-        Step::LegacyTls => {
-            if !has_program("pkg-config")
-                || succeed(Command::new("pkg-config").args(["--exists", "openssl"])).is_err()
-            {
-                let why =
-                    "the headers of OpenSSL are not installed (`apt-get install libssl-dev pkg-config`)";
-                return Ok(Outcome::Skipped(why.to_owned()));
+    if let Some(step) = args.step {
+        return match step.run()? {
+            Outcome::Passed => Ok(()),
+            Outcome::Skipped(why) if is_ci() => bail!("{why}"),
+            Outcome::Skipped(why) => {
+                println!("skipped: {why}");
+                Ok(())
             }
-            let with = ["--quiet", "--package", "ringway-tls", "--features", "ringway-tls/legacy-tls"];
-            let lab = ["--package", "ringway-lab", "--features", "ringway-lab/legacy-tls"];
-            let clippy = ["clippy", "--all-targets"];
-            succeed(cargo(&clippy).args(with).args(lab).args(["--", "-D", "warnings"]))?;
-            succeed(cargo(&["test"]).args(with))?;
-        }
-        Step::Test => {
-            for suites in RELEASE_SUITES {
-                succeed(cargo(&["test", "--quiet", "--release"]).args(suites))?;
-            }
-        }
-        Step::Doc => {
-            let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
-            succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
-        }
-        Step::Deny => {
-            if first_line(&mut cargo(&["deny", "--version"])).is_none() {
-                let why = "cargo-deny is not installed (`cargo install cargo-deny`)";
-                return Ok(Outcome::Skipped(why.to_owned()));
-            }
-            succeed(&mut cargo(&["deny", "check"]))?;
-        }
-        Step::Instructions => {
-            if !has_program("valgrind") {
-                let why = "valgrind is not installed (`apt-get install valgrind`)";
-                return Ok(Outcome::Skipped(why.to_owned()));
-            }
-            // Counting needs a process of its own, because it pins itself to a processor.
-            succeed(Command::new(std::env::current_exe()?).args(["bench", "instructions", "--check"]))?;
-        }
+        };
     }
-    Ok(Outcome::Passed)
+    let is_chosen =
+        |step: &Step| !args.skip.contains(step) && (args.only.is_empty() || args.only.contains(step));
+    let chosen = |steps: &[Step]| steps.iter().copied().filter(is_chosen).collect::<Vec<_>>();
+    compilations::forget();
+    let report = Report { begun: Instant::now(), program: this_program()?, lines: Mutex::default() };
+    let first_passed = report.play(&chosen(&FIRST), Ends::AtAFailure, Priority::Usual);
+    if first_passed {
+        std::thread::scope(|scope| {
+            scope.spawn(|| report.play(&chosen(&COMPILING), Ends::AfterAll, Priority::Low));
+            report.play(&chosen(&RUNNING), Ends::AfterAll, Priority::Usual);
+        });
+    }
+    report.end()
 }
 
-/// Suites whose result may differ with optimization: the program as users run it, allocations and times that are measured,
-/// and unsafe code. The rest computes the same in both, and `cargo test --workspace` checks it with overflow checks on.
-const RELEASE_SUITES: [&[&str]; 2] = [
-    &["--package", "ringway-linux"],
-    &[
-        "--package",
-        "ringway",
-        "--package",
-        "ringway-journal",
-        "--package",
-        "ringway-media",
-        "--package",
-        "ringway-sip",
-        "--package",
-        "ringway-store",
-        "--test",
-        "allocations",
-        "--test",
-        "commands",
-        "--test",
-        "load",
-        "--test",
-        "log",
-        "--test",
-        "phone",
-        "--test",
-        "phone_screen",
-        "--test",
-        "restart",
-    ],
-];
+/// True in a run that must skip nothing.
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some()
+}
+
+/// This program; cargo may have replaced its file.
+fn this_program() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let name = program.to_string_lossy();
+    Ok(name.strip_suffix(" (deleted)").map_or_else(|| program.clone(), PathBuf::from))
+}
+
+/// End of a list of steps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    AtAFailure,
+    AfterAll,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Usual,
+    Low,
+}
+
+/// Runs steps as processes, and collects their results.
+struct Report {
+    begun: Instant,
+    program: PathBuf,
+    lines: Mutex<Vec<(bool, String)>>,
+}
+
+impl Report {
+    /// Runs steps one after another; true if all passed.
+    fn play(&self, steps: &[Step], ends: Ends, priority: Priority) -> bool {
+        let mut passed = true;
+        for step in steps {
+            passed &= self.play_one(*step, priority);
+            if !passed && ends == Ends::AtAFailure {
+                break;
+            }
+        }
+        passed
+    }
+
+    fn play_one(&self, step: Step, priority: Priority) -> bool {
+        let name = step.name();
+        println!("== {name}, after {:.0} s", self.begun.elapsed().as_secs_f64());
+        let begun = Instant::now();
+        let log = target_dir().join("ci").join(format!("{name}.log"));
+        let outcome = self.run_process(step, priority, &log);
+        let seconds = begun.elapsed().as_secs_f64();
+        let Ok(mut lines) = self.lines.lock() else { return false };
+        let text = std::fs::read(&log).unwrap_or_default();
+        println!("-- {name} ended after {seconds:.0} s:\n{}", String::from_utf8_lossy(&text));
+        let line = match &outcome {
+            Ok(()) => format!("ok      {seconds:6.1} s  {name}"),
+            Err(error) => format!("FAILED  {seconds:6.1} s  {name}: {error:#}"),
+        };
+        lines.push((outcome.is_ok(), line));
+        outcome.is_ok()
+    }
+
+    fn run_process(&self, step: Step, priority: Priority, log: &Path) -> Result<()> {
+        if let Some(folder) = log.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = match priority {
+            Priority::Usual => Command::new(&self.program),
+            Priority::Low => {
+                let mut nice = Command::new("nice");
+                nice.args(["-n", "15"]).arg(&self.program);
+                nice
+            }
+        };
+        command.args(["ci", "--step", &step.name()]);
+        succeed(command.stdin(std::process::Stdio::null()).stdout(output.try_clone()?).stderr(output))
+    }
+
+    /// Prints all results.
+    fn end(self) -> Result<()> {
+        let lines = self.lines.into_inner().unwrap_or_default();
+        let counted = compilations::check();
+        println!();
+        lines.iter().for_each(|(_, line)| println!("{line}"));
+        let failed = lines.iter().filter(|(passed, _)| !passed).count();
+        println!(
+            "ci: {} steps passed, {failed} failed in {:.0} s",
+            lines.len() - failed,
+            self.begun.elapsed().as_secs_f64()
+        );
+        if failed > 0 {
+            bail!("ci failed");
+        }
+        counted
+    }
+}
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn run(self) -> Result<Outcome> {
+        let name = self.name();
+        match self {
+            Self::Fmt => {
+                succeed(&mut cargo(&["fmt", "--all", "--check"]))?;
+                image::check_format()?;
+            }
+            Self::Tidy => tidy::run()?,
+            Self::Crates => crates::run()?,
+            Self::Build => {
+                compilations::run(&name, &mut test::build_command())?;
+                compilations::run(&name, &mut testbed::build_command())?;
+            }
+            Self::Test => {
+                test::run_all(test::build("build", &mut test::build_command())?, &test::Args::default())?;
+            }
+            Self::Package => {
+                succeed(Command::new(this_program()?).arg("package").arg("--server").arg(ringway()))?;
+            }
+            Self::Interop => {
+                let mut interop = Command::new(testbed::program());
+                succeed(interop.args(["interop", "--jobs", INTEROP_JOBS, "--server"]).arg(ringway()))?;
+            }
+            Self::Metal => {
+                let mut metal = Command::new(testbed::program());
+                succeed(metal.args(["metal", "test", "--server"]).arg(ringway()))?;
+            }
+            Self::Image => {
+                let images = [Image::server(), Image::phone()];
+                compilations::run(&name, &mut image::build_command(&images.each_ref())?)?;
+                images.iter().try_for_each(Image::build_elf)?;
+            }
+            Self::Release => {
+                let programs = test::build(&name, &mut optimized())?;
+                test::run_all(programs, &test::Args::default())?;
+            }
+            Self::Instructions => {
+                if !has_program("valgrind") {
+                    return Ok(Outcome::Skipped(
+                        "valgrind is not installed (`apt-get install valgrind`)".to_owned(),
+                    ));
+                }
+                compilations::run("release", &mut optimized())?;
+                succeed(Command::new(testbed::program()).args(["bench", "core", "--check"]))?;
+            }
+            Self::Clippy => {
+                let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
+                compilations::run("check", &mut cargo(&arguments))?;
+                compilations::run("check image", &mut image::lint_command())?;
+            }
+            Self::Doc => {
+                let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+                compilations::run("doc", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+                test::documentation()?;
+            }
+            Self::Purity => purity_build::run()?,
+        }
+        Ok(Outcome::Passed)
+    }
+}
+
+/// The server as `build` made it.
+fn ringway() -> PathBuf {
+    target_dir().join("debug/ringway")
+}
+
+/// Cargo's command that builds the tests of [`RELEASED`], and the program whose instructions are counted: together, so that
+/// crates have one set of features.
+fn optimized() -> Command {
+    let mut command = cargo(&["build", "--quiet", "--profile", "optimized", "--bins", "--tests"]);
+    command.args(RELEASED.iter().flat_map(|package| ["--package", *package]));
+    command.args(["--package", "ringway-in-memory"]);
+    command
+}
+
+/// Packages whose tests may differ with optimization: allocations and times that are measured, and unsafe code. The rest
+/// computes the same in both, and is tested with overflow checks on.
+const RELEASED: [&str; 5] =
+    ["ringway-linux", "ringway-sip", "ringway-media", "ringway-journal", "ringway-store"];

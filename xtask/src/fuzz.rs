@@ -5,8 +5,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-
-use crate::workspace::{first_line, root, succeed};
+use xtask::workspace::{first_line, root, succeed};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use anyhow::{Result, bail};
+use xtask::workspace::{cargo, has_program, succeed};
 
 use crate::fuzz;
 use crate::steps::{Choice, Outcome};
-use crate::workspace::{cargo, succeed};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,15 +34,17 @@ pub(crate) struct Args {
 enum Step {
     /// All suites with optimization, as the programs of users have it
     Release,
-    /// The program with TLS by OpenSSL, with legacy versions and cipher suites
+    /// Lints and tests of TLS by OpenSSL, with legacy versions and cipher suites, which the default build does not have
     LegacyTls,
+    /// Instructions per operation of the whole program and of the load generator, which must not grow
+    Instructions,
     /// Stories and media sessions from many seeds
     Stories,
     /// Every fuzz target
     Fuzz,
     /// A call with four holds in which SRTP's sequence number rolls over
     Call,
-    /// `cargo xtask interop` several times
+    /// `cargo xtask interop` with optimization, all scenarios in their whole form, several times
     Interop,
     /// The Debian package in a clean Debian
     Package,
@@ -61,16 +63,23 @@ impl Args {
         match step {
             Step::Release => succeed(&mut cargo(&["test", "--workspace", "--release"]))?,
             Step::LegacyTls => {
-                succeed(&mut cargo(&[
-                    "test",
-                    "--package",
-                    "ringway",
-                    "--test",
-                    "tls",
-                    "--features",
-                    "legacy-tls",
-                ]))?;
+                if !has_program("pkg-config")
+                    || succeed(Command::new("pkg-config").args(["--exists", "openssl"])).is_err()
+                {
+                    let why =
+                        "the headers of OpenSSL are not installed (`apt-get install libssl-dev pkg-config`)";
+                    return Ok(Outcome::Skipped(why.to_owned()));
+                }
+                let with = ["--package", "ringway-tls", "--features", "ringway-tls/legacy-tls"];
+                let lab = ["--package", "ringway-lab", "--features", "ringway-lab/legacy-tls"];
+                let clippy = ["clippy", "--quiet", "--all-targets"];
+                succeed(cargo(&clippy).args(with).args(lab).args(["--", "-D", "warnings"]))?;
+                succeed(cargo(&["test"]).args(with))?;
+                let program =
+                    ["test", "--package", "ringway", "--test", "ringway", "--features", "legacy-tls"];
+                succeed(cargo(&program).args(["--", "tls::"]))?;
             }
+            Step::Instructions => xtask(&["bench", "instructions", "--check"])?,
             Step::Stories => {
                 let packages = ["--package", "ringway-tests", "--package", "ringway-media"];
                 let mut stories = cargo(&["test", "--release"]);
@@ -100,7 +109,7 @@ impl Args {
         let mut failed = Vec::new();
         for round in 1..=self.rounds {
             println!("-- round {round} of {}", self.rounds);
-            if xtask(&["interop"]).is_err() {
+            if xtask(&["interop", "--release", "--whole"]).is_err() {
                 failed.push(round.to_string());
             }
         }

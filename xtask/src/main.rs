@@ -8,19 +8,18 @@
 //!
 //! Start reading at [`ci`].
 
-mod bench;
 mod ci;
+mod compilations;
+mod crates;
 mod fuzz;
-mod interop;
-mod libsrtp;
 mod long;
-mod metal;
 mod package;
 mod purity_build;
 mod sim;
 mod steps;
+mod test;
+mod testbed;
 mod tidy;
-mod workspace;
 
 use std::process::ExitCode;
 
@@ -43,14 +42,19 @@ enum Task {
     Tidy,
     /// Runs the stories in the simulator, from one seed or many
     Sim(sim::Args),
+    /// Runs the tests of the workspace, several programs at a time
+    Test(test::Args),
     /// Runs every fuzz target for some time
     Fuzz(fuzz::Args),
     /// Tests Ringway with other implementations
-    Interop(interop::Args),
+    #[command(disable_help_flag = true)]
+    Interop(testbed::Args),
     /// Measures the cost of operations
-    Bench(bench::Args),
+    #[command(disable_help_flag = true)]
+    Bench(testbed::Args),
     /// Builds Ringway without an operating system, and runs it in QEMU
-    Metal(metal::Args),
+    #[command(disable_help_flag = true)]
+    Metal(testbed::Args),
     /// Makes the Debian package
     Package(package::Args),
 }
@@ -61,10 +65,11 @@ fn main() -> ExitCode {
         Task::Long(args) => long::run(&args),
         Task::Tidy => tidy::run(),
         Task::Sim(args) => sim::run(&args),
+        Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
-        Task::Interop(args) => interop::run(&args),
-        Task::Bench(args) => bench::run(&args),
-        Task::Metal(args) => metal::run(&args),
+        Task::Interop(args) => testbed::run("interop", &args),
+        Task::Bench(args) => testbed::run("bench", &args),
+        Task::Metal(args) => testbed::run("metal", &args),
         Task::Package(args) => package::run(&args),
     };
     match outcome {

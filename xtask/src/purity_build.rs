@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use xtask::workspace::{cargo, root, target_dir};
 
-use crate::workspace::{cargo, root, succeed, target_dir};
+use crate::compilations;
 
 /// Folders of the crates outside `proto/` that must also build without std.
 const PURE_ELSEWHERE: [&str; 5] =
@@ -26,7 +27,7 @@ pub(crate) fn run() -> Result<()> {
         for (name, _) in &crates {
             build.args(["--package", name.as_str()]);
         }
-        succeed(&mut build).context("a crate that must do without std does not build")?;
+        compilations::run("purity", &mut build).context("a crate that must do without std does not build")?;
         println!("purity: {} crates build for {BARE}", crates.len());
         return Ok(());
     }
@@ -98,12 +99,10 @@ fn check_with_own_panic_handler(crates: &[(String, String)]) -> Result<()> {
     std::fs::write(folder.join("src/lib.rs"), code)?;
     // The same versions as the workspace's, so that nothing is resolved again.
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    succeed(
-        cargo(&["check", "--quiet", "--offline"])
-            .current_dir(&folder)
-            .env("CARGO_TARGET_DIR", own_target(&folder)),
-    )
-    .context("a dependency uses std (E0152 names it)")
+    let mut check = cargo(&["check", "--quiet", "--offline"]);
+    check.current_dir(&folder).env("CARGO_TARGET_DIR", own_target(&folder));
+    compilations::run("purity", &mut check).context("a dependency uses std (E0152 names it)")?;
+    Ok(())
 }
 
 /// Own target folder, so that the check does not wait for the lock of another build.

@@ -1,8 +1,7 @@
 //! `cargo xtask sim`: runs the stories in the simulator, from one seed or many.
 
 use anyhow::Result;
-
-use crate::workspace::{cargo, succeed};
+use xtask::workspace::{cargo, succeed};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

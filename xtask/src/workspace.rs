@@ -6,25 +6,28 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Root folder of the workspace: the parent of this crate's folder.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
 /// Cargo, run in the root folder.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
 /// Cargo's target folder.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Runs a command with its output shown; fails if the command fails.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+/// Runs a command with its output shown.
+///
+/// # Errors
+/// It cannot be started, or fails.
+pub fn succeed(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
     if !status.success() {
@@ -33,16 +36,33 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program `ringway` for release.
-pub(crate) fn built_server() -> Result<PathBuf> {
+/// Form of the program `ringway`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As users have it.
+    Release,
+    /// As `cargo test --workspace` makes it.
+    Debug,
+}
+
+/// Builds the program `ringway`.
+///
+/// # Errors
+/// It does not build.
+pub fn built_server(form: Form) -> Result<PathBuf> {
     println!("building ringway");
-    succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "ringway"]))?;
-    let program = target_dir().join("release/ringway");
-    program.is_file().then_some(program).context("cargo built no release/ringway")
+    let (words, folder): (&[&str], _) = match form {
+        Form::Release => (&["--release", "--package", "ringway"], "release"),
+        // The features of the whole workspace, so that all crates are those of its tests.
+        Form::Debug => (&["--workspace", "--bin", "ringway"], "debug"),
+    };
+    succeed(cargo(&["build", "--quiet"]).args(words))?;
+    let program = target_dir().join(folder).join("ringway");
+    program.is_file().then_some(program).with_context(|| format!("cargo built no {folder}/ringway"))
 }
 
 /// First line of a command's output; `None` if it cannot be run or fails.
-pub(crate) fn first_line(command: &mut Command) -> Option<String> {
+pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     if !output.status.success() {
         return None;
@@ -52,12 +72,13 @@ pub(crate) fn first_line(command: &mut Command) -> Option<String> {
 }
 
 /// True if a program of this name is in the path.
-pub(crate) fn has_program(name: &str) -> bool {
+pub fn has_program(name: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else { return false };
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-fn shown(command: &Command) -> String {
+/// A command as a line of text.
+pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     if let Some(first) = words.first_mut()

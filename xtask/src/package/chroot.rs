@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-
-use crate::workspace::{has_program, succeed};
+use xtask::workspace::{has_program, succeed};
 
 /// A clean Debian in a folder.
 pub(super) struct Chroot(PathBuf);

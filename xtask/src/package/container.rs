@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::workspace::{has_program, root};
+use xtask::workspace::{has_program, root};
 
 /// Makes the container of the package with `debian` as its base, and runs commands in it.
 pub(super) fn check(debian: &Path, package: &Path) -> Result<()> {

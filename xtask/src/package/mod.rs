@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
-
-use crate::workspace::{built_server, first_line, has_program, root, succeed, target_dir};
+use xtask::workspace::{Form, built_server, first_line, has_program, root, succeed, target_dir};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let server = match &args.server {
         Some(server) => std::path::absolute(server)?,
-        None => built_server()?,
+        None => built_server(Form::Release)?,
     };
     let package = pack(&target_dir().join("package"), &server, env!("CARGO_PKG_VERSION"))?;
     println!("{}", package.display());

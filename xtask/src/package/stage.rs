@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-
-use crate::workspace::{root, succeed};
+use xtask::workspace::{root, succeed};
 
 /// Writes the files of the package below `folder`.
 pub(super) fn stage(folder: &Path, server: &Path, (version, architecture): (&str, &str)) -> Result<()> {

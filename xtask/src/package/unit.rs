@@ -4,8 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-
-use crate::workspace::has_program;
+use xtask::workspace::has_program;
 
 /// Has systemd verify the unit, and rate what it could do.
 pub(super) fn check(unit: &Path) -> Result<()> {

@@ -12,8 +12,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-
-use crate::workspace::root;
+use xtask::workspace::root;
 
 pub(crate) fn run() -> Result<()> {
     let findings = findings(&root())?;

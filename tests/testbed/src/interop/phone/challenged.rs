@@ -1,0 +1,172 @@
+//! Called phones that challenge their callers (RFC 3261 §22.2): `ringway answer --challenge`.
+
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::process::{Running, free_port};
+use super::super::server::{Server, Wanted};
+use super::super::softphone::{Keys, Line, Softphone};
+use super::super::{Scenario, Stage, Transport, baresip};
+
+/// Ringway's phone calls, directly and through Kamailio; baresip calls, which answers every realm with its account's password.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for transport in Transport::ALL {
+        let scenario = |name: &str, body: fn(&Stage, Transport) -> Result<()>| {
+            let name = format!("phone/challenged/{name}/{}", transport.name());
+            let mut scenario = Scenario::new(name, move |stage: &Stage| body(stage, transport));
+            scenario.reference = false;
+            scenario
+        };
+        all.push(scenario("ringway", direct));
+        all.push(scenario("ringway-by-kamailio", by_kamailio));
+        all.push(scenario("baresip", by_baresip));
+        all.push(scenario("baresip-wrong-password", by_baresip_with_wrong_password));
+    }
+    all
+}
+
+fn direct(stage: &Stage, transport: Transport) -> Result<()> {
+    let (mut bob, uri) = bob_directly(stage, transport)?;
+    call(stage, transport, "unknown", &[&uri], None)?.expect(401)?;
+    call(stage, transport, "wrong", &[&uri], Some(("wrong", REALM)))?.expect(401)?;
+    call(stage, transport, "right", &[&uri], Some(("secret-alice", REALM)))?.expect(200)?;
+    expect_proven(&mut bob)
+}
+
+/// Kamailio challenges with 407, and bob behind it with 401: each gets its own password.
+fn by_kamailio(stage: &Stage, transport: Transport) -> Result<()> {
+    let server = Server::start_reference(stage, Wanted::default())?;
+    let address = format!("127.0.0.1:{}", server.port);
+    let mut command = ringway(stage)?;
+    command.args(["answer", "--as", "sip:bob@example.org", "--register", "--server", &address]);
+    command.args(["--bind", "127.0.0.1:0", "--password-stdin"]);
+    let mut bob = challenging(stage, transport, command)?;
+    bob.type_line("secret-bob")?;
+    bob.wait_for_output("ready")?;
+    let realm = "bob@example.org";
+    let arguments = ["sip:bob@example.org", "--server", &address, "--password-stdin"];
+    call(stage, transport, "unknown", &arguments, None)?.expect(401)?;
+    call(stage, transport, "right", &arguments, Some(("secret-alice", realm)))?.expect(200)?;
+    expect_proven(&mut bob)
+}
+
+fn by_baresip(stage: &Stage, transport: Transport) -> Result<()> {
+    let (mut bob, uri) = bob_directly(stage, transport)?;
+    let more = ";auth_user=alice;auth_pass=secret-alice";
+    let mut alice = baresip::Phone::start_with(stage, line(transport), more)?;
+    alice.dial(&uri)?;
+    alice.established()?;
+    alice.ended().context("alice")?;
+    ensure!(alice.trace()?.contains("SIP/2.0 401 "), "baresip was not challenged");
+    expect_proven(&mut bob)
+}
+
+fn by_baresip_with_wrong_password(stage: &Stage, transport: Transport) -> Result<()> {
+    let (mut bob, uri) = bob_directly(stage, transport)?;
+    let more = ";auth_user=alice;auth_pass=wrong";
+    let mut alice = baresip::Phone::start_with(stage, line(transport), more)?;
+    alice.dial(&uri)?;
+    alice.ended().context("alice")?;
+    bob.wait_for_output("gave a wrong password of alice")?;
+    bob.stop();
+    Ok(())
+}
+
+/// Starts bob without a server, who accepts alice's password; returns his address too.
+fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Running, String)> {
+    let port = free_port()?;
+    let mut command = ringway(stage)?;
+    command.args(["answer", "--as", "sip:bob@127.0.0.1", "--bind", &format!("127.0.0.1:{port}")]);
+    let mut bob = challenging(stage, transport, command)?;
+    bob.wait_for_output("ready")?;
+    let parameter = match transport {
+        Transport::Udp => "",
+        Transport::Tcp => ";transport=tcp",
+        Transport::Tls => ";transport=tls",
+    };
+    Ok((bob, format!("sip:bob@127.0.0.1:{port}{parameter}")))
+}
+
+fn challenging(stage: &Stage, transport: Transport, mut command: Command) -> Result<Running> {
+    let file = private(stage, "callers.csv", "username,password\nalice,secret-alice\n")?;
+    command.arg("--challenge").arg(file).args(["--transport", transport.name(), "--count", "1"]);
+    command.args(["--duration", "2", "--srtp", "none", "--trace", "--json"]);
+    Running::start("bob", &mut command, &stage.folder)
+}
+
+/// Result of a call of Ringway's phone.
+struct Called {
+    name: &'static str,
+    told: Value,
+}
+
+impl Called {
+    fn expect(&self, status: u16) -> Result<()> {
+        let result = if status == 200 { "answered" } else { "rejected" };
+        let Self { name, told } = self;
+        ensure!(told["status"] == status && told["result"] == result, "{name}: {told}");
+        Ok(())
+    }
+}
+
+/// Alice calls, with a password for a realm of the called phone or without.
+fn call(
+    stage: &Stage,
+    transport: Transport,
+    name: &'static str,
+    arguments: &[&str],
+    peer: Option<(&str, &str)>,
+) -> Result<Called> {
+    let mut command = ringway(stage)?;
+    command.arg("call").args(arguments).args(["--from", "sip:alice@example.org", "--srtp", "none"]);
+    command.args(["--bind", "127.0.0.1:0", "--transport", transport.name(), "--trace", "--json"]);
+    if let Some((password, realm)) = peer {
+        let file = private(stage, &format!("{name}.password"), &format!("{password}\n"))?;
+        command.args(["--peer-realm", realm, "--peer-password-file"]).arg(file);
+    }
+    let mut alice = Running::start(name, &mut command, &stage.folder)?;
+    alice.type_line("secret-alice")?;
+    alice.close_input();
+    alice.wait()?;
+    Ok(Called { name, told: alice.told()? })
+}
+
+fn expect_proven(bob: &mut Running) -> Result<()> {
+    let output = bob.succeeds()?;
+    ensure!(output.contains("has proved the password of alice"), "bob says nothing of a password: {output}");
+    Ok(())
+}
+
+/// A file in the stage's folder that only its owner may read.
+fn private(stage: &Stage, name: &str, text: &str) -> Result<PathBuf> {
+    let path = stage.path(name);
+    std::fs::write(&path, text)?;
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+    Ok(path)
+}
+
+fn ringway(stage: &Stage) -> Result<Command> {
+    stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
+}
+
+const fn line(transport: Transport) -> Line<'static> {
+    Line {
+        user: "alice",
+        host: Ipv4Addr::LOCALHOST,
+        server_host: Ipv4Addr::LOCALHOST,
+        server: None,
+        transport,
+        keys: Keys::None,
+        tone_hz: 1000.0,
+        seconds: 10,
+    }
+}
+
+/// Realm of a bob without a server.
+const REALM: &str = "bob@127.0.0.1";

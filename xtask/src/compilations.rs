@@ -1,0 +1,133 @@
+//! Runs cargo with its messages as JSON, and counts what it compiled.
+//!
+//! A file of the target folder has each compilation once: what was compiled, by which step, with which features. Two
+//! entries for one crate that differ in nothing but features are a waste of time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use xtask::workspace::{shown, target_dir};
+
+/// A test program or example that cargo built.
+pub(crate) struct Built {
+    /// Package, kind and name: `ringway test ringway`.
+    pub(crate) name: String,
+    /// `test` for integration tests, `lib`, `bin`, `example`.
+    pub(crate) kind: String,
+    /// Folder of the package.
+    pub(crate) folder: PathBuf,
+    pub(crate) program: PathBuf,
+}
+
+/// Runs cargo, records what it compiles for `step`, and returns the programs that it built.
+///
+/// # Errors
+/// Cargo fails; its messages were printed.
+pub(crate) fn run(step: &str, command: &mut Command) -> Result<Vec<Built>> {
+    let shown = shown(command);
+    // Words after `--` are not cargo's.
+    let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let place = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let mut cargo = Command::new(command.get_program());
+    cargo.args(&words[..place]).arg("--message-format=json-render-diagnostics").args(&words[place..]);
+    if let Some(folder) = command.get_current_dir() {
+        cargo.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => cargo.env(name, value),
+            None => cargo.env_remove(name),
+        };
+    }
+    let mut child =
+        cargo.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
+    let output = child.stdout.take().context("cargo has an output")?;
+    let mut built = Vec::new();
+    let mut entries = String::new();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            println!("{line}");
+            continue;
+        };
+        if message["reason"] == "compiler-artifact" {
+            entries.push_str(&entry(step, &message));
+            built.extend(program(&message));
+        }
+    }
+    let status = child.wait()?;
+    fs::create_dir_all(target_dir().join("ci"))?;
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(record())?;
+    file.write_all(entries.as_bytes())?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(built)
+}
+
+/// Forgets what was recorded.
+pub(crate) fn forget() {
+    let _ = fs::remove_file(record());
+}
+
+/// Prints the number of recorded compilations.
+///
+/// # Errors
+/// A crate was compiled with two sets of features where one would do.
+pub(crate) fn check() -> Result<()> {
+    let Ok(text) = fs::read_to_string(record()) else { return Ok(()) };
+    let mut features: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in text.lines() {
+        if let Some((what, with)) = line.split_once('\t') {
+            features.entry(what).or_default().insert(with);
+        }
+    }
+    let count: usize = features.values().map(BTreeSet::len).sum();
+    println!("compilations: {count}");
+    let twice: Vec<String> = features
+        .iter()
+        .filter(|(_, with)| with.len() > 1)
+        .map(|(what, with)| format!("{what}: {}", with.iter().copied().collect::<Vec<_>>().join(" and ")))
+        .collect();
+    if !twice.is_empty() {
+        bail!("compiled with different features:\n  {}", twice.join("\n  "));
+    }
+    Ok(())
+}
+
+fn record() -> PathBuf {
+    target_dir().join("ci/compilations.tsv")
+}
+
+/// A line of the record: what was compiled, and behind a tab its features.
+fn entry(step: &str, message: &Value) -> String {
+    let target = &message["target"];
+    let profile = &message["profile"];
+    format!(
+        "{step} {} {} {} {} {} {}\t{}\n",
+        message["package_id"].as_str().unwrap_or_default(),
+        target["kind"],
+        target["name"].as_str().unwrap_or_default(),
+        profile["opt_level"].as_str().unwrap_or_default(),
+        profile["debuginfo"],
+        profile["test"],
+        message["features"]
+    )
+}
+
+/// A program that the message announces.
+fn program(message: &Value) -> Option<Built> {
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let target = &message["target"];
+    let kind = target["kind"][0].as_str()?.to_owned();
+    let is_wanted = message["profile"]["test"] == true || kind == "example";
+    let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let name = format!("{package} {kind} {}", target["name"].as_str()?);
+    is_wanted.then_some(Built { name, kind, folder, program })
+}
