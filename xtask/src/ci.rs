@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use xtask::image::{self, Image};
-use xtask::workspace::{cargo, has_program, succeed, target_dir};
+use xtask::workspace::{cargo, first_line, has_program, succeed, target_dir};
 
 use crate::steps::Outcome;
 use crate::{compilations, crates, purity_build, test, testbed, tidy};
@@ -256,10 +256,14 @@ impl Step {
             Self::Clippy => {
                 let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
                 compilations::run("check", &mut cargo(&arguments))?;
-                compilations::run("check image", &mut image::lint_command())?;
+                compilations::run("check-image", &mut image::lint_command())?;
             }
             Self::Doc => {
                 let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+                // The crates that it needs are those of the lints.
+                for (name, value) in clippy_environment()? {
+                    doc.env(name, value);
+                }
                 compilations::run("doc", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
                 test::documentation()?;
             }
@@ -267,6 +271,16 @@ impl Step {
         }
         Ok(Outcome::Passed)
     }
+}
+
+/// Variables by which `cargo clippy -- -D warnings` compiles the crates of the workspace.
+fn clippy_environment() -> Result<[(&'static str, String); 2]> {
+    let sysroot = first_line(Command::new("rustc").args(["--print", "sysroot"])).context("no rustc")?;
+    let driver = format!("{sysroot}/bin/clippy-driver");
+    Ok([
+        ("RUSTC_WORKSPACE_WRAPPER", driver),
+        ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__".to_owned()),
+    ])
 }
 
 /// The server as `build` made it.

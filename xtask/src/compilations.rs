@@ -13,6 +13,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use xtask::workspace::{shown, target_dir};
 
+/// The step that compiles first.
+const FIRST: &str = "build";
+
 /// A test program or example that cargo built.
 pub(crate) struct Built {
     /// Package, kind and name: `ringway test ringway`.
@@ -82,13 +85,17 @@ pub(crate) fn forget() {
 pub(crate) fn check() -> Result<()> {
     let Ok(text) = fs::read_to_string(record()) else { return Ok(()) };
     let mut features: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut new = BTreeSet::new();
     for line in text.lines() {
-        if let Some((what, with)) = line.split_once('\t') {
+        let mut parts = line.split('\t');
+        if let (Some(state), Some(what), Some(with)) = (parts.next(), parts.next(), parts.next()) {
             features.entry(what).or_default().insert(with);
+            if state == "new" {
+                new.insert((what, with));
+            }
         }
     }
-    let count: usize = features.values().map(BTreeSet::len).sum();
-    println!("compilations: {count}");
+    println!("compilations: {}", new.len());
     let twice: Vec<String> = features
         .iter()
         .filter(|(_, with)| with.len() > 1)
@@ -108,8 +115,11 @@ fn record() -> PathBuf {
 fn entry(step: &str, message: &Value) -> String {
     let target = &message["target"];
     let profile = &message["profile"];
+    // What ran before the first step, for this program, counts as its.
+    let is_new = message["fresh"] == false || step == FIRST;
     format!(
-        "{step} {} {} {} {} {} {}\t{}\n",
+        "{}\t{step} {} {} {} {} {} {}\t{}\n",
+        if is_new { "new" } else { "fresh" },
         message["package_id"].as_str().unwrap_or_default(),
         target["kind"],
         target["name"].as_str().unwrap_or_default(),

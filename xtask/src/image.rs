@@ -51,8 +51,7 @@ impl Image {
             "the image does not build. `duplicate lang item` means that something below it brings std; undefined symbols \
              mean that something below it wants an operating system",
         )?;
-        let target = target_dir().join("metal");
-        std::fs::copy(target.join(TARGET).join("release").join(self.name), &self.elf)?;
+        std::fs::copy(target_folder().join(TARGET).join("release").join(self.name), &self.elf)?;
         let bytes = bytes_of(&self.elf)?;
         let most = self.elf_bytes_max;
         if bytes > most {
@@ -103,12 +102,28 @@ pub fn check_format() -> Result<()> {
 /// # Errors
 /// The files for the linker cannot be written.
 pub fn build_command(images: &[&Image]) -> Result<Command> {
-    let guard = target_dir().join("metal/no-libc");
+    let guard = target_folder().join("no-libc");
     write_empty_libraries(&guard)?;
     let mut build = image_command("build");
     build.args(images.iter().flat_map(|image| ["--bin", image.name]));
     build.env("CARGO_ENCODED_RUSTFLAGS", flags(&guard)?.join("\x1f"));
     Ok(build)
+}
+
+/// Tables of the image's manifest with its profiles.
+///
+/// # Errors
+/// The manifest cannot be read.
+pub fn profiles() -> Result<String> {
+    let text = std::fs::read_to_string(root().join(MANIFEST)).context(MANIFEST)?;
+    let manifest: toml::Table = text.parse().context(MANIFEST)?;
+    let profile = manifest.get("profile").cloned().with_context(|| format!("{MANIFEST} has no profile"))?;
+    Ok(toml::to_string(&toml::Table::from_iter([("profile".to_owned(), profile)]))?)
+}
+
+/// Cargo's target folder of the image.
+pub fn target_folder() -> PathBuf {
+    target_dir().join("metal")
 }
 
 /// `cargo clippy` of the image with warnings as errors; the image is not part of the workspace.
@@ -119,9 +134,9 @@ pub fn lint_command() -> Command {
 }
 
 fn image_command(task: &str) -> Command {
-    let mut command =
-        cargo(&[task, "--quiet", "--release", "--locked", "--target", TARGET, "--manifest-path"]);
-    command.arg(root().join(MANIFEST)).arg("--target-dir").arg(target_dir().join("metal"));
+    let mut command = cargo(&[task, "--quiet", "--locked"]);
+    command.args(CHECK).arg("--manifest-path").arg(root().join(MANIFEST));
+    command.arg("--target-dir").arg(target_folder());
     command
 }
 
@@ -202,6 +217,8 @@ pub fn bytes_of(path: &Path) -> Result<u64> {
 const SERVER_BYTES_MAX: u64 = 1_950_000;
 const PHONE_BYTES_MAX: u64 = 1_550_000;
 
+/// Words for cargo that choose the form of the image.
+pub const CHECK: [&str; 3] = ["--release", "--target", TARGET];
 const MANIFEST: &str = "apps/metal/image/Cargo.toml";
 /// The standard target, whose core library is always installed.
 const TARGET: &str = "x86_64-unknown-linux-gnu";

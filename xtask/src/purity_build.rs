@@ -1,14 +1,12 @@
 //! Check that `proto/` and the crates of the image build without an operating system.
 //!
-//! They are built for a target without std. If that target is not available, a crate with its own panic
-//! handler that uses all of them is checked instead: any dependency on std would add a second one (E0152).
+//! A crate with its own panic handler that uses all of them is checked: any dependency on std would add a second handler
+//! (E0152). It has the profile and the target of the image, so that both share what they compile.
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use xtask::image;
 use xtask::workspace::{cargo, root, target_dir};
 
 use crate::compilations;
@@ -17,22 +15,27 @@ use crate::compilations;
 const PURE_ELSEWHERE: [&str; 5] =
     ["apps/metal", "apps/settings", "apps/ui", "drivers/ethernet", "services/tls-bare"];
 
-/// A target that has only core and alloc.
-const BARE: &str = "x86_64-unknown-none";
-
 pub(crate) fn run() -> Result<()> {
     let crates = pure_crates()?;
-    if has_bare_target() {
-        let mut build = cargo(&["build", "--quiet", "--target", BARE]);
-        for (name, _) in &crates {
-            build.args(["--package", name.as_str()]);
-        }
-        compilations::run("purity", &mut build).context("a crate that must do without std does not build")?;
-        println!("purity: {} crates build for {BARE}", crates.len());
-        return Ok(());
+    let folder = target_dir().join("purity");
+    std::fs::create_dir_all(folder.join("src"))?;
+    let mut manifest = String::from(
+        "[package]\nname = \"purity\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n",
+    );
+    let mut code = String::from("#![no_std]\n");
+    for (name, path) in &crates {
+        writeln!(manifest, "{name} = {{ path = {path:?} }}")?;
+        writeln!(code, "use {} as _;", name.replace('-', "_"))?;
     }
-    println!("purity: the target {BARE} is not available; checking with a second panic handler instead");
-    check_with_own_panic_handler(&crates)?;
+    manifest.push_str(&image::profiles()?);
+    code.push_str("#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n");
+    std::fs::write(folder.join("Cargo.toml"), manifest)?;
+    std::fs::write(folder.join("src/lib.rs"), code)?;
+    // The same versions as the workspace's, so that nothing is resolved again.
+    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    let mut check = cargo(&["check", "--quiet", "--offline"]);
+    check.args(image::CHECK).current_dir(&folder).arg("--target-dir").arg(image::target_folder());
+    compilations::run("check-image", &mut check).context("a dependency uses std (E0152 names it)")?;
     println!("purity: no dependency of {} crates uses std", crates.len());
     Ok(())
 }
@@ -61,51 +64,4 @@ fn pure_crates() -> Result<Vec<(String, String)>> {
     }
     crates.sort();
     Ok(crates)
-}
-
-/// True if the target is installed, or rustup installs it within a minute.
-fn has_bare_target() -> bool {
-    let mut command = Command::new("rustup");
-    command.args(["target", "add", BARE]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut child) = command.current_dir(root()).spawn() else { return false };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) => std::thread::sleep(Duration::from_millis(50)),
-            Err(_) => break,
-        }
-    }
-    // It hangs without a network; an error means that it has ended.
-    let _ = child.kill();
-    let _ = child.wait();
-    false
-}
-
-fn check_with_own_panic_handler(crates: &[(String, String)]) -> Result<()> {
-    let folder = target_dir().join("purity");
-    std::fs::create_dir_all(folder.join("src"))?;
-    let mut manifest = String::from(
-        "[package]\nname = \"purity\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-         [profile.dev]\npanic = \"abort\"\n\n[dependencies]\n",
-    );
-    let mut code = String::from("#![no_std]\n");
-    for (name, path) in crates {
-        writeln!(manifest, "{name} = {{ path = {path:?} }}")?;
-        writeln!(code, "use {} as _;", name.replace('-', "_"))?;
-    }
-    code.push_str("#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n");
-    std::fs::write(folder.join("Cargo.toml"), manifest)?;
-    std::fs::write(folder.join("src/lib.rs"), code)?;
-    // The same versions as the workspace's, so that nothing is resolved again.
-    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    let mut check = cargo(&["check", "--quiet", "--offline"]);
-    check.current_dir(&folder).env("CARGO_TARGET_DIR", own_target(&folder));
-    compilations::run("purity", &mut check).context("a dependency uses std (E0152 names it)")?;
-    Ok(())
-}
-
-/// Own target folder, so that the check does not wait for the lock of another build.
-fn own_target(folder: &Path) -> std::path::PathBuf {
-    folder.join("target")
 }

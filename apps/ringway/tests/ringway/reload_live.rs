@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -146,11 +146,14 @@ fn line<'a>(message: &'a str, name: &str) -> &'a str {
     message.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {message}"))
 }
 
-/// A port that is free for UDP and TCP.
+/// A port that is free for UDP and TCP, below those that the system gives to other programs meanwhile.
 fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
+        let port = 22_000 + (number % 10_000) as u16;
+        let at = ("127.0.0.1", port);
+        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
             return port;
         }
     }

@@ -270,19 +270,22 @@ fn traces_are_few_and_a_flood_in_a_users_name_is_counted() {
         }
     }
     let (mut after, mut lost, mut got) = (0, 0, 0);
-    loop {
+    let until = std::time::Instant::now() + TIME_LIMIT;
+    // On a busy machine the server still reads what was sent.
+    let stats = loop {
         let (_, page) = get(&admin, &format!("/api/trace?user=bob&after={after}&wait=0"));
         let entries = page["entries"].as_array().unwrap().len() as u64;
         (after, lost, got) =
             (page["next"].as_u64().unwrap(), lost + page["lost"].as_u64().unwrap(), got + entries);
-        if entries == 0 {
-            break;
+        let (_, stats) = get(&admin, "/api/stats");
+        if entries == 0 && stats["trace_entries_lost"].as_u64() == Some(lost) {
+            break stats;
         }
-    }
+        assert!(std::time::Instant::now() < until, "{lost} lost, {stats}");
+    };
     assert_eq!(after, lost + got);
     assert!(got <= 2000 && lost > 0, "{got} entries, {lost} lost");
-    let (_, stats) = get(&admin, "/api/stats");
-    assert_eq!((stats["traces"].as_u64(), stats["trace_entries_lost"].as_u64()), (Some(4), Some(lost)));
+    assert_eq!(stats["traces"].as_u64(), Some(4));
 }
 
 #[test]

@@ -323,7 +323,9 @@ pub(crate) fn play(
     let scratch = tempfile::Builder::new().prefix(&format!("ringway-{what}-")).tempdir()?;
     let started = Instant::now();
     let runner = Runner { keeps, ringway, scratch: scratch.path(), failed: Mutex::new(Vec::new()) };
-    let (alone, beside): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.is_alone);
+    let (alone, mut beside): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.is_alone);
+    // The longest begin first, so that the last one does not run alone. Otherwise the order stays.
+    beside.sort_by_key(|scenario| !LONGEST.iter().any(|start| scenario.name.starts_with(start)));
     runner.run(&alone, 1);
     runner.run(&beside, jobs);
     let tried_again = runner.try_again(scenarios);
@@ -343,6 +345,18 @@ pub(crate) fn play(
     }
     Ok(())
 }
+
+/// Beginnings of the names of scenarios that take longer than twenty seconds.
+const LONGEST: [&str; 8] = [
+    "browser/",
+    "cluster/rotated",
+    "cluster/partition",
+    "cluster/front/",
+    "lab/run-",
+    "phone/long-call",
+    "relay/convert/",
+    "tls/openssl/dialled",
+];
 
 /// Maximum number of failed scenarios that run a second time. The peers have race conditions of their own; a
 /// fault of Ringway in every run, or in many scenarios, still fails.
