@@ -25,14 +25,15 @@ impl<'a> Params<'a> {
     }
 
     /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name`. That parameter must
-    /// not be duplicated or without a value, since two readers could then understand two different things.
+    /// not be without a value or have two, since two readers could then understand two different things. The same value
+    /// twice is one: some programs append a tag to a To that has it.
     #[inline]
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
         let mut found = None;
         let split = Self::split(bytes, |param, _| {
             if is_same_name(param.name, name) {
                 let value = param.value.map(unquote).ok_or(Malformed)?;
-                if found.replace(value).is_some() {
+                if found.replace(value).is_some_and(|earlier| earlier != value) {
                     return Err(Malformed);
                 }
             }

@@ -20,6 +20,7 @@ pub struct Via<'a> {
     rport: Rport<'a>,
     received: Option<&'a [u8]>,
     has_received: bool,
+    is_ambiguous: bool,
 }
 
 /// The `rport` parameter (RFC 3581).
@@ -52,19 +53,23 @@ impl<'a> Via<'a> {
         }
         let (host, rest) = Host::split(trim_start(after))?;
         let (port, params_on) = split_port(trim_start(rest))?;
-        let (mut branch, mut rport, mut received, mut has_received) = (None, Rport::Absent, None, false);
+        let (mut branch, mut rport, mut received) = (None, Rport::Absent, None);
+        let (mut has_received, mut is_ambiguous) = (false, false);
         let (params, after) = Params::split(params_on, |param, rest| {
             if is_same_name(param.name, b"branch") {
                 // Two branches, or one without a value, could be understood in two ways.
                 let value = param.value.map(unquote).ok_or(Malformed)?;
-                return if branch.replace(value).is_some() { Err(Malformed) } else { Ok(()) };
+                let is_other = branch.replace(value).is_some_and(|earlier| earlier != value);
+                return if is_other { Err(Malformed) } else { Ok(()) };
             }
             if is_same_name(param.name, b"rport") && rport == Rport::Absent {
                 let place = line.len() - rest.len();
                 rport = param.value.map_or(Rport::Wanted(place), |value| Rport::Given(unquote(value)));
             } else if is_same_name(param.name, b"received") {
                 has_received = true;
-                received = received.or(param.value.map(unquote));
+                let value = param.value.map(unquote);
+                is_ambiguous |= received.is_some() && value.is_some() && received != value;
+                received = received.or(value);
             }
             Ok(())
         })?;
@@ -73,7 +78,10 @@ impl<'a> Via<'a> {
         }
         let raw = trim_end(line.get(..line.len() - after.len()).ok_or(Malformed)?);
         let params = Params::unchecked(trim_end(params.as_bytes()));
-        Ok((Self { transport, host, port, params, branch, raw, rport, received, has_received }, after))
+        Ok((
+            Self { transport, host, port, params, branch, raw, rport, received, has_received, is_ambiguous },
+            after,
+        ))
     }
 
     /// The value as written.
@@ -105,6 +113,11 @@ impl<'a> Via<'a> {
     /// The source address that the receiver of the request added.
     pub const fn received(&self) -> Option<&'a [u8]> {
         self.received
+    }
+
+    /// True with two different `received`: a client wrote one, and a proxy added its own.
+    pub const fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
     }
 
     /// True with a `received`, readable or not.
@@ -173,6 +186,18 @@ mod tests {
         assert_eq!(via.branch, Some(&b"z9hG4bK9ikj8"[..]));
         assert_eq!(via.received(), Some(&b"192.0.2.2"[..]));
         assert!(via.has_unique_branch());
+    }
+
+    #[test]
+    fn two_addresses_are_ambiguous() {
+        for (params, expected) in [
+            (";received=192.0.2.2", false),
+            (";received=192.0.2.2;branch=z9hG4bK1;received=192.0.2.2", false),
+            (";received=192.0.2.2;branch=z9hG4bK1;Received=192.0.2.3", true),
+        ] {
+            let via = alloc::format!("SIP/2.0/UDP host{params}");
+            assert_eq!(Via::parse(via.as_bytes()).unwrap().is_ambiguous(), expected, "{params}");
+        }
     }
 
     #[test]
