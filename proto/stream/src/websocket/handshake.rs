@@ -138,13 +138,37 @@ pub(super) fn check_request(head: &[u8], server: &WebSocketServer) -> Result<[u8
     if !headers.items("Sec-WebSocket-Protocol").any(|protocol| protocol == SUBPROTOCOL) {
         return Err(Refusal::BadRequest("Sec-WebSocket-Protocol must have the value sip."));
     }
-    if !server.origins.is_empty() {
+    if server.origins.is_empty() {
+        // Programs send no origin. A page of another site must not use what this server permits its visitor.
+        let mut origins = headers.all("Origin").map(<[u8]>::trim_ascii);
+        let host = host_of(headers.only("Host").unwrap_or_default().trim_ascii());
+        if !origins.all(|origin| origin_host(origin).is_some_and(|own| own.eq_ignore_ascii_case(host))) {
+            return Err(Refusal::Forbidden(
+                "Pages of other hosts may connect if [websocket] origins names them.",
+            ));
+        }
+    } else {
         let origin = headers.only("Origin").map(<[u8]>::trim_ascii).unwrap_or_default();
         if !server.origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin)) {
             return Err(Refusal::Forbidden("Pages of this origin may not connect."));
         }
     }
     Ok(accept_key(key))
+}
+
+/// Host of an origin (RFC 6454 §6.2), without its port.
+fn origin_host(origin: &[u8]) -> Option<&[u8]> {
+    let at = origin.windows(3).position(|bytes| bytes == b"://")?;
+    let host = host_of(origin.get(at + 3..)?);
+    (!host.is_empty()).then_some(host)
+}
+
+/// Host without a port; IPv6 addresses have brackets.
+fn host_of(authority: &[u8]) -> &[u8] {
+    let from = authority.iter().rposition(|&byte| byte == b']').unwrap_or(0);
+    let end =
+        authority.iter().skip(from).position(|&byte| byte == b':').map_or(authority.len(), |at| from + at);
+    authority.get(..end).unwrap_or_default()
 }
 
 /// Appends the response that ends the handshake.

@@ -20,7 +20,8 @@ fn response() -> String {
 }
 
 fn check(request: &str) -> Result<[u8; 28], Refusal> {
-    check_request(request.as_bytes(), &WebSocketServer::default())
+    let origins = vec!["http://www.example.com".to_string()];
+    check_request(request.as_bytes(), &WebSocketServer { origins, ..WebSocketServer::default() })
 }
 
 /// Status of the response to a refused request.
@@ -101,12 +102,34 @@ fn requests_in_other_forms_are_accepted() {
         ("Host: ", "Content-Length: 0\r\nHost: "),
         ("Host: ", "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\nHost: "),
         ("Version: 13", "Version:   13 "),
-        ("Origin: http://www.example.com\r\n", ""),
     ];
     for (from, to) in changes {
         let changed = request().replacen(from, to, 1);
         assert_ne!(changed, request());
         assert_eq!(status(check(&changed)), "101", "{to:?} for {from:?}");
+    }
+}
+
+/// A page of another site could use what the server permits the address of its visitor.
+#[test]
+fn without_origins_pages_of_the_same_host_and_programs_may_connect() {
+    for (host, origin, expected) in [
+        ("sip.example.com:8080", "Origin: https://SIP.example.com\r\n", "101"),
+        ("127.0.0.1:8080", "Origin: http://127.0.0.1:3000\r\n", "101"),
+        ("[::1]:8080", "Origin: http://[::1]\r\n", "101"),
+        ("sip.example.com", "", "101"),
+        ("sip.example.com", "Origin: https://www.example.com\r\n", "403"),
+        ("sip.example.com", "Origin: https://sip.example.com.evil.test\r\n", "403"),
+        ("sip.example.com", "Origin: null\r\n", "403"),
+        ("sip.example.com", "Origin: \r\n", "403"),
+        ("sip.example.com", "Origin: https://sip.example.com\r\nOrigin: https://evil.test\r\n", "403"),
+        ("[::1]", "Origin: http://[::2]\r\n", "403"),
+    ] {
+        let request = request()
+            .replace("Host: sip-ws.example.com", &format!("Host: {host}"))
+            .replace("Origin: http://www.example.com\r\n", origin);
+        let checked = check_request(request.as_bytes(), &WebSocketServer::default());
+        assert_eq!(status(checked), expected, "{host} {origin:?}");
     }
 }
 
@@ -205,10 +228,9 @@ fn a_clients_request_is_a_valid_handshake() {
         let target = WebSocketTarget::new("[2001:db8::1]:8080", "/ws?a=b", origin).unwrap();
         let mut request = Vec::new();
         write_request(&target, &key, &mut request);
-        assert_eq!(
-            check_request(&request, &WebSocketServer::default()),
-            Ok(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
-        );
+        let origins = origin.map(str::to_string).into_iter().collect();
+        let server = WebSocketServer { origins, ..WebSocketServer::default() };
+        assert_eq!(check_request(&request, &server), Ok(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
         assert_eq!(String::from_utf8(request).unwrap().contains("Origin"), origin.is_some());
     }
     for (host, resource, origin) in [

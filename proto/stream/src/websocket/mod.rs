@@ -61,7 +61,8 @@ pub struct WebSocket<L> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketServer {
     /// Origins whose pages may connect, as browsers send them: `https://phone.example.com`, with the port unless it is the
-    /// scheme's. If the list is empty, the header Origin is ignored; else a request without one is refused, too.
+    /// scheme's; a request without one is refused. If the list is empty, pages of the same host may connect, and programs, which
+    /// send no origin.
     pub origins: Vec<String>,
     /// Maximum size of a message in bytes; a larger one closes the connection with 1009.
     pub message_bytes_max: usize,

@@ -16,7 +16,7 @@ use ringway_sansio::Rng;
 
 const REQUEST: &[u8] =
     b"GET / HTTP/1.1\r\nHost: proxy.example.com\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: https://www.example.com\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: https://proxy.example.com\r\n\
     Sec-WebSocket-Protocol: sip\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
 const RESPONSE: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

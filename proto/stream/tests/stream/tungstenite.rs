@@ -148,7 +148,9 @@ fn our_client_talks_to_their_server() {
 
 #[test]
 fn their_client_reads_our_close() {
-    let peer = Peer::new(WebSocket::accepted(PassThrough, Arc::new(WebSocketServer::default())));
+    let origins = vec!["https://www.example.com".into()];
+    let server = WebSocketServer { origins, ..WebSocketServer::default() };
+    let peer = Peer::new(WebSocket::accepted(PassThrough, Arc::new(server)));
     let (mut theirs, _) = complete(tungstenite::client(request(), peer));
     let mut wire = Vec::new();
     theirs.get_mut().layer.finish(&mut wire);
