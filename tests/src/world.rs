@@ -422,6 +422,7 @@ pub(crate) fn default_config() -> Config {
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
             strangers: Default::default(),
+            stranger_refer: false,
             trusted: Vec::new(),
             fronts: Vec::new(),
             certificates: Default::default(),

@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates};
+use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SourceRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. There is one thread and no lock.
@@ -105,23 +105,29 @@ impl Services for MemoryServices {
         }
     }
 
-    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve(source, bytes, is_stranger))
+    fn reserve(&self, payer: Payer, bytes: usize) -> bool {
+        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve(payer, bytes))
     }
 
-    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve_more(source, bytes, is_stranger))
+    fn reserve_more(&self, payer: Payer, bytes: usize) -> bool {
+        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve_more(payer, bytes))
     }
 
-    fn shrink(&self, source: IpAddr, bytes: usize) {
+    fn shrink(&self, payer: Payer, bytes: usize) {
         if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
-            budget.shrink(source, bytes);
+            budget.shrink(payer, bytes);
         }
     }
 
-    fn release(&self, source: IpAddr, bytes: usize) {
+    fn answered(&self, payer: Payer) {
         if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
-            budget.release(source, bytes);
+            budget.answered(payer);
+        }
+    }
+
+    fn release(&self, payer: Payer, bytes: usize) {
+        if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
+            budget.release(payer, bytes);
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Auth {
     pub in_dialog: bool,
     /// Methods of callers without a password that reach our users.
     pub strangers: Strangers,
+    /// REFER of such callers passes inside their calls.
+    pub stranger_refer: bool,
     /// Networks of proxies whose statements about contacts and callers are trusted; at most 1,000.
     pub trusted: Vec<Network>,
     /// Networks of proxies in front that check no passwords; at most 1,000.
@@ -138,6 +140,7 @@ impl Auth {
             digest: DigestPolicy::default(),
             in_dialog: false,
             strangers: Strangers::default(),
+            stranger_refer: false,
             trusted: Vec::new(),
             fronts: Vec::new(),
         }
@@ -168,6 +171,7 @@ impl Auth {
             digest: read_policy(reader, &mut section, default.digest),
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
             strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
+            stranger_refer: section.switch(reader, "stranger_refer", default.stranger_refer),
             trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
             fronts: read_networks(reader, &mut section, "fronts").unwrap_or(default.fronts),
         };
@@ -492,6 +496,7 @@ impl ServerSections<'_> {
                 digest: self.auth.digest,
                 in_dialog: self.auth.in_dialog,
                 strangers: self.auth.strangers,
+                stranger_refer: self.auth.stranger_refer,
                 trusted: self.auth.trusted.clone(),
                 fronts: self.auth.fronts.clone(),
                 certificates: self.certificates.clone(),

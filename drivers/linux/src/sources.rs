@@ -67,7 +67,10 @@ impl Sources {
                 if is_bounded && bytes > self.source_bytes_max() {
                     return Err(CloseReason::SourceMemory);
                 }
-                if self.memory.as_ref().is_some_and(|memory| !memory.take(now - before)) {
+                // What ends a call must find room.
+                let take =
+                    |memory: &MemoryBound| memory.take_and_leave(now - before, memory.max() / LEFT_SHARE);
+                if self.memory.as_ref().is_some_and(|memory| !take(memory)) {
                     return Err(CloseReason::Memory);
                 }
             } else if let Some(memory) = &self.memory {
@@ -116,6 +119,9 @@ const SOURCE_BYTES_MAX: usize = 8 << 20;
 /// Inverse of the maximum share of one source: a quarter of all bytes.
 const SOURCE_SHARE: usize = 4;
 
+/// Inverse of the share of all memory that connections leave to others.
+const LEFT_SHARE: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +156,7 @@ mod tests {
 
     #[test]
     fn bytes_are_limited_per_source_and_in_total() {
-        let memory = Arc::new(MemoryBound::new(40 << 20));
+        let memory = Arc::new(MemoryBound::new(48 << 20));
         let sources = Sources::new(100, Some(Arc::clone(&memory)));
         assert_eq!(sources.account(ip("192.0.2.1"), 0, 5 << 20), Ok(()));
         assert_eq!(sources.account(ip("192.0.2.1"), 0, 3 << 20), Ok(()), "another connection of it");
@@ -158,8 +164,10 @@ mod tests {
         for other in 2..=5 {
             assert_eq!(sources.account(IpAddr::from([192, 0, 2, other]), 0, 8 << 20), Ok(()));
         }
-        assert_eq!(sources.account(ip("192.0.2.6"), 0, 1), Err(CloseReason::Memory));
-        assert_eq!((memory.used(), sources.lock().len()), (40 << 20, 5), "a refusal takes nothing");
+        assert_eq!(sources.account(ip("192.0.2.6"), 0, 5 << 20), Ok(()), "a sixteenth is left");
+        assert_eq!(sources.account(ip("192.0.2.7"), 0, 1), Err(CloseReason::Memory));
+        assert_eq!((memory.used(), sources.lock().len()), (45 << 20, 6), "a refusal takes nothing");
+        sources.release(ip("192.0.2.6"), 5 << 20);
         sources.release(ip("192.0.2.1"), 5 << 20);
         sources.release(ip("192.0.2.1"), 3 << 20);
         for other in 2..=5 {
@@ -174,8 +182,8 @@ mod tests {
         assert_eq!(sources.account(ip("192.0.2.1"), 0, 1000), Ok(()));
         assert_eq!(sources.account(ip("192.0.2.1"), 1000, 1001), Err(CloseReason::SourceMemory));
         sources.set_max(0);
-        assert_eq!(sources.account(ip("192.0.2.1"), 1000, 4000), Ok(()));
-        assert_eq!(sources.account(ip("192.0.2.1"), 4000, 4001), Err(CloseReason::Memory));
-        sources.release(ip("192.0.2.1"), 4000);
+        assert_eq!(sources.account(ip("192.0.2.1"), 1000, 3750), Ok(()));
+        assert_eq!(sources.account(ip("192.0.2.1"), 3750, 3751), Err(CloseReason::Memory));
+        sources.release(ip("192.0.2.1"), 3750);
     }
 }

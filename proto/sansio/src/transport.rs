@@ -183,6 +183,11 @@ impl Transport {
         self.properties().is_secure
     }
 
+    /// True for WebSocket, over which pages of browsers send: the address of a browser says nothing about its page.
+    pub const fn is_websocket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+
     /// True if requests for `sips:` URIs may use the transport: RFC 3261 §26.2.2 names TLS, and no RFC adds DTLS.
     pub const fn carries_sips(self) -> bool {
         matches!(self, Self::Tls | Self::Wss)

@@ -7,21 +7,38 @@ use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
 use ringway_sansio::{MemoryBound, Seed, source_of};
 
-/// Limits of the bytes of all pending requests, and of those of each source (an IPv6 /64 network counts as one).
+/// Account that the memory of a request is booked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// A source without a password (of IPv6 a /64 network).
+    Stranger(IpAddr),
+    /// Any other source.
+    Known(IpAddr),
+    /// One side of the dialog with this Record-Route mark. What ends a call must not be refused for room that new calls took.
+    Dialog(u64),
+}
+
+/// Limits of the bytes of all pending requests, and of those of each account.
 ///
-/// Several budgets can share the limit of all ([`MemoryBudget::of`]); each source belongs to one of them.
+/// Several budgets can share the limit of all ([`MemoryBudget::of`]); each account belongs to one of them.
 #[derive(Debug)]
 pub struct MemoryBudget {
     all: Arc<MemoryBound>,
-    /// Sources with pending requests. Peers choose the keys: a seeded hash.
-    sources: HashMap<IpAddr, Kept, SeededHash>,
+    /// Number of budgets that share `all`.
+    budgets: usize,
+    /// Accounts with pending requests. Peers choose the keys: a seeded hash.
+    accounts: HashMap<Payer, Kept, SeededHash>,
+    /// Bytes of all dialogs.
+    of_dialogs: usize,
 }
 
-/// Reserved memory of one source.
+/// Reserved memory of one account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     bytes: usize,
     requests: usize,
+    /// Requests without a final response.
+    open: usize,
 }
 
 impl MemoryBudget {
@@ -31,86 +48,146 @@ impl MemoryBudget {
     pub const STRANGER_REQUESTS_MAX: usize = 4000;
     /// Any other source may have 1 / `SOURCE_SHARE` of all bytes.
     pub const SOURCE_SHARE: usize = 4;
-    /// 1 / `RESERVED_SHARE` of all bytes is reserved for sources with a password.
+    /// 1 / `RESERVED_SHARE` of all bytes is reserved for sources with a password, and for dialogs.
     pub const RESERVED_SHARE: usize = 4;
+    /// 1 / `DIALOG_RESERVE` of all bytes is reserved for requests inside dialogs.
+    pub const DIALOG_RESERVE: usize = 16;
+    /// All dialogs together may have 1 / `DIALOGS_SHARE` of all bytes.
+    pub const DIALOGS_SHARE: usize = 8;
+    /// Maximum requests of a side of a dialog without a final response.
+    pub const DIALOG_REQUESTS_MAX: usize = 4;
+    /// Maximum bytes of a dialog.
+    pub const DIALOG_BYTES_MAX: usize = 512 << 10;
 
     /// Creates a budget of `max` bytes.
     pub fn new(max: usize, seed: &Seed) -> Self {
-        Self::of(Arc::new(MemoryBound::new(max)), seed)
+        Self::of(Arc::new(MemoryBound::new(max)), 1, seed)
     }
 
-    /// Creates a budget that shares the bytes of `all`.
-    pub fn of(all: Arc<MemoryBound>, seed: &Seed) -> Self {
-        Self { all, sources: HashMap::with_hasher(SeededHash::new(seed)) }
+    /// Creates one of `budgets` budgets that share the bytes of `all`.
+    pub fn of(all: Arc<MemoryBound>, budgets: usize, seed: &Seed) -> Self {
+        let accounts = HashMap::with_hasher(SeededHash::new(seed));
+        Self { all, budgets: budgets.max(1), accounts, of_dialogs: 0 }
     }
 
-    /// Reserves `bytes` for a request from `source`; false if the limit of the source or of all is reached.
-    pub fn reserve(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        self.take(source, bytes, 1, is_stranger)
+    /// Reserves `bytes` for a request; false if the limit of its account or of all is reached.
+    pub fn reserve(&mut self, payer: Payer, bytes: usize) -> bool {
+        self.take(payer, bytes, 1)
     }
 
     /// Reserves `bytes` more for a request that has some; false as [`MemoryBudget::reserve`].
-    pub fn reserve_more(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        self.take(source, bytes, 0, is_stranger)
+    pub fn reserve_more(&mut self, payer: Payer, bytes: usize) -> bool {
+        self.take(payer, bytes, 0)
     }
 
-    fn take(&mut self, source: IpAddr, bytes: usize, requests: usize, is_stranger: bool) -> bool {
-        let share = self.all.max() / Self::SOURCE_SHARE;
-        let (bytes_max, requests_max) = match is_stranger {
-            true => (share.min(Self::STRANGER_BYTES_MAX), Self::STRANGER_REQUESTS_MAX),
-            false => (share, usize::MAX),
+    fn take(&mut self, payer: Payer, bytes: usize, requests: usize) -> bool {
+        let payer = payer.account();
+        let all = self.all.max();
+        // Bytes, requests, open requests, and what is left to others.
+        let (bytes_max, requests_max, open_max, rest) = match payer {
+            Payer::Stranger(_) => (
+                (all / Self::SOURCE_SHARE).min(Self::STRANGER_BYTES_MAX),
+                Self::STRANGER_REQUESTS_MAX,
+                usize::MAX,
+                all / Self::RESERVED_SHARE,
+            ),
+            Payer::Known(_) => (all / Self::SOURCE_SHARE, usize::MAX, usize::MAX, all / Self::DIALOG_RESERVE),
+            Payer::Dialog(_) => {
+                let left = (all / Self::DIALOGS_SHARE / self.budgets).saturating_sub(self.of_dialogs);
+                if bytes > left {
+                    return false;
+                }
+                (Self::DIALOG_BYTES_MAX, usize::MAX, Self::DIALOG_REQUESTS_MAX, 0)
+            }
         };
-        let source = source_of(source);
-        let entry = self.sources.entry(source);
+        let entry = self.accounts.entry(payer);
         let kept = match &entry {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(_) => Kept::default(),
         };
-        if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests + requests > requests_max {
+        if kept.bytes.saturating_add(bytes) > bytes_max
+            || kept.requests + requests > requests_max
+            || kept.open + requests > open_max
+            || !self.all.take_and_leave(bytes, rest)
+        {
             return false;
         }
-        let rest = if is_stranger { self.all.max() / Self::RESERVED_SHARE } else { 0 };
-        if !self.all.take_and_leave(bytes, rest) {
-            return false;
+        if matches!(payer, Payer::Dialog(_)) {
+            self.of_dialogs += bytes;
         }
-        entry.insert(Kept { bytes: kept.bytes + bytes, requests: kept.requests + requests });
+        entry.insert(Kept {
+            bytes: kept.bytes + bytes,
+            requests: kept.requests + requests,
+            open: kept.open + requests,
+        });
         true
     }
 
     /// Releases a part of the bytes of an answered request.
-    pub fn shrink(&mut self, source: IpAddr, bytes: usize) {
-        if let Some(kept) = self.sources.get_mut(&source_of(source)) {
-            let given = bytes.min(kept.bytes);
-            kept.bytes -= given;
-            self.all.give(given);
+    pub fn shrink(&mut self, payer: Payer, bytes: usize) {
+        let payer = payer.account();
+        let Some(kept) = self.accounts.get_mut(&payer) else { return };
+        let given = bytes.min(kept.bytes);
+        kept.bytes -= given;
+        self.give(payer, given);
+    }
+
+    /// Counts a request as answered: it stays until its end, and no longer counts among the open ones of its dialog.
+    pub fn answered(&mut self, payer: Payer) {
+        if let Some(kept) = self.accounts.get_mut(&payer.account()) {
+            kept.open = kept.open.saturating_sub(1);
         }
     }
 
     /// Releases the bytes of a request at its end.
-    pub fn release(&mut self, source: IpAddr, bytes: usize) {
-        let source = source_of(source);
-        let Entry::Occupied(mut entry) = self.sources.entry(source) else { return };
+    pub fn release(&mut self, payer: Payer, bytes: usize) {
+        let payer = payer.account();
+        let Entry::Occupied(mut entry) = self.accounts.entry(payer) else { return };
         let kept = entry.get_mut();
         let given = bytes.min(kept.bytes);
         kept.bytes -= given;
         kept.requests = kept.requests.saturating_sub(1);
+        kept.open = kept.open.min(kept.requests);
         if kept.requests == 0 {
             entry.remove();
-            if self.sources.is_empty() {
-                self.sources.shrink_to_fit();
+            if self.accounts.is_empty() {
+                self.accounts.shrink_to_fit();
             }
         }
-        self.all.give(given);
+        self.give(payer, given);
     }
 
-    /// True if no source has a pending request.
+    fn give(&mut self, payer: Payer, bytes: usize) {
+        if matches!(payer, Payer::Dialog(_)) {
+            self.of_dialogs = self.of_dialogs.saturating_sub(bytes);
+        }
+        self.all.give(bytes);
+    }
+
+    /// True if no account has a pending request.
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
+        self.accounts.is_empty()
     }
 
     /// Bytes in use by all that share the limit.
     pub fn used(&self) -> usize {
         self.all.used()
+    }
+}
+
+impl Payer {
+    /// The account of a request from `source`.
+    pub const fn of_source(source: IpAddr, is_stranger: bool) -> Self {
+        if is_stranger { Self::Stranger(source) } else { Self::Known(source) }
+    }
+
+    /// Its key in the table.
+    fn account(self) -> Self {
+        match self {
+            Self::Stranger(source) => Self::Stranger(source_of(source)),
+            Self::Known(source) => Self::Known(source_of(source)),
+            Self::Dialog(mark) => Self::Dialog(mark),
+        }
     }
 }
 
@@ -122,47 +199,87 @@ mod tests {
         IpAddr::from(number.to_be_bytes())
     }
 
-    #[test]
-    fn strangers_have_eight_mebibytes_and_four_thousand_requests_each() {
-        let mut budget = MemoryBudget::new(1 << 30, &Seed::from_number(1));
-        assert!(budget.reserve(ip(1), 8 << 20, true) && !budget.reserve(ip(1), 1, true));
-        assert!(budget.reserve(ip(1), 1 << 20, false), "the same address with a password");
-        assert_eq!((0..9000).filter(|_| budget.reserve(ip(2), 1, true)).count(), 4000);
-        budget.release(ip(2), 1);
-        assert!(budget.reserve(ip(2), 1, true));
+    fn stranger(number: u32) -> Payer {
+        Payer::Stranger(ip(number))
+    }
+
+    fn known(number: u32) -> Payer {
+        Payer::Known(ip(number))
     }
 
     #[test]
-    fn strangers_together_leave_a_quarter_to_others() {
+    fn strangers_have_eight_mebibytes_and_four_thousand_requests_each() {
+        let mut budget = MemoryBudget::new(1 << 30, &Seed::from_number(1));
+        assert!(budget.reserve(stranger(1), 8 << 20) && !budget.reserve(stranger(1), 1));
+        assert!(budget.reserve(known(1), 1 << 20), "the same address with a password");
+        assert_eq!((0..9000).filter(|_| budget.reserve(stranger(2), 1)).count(), 4000);
+        assert!((0..9000).all(|_| budget.reserve(known(2), 1)), "they are counted apart");
+        budget.release(stranger(2), 1);
+        assert!(budget.reserve(stranger(2), 1));
+    }
+
+    #[test]
+    fn strangers_together_leave_a_quarter_to_others_and_all_leave_room_for_dialogs() {
         let mut budget = MemoryBudget::new(64 << 20, &Seed::from_number(1));
-        let taken = (0..20).filter(|&source| budget.reserve(ip(source), 8 << 20, true)).count();
+        let taken = (0..20).filter(|&source| budget.reserve(stranger(source), 8 << 20)).count();
         assert_eq!((taken, budget.used()), (6, 48 << 20));
-        assert!(!budget.reserve(ip(30), 1, true));
-        assert!(budget.reserve(ip(30), 8 << 20, false) && budget.reserve(ip(31), 8 << 20, false));
-        assert!(!budget.reserve(ip(32), 1, false));
+        assert!(!budget.reserve(stranger(30), 1));
+        assert!(budget.reserve(known(30), 8 << 20) && budget.reserve(known(31), 4 << 20));
+        assert!(!budget.reserve(known(32), 1));
+        assert!((0..8).all(|mark| budget.reserve(Payer::Dialog(mark), 512 << 10)));
+        assert!(!budget.reserve(Payer::Dialog(9), 1), "all is used");
+    }
+
+    #[test]
+    fn a_dialog_has_four_open_requests_whatever_its_source_has() {
+        let mut budget = MemoryBudget::new(64 << 20, &Seed::from_number(1));
+        while budget.reserve(stranger(1), 100) {}
+        let dialog = Payer::Dialog(7);
+        assert_eq!((0..9).filter(|_| budget.reserve(dialog, 1000)).count(), 4);
+        assert!(budget.reserve(Payer::Dialog(8), 1000), "another dialog");
+        budget.answered(dialog);
+        assert!(budget.reserve(dialog, 1000) && !budget.reserve(dialog, 1000));
+        budget.release(dialog, 1000);
+        assert!(!budget.reserve(dialog, 1000), "the answered one ended");
+        budget.answered(dialog);
+        assert!(!budget.reserve(dialog, 600 << 10), "its bytes are limited too");
+        for _ in 0..4 {
+            budget.release(dialog, 1000);
+        }
+        budget.release(Payer::Dialog(8), 1000);
+        assert_eq!((budget.of_dialogs, budget.accounts.len()), (0, 1));
+    }
+
+    #[test]
+    fn dialogs_have_an_eighth_of_all() {
+        let all = Arc::new(MemoryBound::new(64 << 20));
+        let mut budget = MemoryBudget::of(all, 2, &Seed::from_number(1));
+        let taken = (0..100).filter(|&mark| budget.reserve(Payer::Dialog(mark), 512 << 10)).count();
+        assert_eq!(taken, 8, "4 MiB in each of two budgets");
+        assert!(budget.reserve(stranger(1), 8 << 20));
     }
 
     #[test]
     fn all_together_have_the_limit_and_everything_is_released() {
-        let all = Arc::new(MemoryBound::new(1000));
-        let mut one = MemoryBudget::of(Arc::clone(&all), &Seed::from_number(1));
-        let mut other = MemoryBudget::of(all, &Seed::from_number(2));
+        let all = Arc::new(MemoryBound::new(1024));
+        let mut one = MemoryBudget::of(Arc::clone(&all), 2, &Seed::from_number(1));
+        let mut other = MemoryBudget::of(all, 2, &Seed::from_number(2));
         for source in 0..4 {
             let budget = if source % 2 == 0 { &mut one } else { &mut other };
-            assert!(budget.reserve(ip(source), 250, false), "a quarter for each");
+            assert!(budget.reserve(known(source), 240), "a quarter for each");
         }
-        assert!(!one.reserve(ip(9), 1, false) && !other.reserve(ip(8), 1, true));
+        assert!(!one.reserve(known(9), 1) && !other.reserve(stranger(8), 1));
         for source in 0..4 {
             let budget = if source % 2 == 0 { &mut one } else { &mut other };
-            budget.release(ip(source), 250);
+            budget.release(known(source), 240);
         }
-        assert_eq!((one.used(), one.sources.len(), other.sources.len()), (0, 0, 0));
+        assert_eq!((one.used(), one.accounts.len(), other.accounts.len()), (0, 0, 0));
     }
 
     #[test]
     fn an_ipv6_network_is_one_source() {
         let mut budget = MemoryBudget::new(1000, &Seed::from_number(1));
-        assert!(budget.reserve("2001:db8::1".parse().unwrap(), 250, false));
-        assert!(!budget.reserve("2001:db8::2".parse().unwrap(), 1, false));
+        assert!(budget.reserve(Payer::Known("2001:db8::1".parse().unwrap()), 250));
+        assert!(!budget.reserve(Payer::Known("2001:db8::2".parse().unwrap()), 1));
     }
 }

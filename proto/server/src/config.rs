@@ -4,7 +4,7 @@ use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, St
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
@@ -129,6 +129,8 @@ pub struct AuthConfig {
     pub in_dialog: bool,
     /// Methods of callers without a password that reach users of `domains`.
     pub strangers: Strangers,
+    /// REFER of callers without a password passes inside their calls: the called phone dials what they name.
+    pub stranger_refer: bool,
     /// Networks of trusted proxies: their contacts and identities are believed.
     pub trusted: Vec<Network>,
     /// Networks of proxies that check no passwords: their Path counts, and limits are those of the address that they put into Via.
@@ -164,18 +166,31 @@ impl Config {
         self.auth.trusted.iter().any(|network| network.contains(ip)) && !self.is_front(ip)
     }
 
+    /// The same for the sender of a request. A page of any site can send over WebSocket from a trusted address.
+    pub(crate) fn trusts(&self, flow: &Flow) -> bool {
+        !flow.transport.is_websocket() && self.is_trusted(flow.remote.ip())
+    }
+
+    /// True for a request of a front.
+    pub(crate) fn is_of_front(&self, flow: &Flow) -> bool {
+        !flow.transport.is_websocket() && self.is_front(flow.remote.ip())
+    }
+
     /// True for an address in `[auth] fronts`.
     pub(crate) fn is_front(&self, ip: IpAddr) -> bool {
         self.auth.fronts.iter().any(|network| network.contains(ip))
     }
 
     /// Address of the client that sent a request: that in the second Via, if a front passed it on.
-    pub(crate) fn client_of(&self, message: &Message<'_>, source: IpAddr) -> IpAddr {
-        if !self.is_front(source) {
+    pub(crate) fn client_of(&self, message: &Message<'_>, flow: &Flow) -> IpAddr {
+        let source = flow.remote.ip();
+        if !self.is_of_front(flow) {
             return source;
         }
-        let via = message.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
-        via.and_then(|via| reply_address(&via)).map_or(source, |client| client.ip())
+        let Some(value) = message.values(HeaderName::Via).nth(1) else { return source };
+        // Clients whose address cannot be told apart from what they wrote share one.
+        let via = Via::parse(value).ok().filter(|via| !via.is_ambiguous());
+        via.and_then(|via| reply_address(&via)).map_or(UNKNOWN_CLIENT, |client| client.ip())
     }
 
     /// Limits of a message with so many bytes from `flow`. Another server of ours has checked what it passes on, and added to it.
@@ -201,7 +216,7 @@ impl Config {
     /// True for a flow of another node, of a front, or of a node behind this server.
     fn is_between_servers(&self, flow: &Flow) -> bool {
         let ip = flow.remote.ip();
-        self.is_link(flow) || self.is_front(ip) || self.trunking.has_node_at(ip)
+        self.is_link(flow) || self.is_of_front(flow) || self.trunking.has_node_at(ip)
     }
 
     /// True for a connection to or from another node.
@@ -254,3 +269,5 @@ impl Config {
         listener.advertised
     }
 }
+/// Address of clients behind a front whose Via does not show it.
+const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

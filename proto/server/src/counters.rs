@@ -78,6 +78,10 @@ ringway_sansio::counters! {
         forbidden,
         /// Requests of callers without a password that the policy for strangers does not let through.
         strangers_refused,
+        /// ACK, BYE and CANCEL of admitted calls that passed although their source was over its rate.
+        over_rate_ends,
+        /// Requests of callers without a password inside their calls that a call does not need, such as REFER (403).
+        strangers_methods_refused,
         /// Responses without a transaction that were not sent because they were over the allowance of an unverified address.
         unverified_limited,
         /// Requests forwarded, each branch counted.

@@ -59,7 +59,7 @@ pub use action::Action;
 pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
-pub use budget::MemoryBudget;
+pub use budget::{MemoryBudget, Payer};
 pub use call_record::{
     CallCounters, CallEnd, CallLimits, CallName, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };

@@ -1,7 +1,7 @@
 //! Request in the pipeline.
 
 use crate::auth::Grant;
-use crate::{CallName, Config};
+use crate::{CallName, Config, Payer};
 use core::net::IpAddr;
 use ringway_sansio::{Flow, PeerNames};
 use ringway_sip::{Message, Method, Uri};
@@ -29,7 +29,16 @@ pub(crate) struct Request<'m, 'a> {
 impl Request<'_, '_> {
     /// Address that limits count it for: that of its source, or of the phone behind a front.
     pub(crate) fn client(&self, config: &Config) -> IpAddr {
-        config.client_of(self.message, self.flow.remote.ip())
+        config.client_of(self.message, &self.flow)
+    }
+
+    /// Account of its memory: that of its source, or of its dialog if the mark is all that it proves.
+    pub(crate) fn payer(&self, config: &Config) -> Payer {
+        let is_believed = self.grant.sender.is_believed();
+        match self.grant.dialog {
+            Some(mark) if !is_believed => Payer::Dialog(mark),
+            Some(_) | None => Payer::of_source(self.client(config), !is_believed),
+        }
     }
 
     /// True if the source is verified.

@@ -84,6 +84,9 @@ impl HostName<'_> {
     }
 }
 
+/// Maximum number of Route values: each is compared with all domains.
+const ROUTES_MAX: usize = 32;
+
 /// Removes the Route values of this server (RFC 3261 §16.4).
 pub(crate) fn preprocess<'a>(
     config: &Config,
@@ -109,6 +112,9 @@ pub(crate) fn preprocess<'a>(
     let mut count = 0;
     let mut last = None;
     for value in message.values(HeaderName::Route) {
+        if count >= ROUTES_MAX {
+            return Err(Malformed);
+        }
         let route = NameAddr::parse(value)?;
         count += 1;
         last = Some(route.uri);

@@ -5,7 +5,7 @@ mod locating;
 mod misses;
 mod stun;
 
-use crate::auth::{Authenticator, Grant};
+use crate::auth::{Authenticator, Grant, LiveMark, live_mark};
 use crate::edge::write_link_path;
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
@@ -15,6 +15,7 @@ use crate::method::Registrar;
 use crate::neighbour::Neighbours;
 use crate::proxy::{Owner, Proxy, RingingCall, Transactions, Unreached};
 use crate::request::Request;
+use crate::route::preprocess;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ use core::time::Duration;
 use locating::Locating;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
-use ringway_sip::{Limits, Message, Start};
+use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{BranchKey, Notice};
 
 /// A registrar, proxy and redirect server for one shard of the users.
@@ -359,7 +360,7 @@ impl<S: Services> Node for Server<S> {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
         self.environment.begin_input();
-        if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
+        if !bytes.starts_with(b"SIP/") && !self.is_admitted(cx, flow, bytes) {
             return;
         }
         let first = cx.out.len();
@@ -505,35 +506,59 @@ fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
     true
 }
 
-/// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
-fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
-    env.counters.requests += 1;
-    if is_source_blocked(env, &flow) {
-        env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
-        if flow.transport.has_connections() {
-            env.cx.out.disconnect(flow);
+impl<S: Services> Server<S> {
+    /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
+    fn is_admitted(&mut self, cx: &mut Context<'_, Action>, flow: Flow, bytes: &[u8]) -> bool {
+        let env = &mut self.environment.env(cx);
+        env.counters.requests += 1;
+        if is_source_blocked(env, &flow) {
+            env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
+            if flow.transport.has_connections() {
+                env.cx.out.disconnect(flow);
+            }
+            return false;
         }
+        // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
+        let is_of_us = || {
+            env.config.is_own_address(flow.remote)
+                || env.config.is_link(&flow)
+                || env.config.is_of_front(&flow)
+                || env.config.trunking.has_node_at(flow.remote.ip())
+        };
+        if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
+            return true;
+        }
+        if ends_a_call(env, &self.transactions, flow, bytes) {
+            env.counters.over_rate_ends += 1;
+            return true;
+        }
+        env.counters.over_rate += 1;
+        env.decided_about(bytes, Reason::OverRate, Detail::None);
+        // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
+        if flow.transport.is_reliable()
+            && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
+        {
+            env.slow_down(&message, flow);
+        }
+        false
+    }
+}
+
+/// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
+/// are never refused for the rate of their source.
+fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
+    if ![b"ACK ".as_slice(), b"BYE ", b"CANCEL "].iter().any(|start| bytes.starts_with(start)) {
         return false;
     }
-    // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
-    let is_of_us = || {
-        env.config.is_own_address(flow.remote)
-            || env.config.is_link(&flow)
-            || env.config.is_front(flow.remote.ip())
-            || env.config.trunking.has_node_at(flow.remote.ip())
-    };
-    if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
+    let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
+    let Start::Request { method, uri } = *message.start() else { return false };
+    if method != Method::Bye && transactions.cancelled_by(message).is_some() {
         return true;
     }
-    env.counters.over_rate += 1;
-    env.decided_about(bytes, Reason::OverRate, Detail::None);
-    // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
-    if flow.transport.is_reliable()
-        && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
-    {
-        env.slow_down(&message, flow);
-    }
-    false
+    let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
+    let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
+    let request = Request { message, method, uri, flow, peer, key, grant, call };
+    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog { reaches_side: true, .. }))
 }
 
 /// Part of a shard's seed that is the key of transaction matching.

@@ -3,7 +3,7 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, TrunkEvent,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -42,20 +42,23 @@ pub trait Services {
 
     /// Reserves memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false if there is
     /// none.
-    fn reserve(&self, _source: IpAddr, _bytes: usize, _is_stranger: bool) -> bool {
+    fn reserve(&self, _payer: Payer, _bytes: usize) -> bool {
         true
     }
 
     /// Reserves more memory for a request that has some.
-    fn reserve_more(&self, _source: IpAddr, _bytes: usize, _is_stranger: bool) -> bool {
+    fn reserve_more(&self, _payer: Payer, _bytes: usize) -> bool {
         true
     }
 
     /// Releases a part of the memory that a request reserved.
-    fn shrink(&self, _source: IpAddr, _bytes: usize) {}
+    fn shrink(&self, _payer: Payer, _bytes: usize) {}
+
+    /// Counts a request as answered.
+    fn answered(&self, _payer: Payer) {}
 
     /// Releases the memory that a request reserved, at its end.
-    fn release(&self, _source: IpAddr, _bytes: usize) {}
+    fn release(&self, _payer: Payer, _bytes: usize) {}
 
     /// Extends a dialog's Record-Route mark until `until` (see [`DialogExtensions`](crate::auth::DialogExtensions)).
     fn extend_dialog(&self, _now: Instant, _mark: u64, _until: Instant) {}
@@ -239,20 +242,24 @@ impl<S: Services> Services for Arc<S> {
         (**self).is_caller_blocked(caller)
     }
 
-    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        (**self).reserve(source, bytes, is_stranger)
+    fn reserve(&self, payer: Payer, bytes: usize) -> bool {
+        (**self).reserve(payer, bytes)
     }
 
-    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        (**self).reserve_more(source, bytes, is_stranger)
+    fn reserve_more(&self, payer: Payer, bytes: usize) -> bool {
+        (**self).reserve_more(payer, bytes)
     }
 
-    fn shrink(&self, source: IpAddr, bytes: usize) {
-        (**self).shrink(source, bytes);
+    fn shrink(&self, payer: Payer, bytes: usize) {
+        (**self).shrink(payer, bytes);
     }
 
-    fn release(&self, source: IpAddr, bytes: usize) {
-        (**self).release(source, bytes);
+    fn answered(&self, payer: Payer) {
+        (**self).answered(payer);
+    }
+
+    fn release(&self, payer: Payer, bytes: usize) {
+        (**self).release(payer, bytes);
     }
 
     fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {

@@ -69,6 +69,8 @@ pub(crate) enum Mark {
         id: u64,
         /// Time of its creation in seconds since the epoch.
         made_s: u64,
+        /// The side that began the dialog sends it.
+        is_of_caller: bool,
     },
     /// This server accepted the request before.
     Accepted {
@@ -252,11 +254,18 @@ impl Mark {
         let (caller, callee, sources) = read_sides(sides)?;
         if is_of(from, to) {
             let senders = [sources.caller, SourceHash::NONE];
-            return Some(Self::Dialog { to: callee, from: caller, senders, id, made_s });
+            return Some(Self::Dialog { to: callee, from: caller, senders, id, made_s, is_of_caller: true });
         }
         let is_from_callee = to.tag().is_some() && is_of(to, from);
         let senders = sources.callee;
-        is_from_callee.then_some(Self::Dialog { to: caller, from: callee, senders, id, made_s })
+        is_from_callee.then_some(Self::Dialog {
+            to: caller,
+            from: callee,
+            senders,
+            id,
+            made_s,
+            is_of_caller: false,
+        })
     }
 
     /// True if the mark is not older than `lifetime`. A clock that was set back does not end a dialog.

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::slab::SlabKey;
 use crate::state::{ClientEvent, Step, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
@@ -36,6 +37,8 @@ pub(crate) struct Client<C> {
     pub(crate) is_acknowledged: bool,
     pub(crate) clock: Clock,
     pub(crate) cancel: Cancel,
+    /// Values of Reason for the CANCEL (RFC 3326 §2), each with a line feed behind it.
+    pub(crate) reason: Option<Arc<[u8]>>,
 }
 
 /// CANCEL of an INVITE. It has the INVITE's branch, so it is stored with it.
@@ -112,15 +115,21 @@ impl Machine {
 
 /// Appends the ACK of a failed INVITE (RFC 3261 §17.1.1.3): To from the response, everything else from the sent INVITE.
 pub(crate) fn write_ack(invite: &[u8], response: &Message<'_>, out: &mut Vec<u8>) {
-    write_companion(invite, Method::Ack, Some(response), out);
+    write_companion(invite, Method::Ack, Some(response), None, out);
 }
 
 /// Appends the CANCEL of an INVITE (RFC 3261 §9.1).
-pub(crate) fn write_cancel(invite: &[u8], out: &mut Vec<u8>) {
-    write_companion(invite, Method::Cancel, None, out);
+pub(crate) fn write_cancel(invite: &[u8], reason: Option<&[u8]>, out: &mut Vec<u8>) {
+    write_companion(invite, Method::Cancel, None, reason, out);
 }
 
-fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>>, out: &mut Vec<u8>) {
+fn write_companion(
+    invite: &[u8],
+    method: Method<'_>,
+    to_of: Option<&Message<'_>>,
+    reason: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
     let Ok(invite) = Message::parse(invite, &Limits::STORED) else { return };
     let Start::Request { uri, .. } = invite.start() else { return };
     let start = out.len();
@@ -138,6 +147,10 @@ fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>
         ringway_sip::write_number(out, u64::from(number));
         out.push(b' ');
         out.extend_from_slice(method.as_bytes());
+    });
+    let reasons = reason.unwrap_or_default().split(|&byte| byte == b'\n').filter(|value| !value.is_empty());
+    reasons.for_each(|value| {
+        request.header(HeaderName::Reason, value);
     });
     if request.finish().is_err() {
         out.truncate(start);

@@ -50,6 +50,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             is_acknowledged: false,
             clock: Clock::STOPPED,
             cancel: Cancel::NotWanted,
+            reason: None,
         });
         // The request has been sent.
         let effects = step.effects.strip_prefix(&[Effect::Send]).unwrap_or(step.effects);
@@ -136,6 +137,16 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             ) => return false,
         }
         true
+    }
+
+    /// Sets the values of Reason for the CANCEL of an INVITE (RFC 3326 §2), each with a line feed behind it. They have no
+    /// other control characters. A CANCEL that was sent keeps its own.
+    pub fn set_reason(&mut self, id: ClientId, reason: &Arc<[u8]>) {
+        if let Some(client) = self.clients.get_mut(id.0)
+            && client.cancel == Cancel::NotWanted
+        {
+            client.reason = Some(Arc::clone(reason));
+        }
     }
 
     /// Ends a client transaction without a notice, because its connection is closed.
@@ -272,7 +283,9 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         if client.cancel != Cancel::Wanted {
             return;
         }
-        cx.out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
+        cx.out.send_with(client.flow, Token::NONE, |arena| {
+            write_cancel(&client.request.bytes(), client.reason.as_deref(), arena)
+        });
         let reliable = client.flow.transport.is_reliable();
         let due = |timer| Due { of: Side::CancelOfClient, key: slot, timer };
         let mut clock = Clock::STOPPED;
@@ -296,7 +309,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 Effect::Send => {
                     self.counters.requests_retransmitted += 1;
                     cx.out.send_with(client.flow, Token::NONE, |arena| {
-                        write_cancel(&client.request.bytes(), arena)
+                        write_cancel(&client.request.bytes(), client.reason.as_deref(), arena)
                     });
                 }
                 Effect::Repeat(timer) => {

@@ -63,6 +63,14 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         Some(ServerId(slot))
     }
 
+    /// True if a sixteenth of all transactions is left for requests of calls that were accepted before.
+    pub fn has_room_for_new_calls(&self) -> bool {
+        // A limit of a few has no sixteenth.
+        let has_room = |len: usize, max: usize| max < 16 || len < max - max / 16;
+        has_room(self.servers.len(), self.limits.servers_max)
+            && has_room(self.clients.len(), self.limits.clients_max)
+    }
+
     /// Limits the bytes that are sent for a request from an unverified address.
     pub fn limit(&mut self, id: ServerId, allowance: Allowance) {
         if let Some(server) = self.servers.get_mut(id.0) {

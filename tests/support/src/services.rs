@@ -9,7 +9,7 @@ use ringway_server::auth::{
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
-    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Services, SilentTrunks, SourceRates,
+    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Payer, Services, SilentTrunks, SourceRates,
     StoreFailed,
 };
 use ringway_sip::{Limits, Message};
@@ -245,20 +245,24 @@ impl Services for TestServices {
         lock(&self.failed).note(now, server);
     }
 
-    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        lock(&self.budget).reserve(source, bytes, is_stranger)
+    fn reserve(&self, payer: Payer, bytes: usize) -> bool {
+        lock(&self.budget).reserve(payer, bytes)
     }
 
-    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        lock(&self.budget).reserve_more(source, bytes, is_stranger)
+    fn reserve_more(&self, payer: Payer, bytes: usize) -> bool {
+        lock(&self.budget).reserve_more(payer, bytes)
     }
 
-    fn shrink(&self, source: IpAddr, bytes: usize) {
-        lock(&self.budget).shrink(source, bytes);
+    fn shrink(&self, payer: Payer, bytes: usize) {
+        lock(&self.budget).shrink(payer, bytes);
     }
 
-    fn release(&self, source: IpAddr, bytes: usize) {
-        lock(&self.budget).release(source, bytes);
+    fn answered(&self, payer: Payer) {
+        lock(&self.budget).answered(payer);
+    }
+
+    fn release(&self, payer: Payer, bytes: usize) {
+        lock(&self.budget).release(payer, bytes);
     }
 
     fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {

@@ -112,6 +112,7 @@ impl Bench {
                 nonce_lifetime: Duration::from_secs(300),
                 in_dialog: false,
                 strangers: Default::default(),
+                stranger_refer: false,
                 trusted: Vec::new(),
                 fronts: Vec::new(),
                 certificates: Default::default(),

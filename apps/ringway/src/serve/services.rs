@@ -23,7 +23,7 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
+    NodeState, Payer, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -80,7 +80,7 @@ impl SharedServices {
         let windows =
             (0..PARTS).map(|_| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now))).collect();
         let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
-        let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
+        let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), PARTS, &seed.part(300 + part)));
         let budgets = (1..=PARTS as u64).map(budget).collect();
         let lamp_filter = Arc::new(LampFilter::new(&seed.part(205)));
         let hold = config.location.as_ref().map_or(Hold::All, |location| location.hold);
@@ -334,25 +334,31 @@ impl Services for SharedServices {
             && self.blocks.read().unwrap_or_else(PoisonError::into_inner).blocks_caller(caller)
     }
 
-    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        let budget = self.budgets.get(part_of(source));
-        budget.is_none_or(|budget| lock(budget).reserve(source, bytes, is_stranger))
+    fn reserve(&self, payer: Payer, bytes: usize) -> bool {
+        let budget = self.budgets.get(part_of_payer(payer));
+        budget.is_none_or(|budget| lock(budget).reserve(payer, bytes))
     }
 
-    fn reserve_more(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        let budget = self.budgets.get(part_of(source));
-        budget.is_none_or(|budget| lock(budget).reserve_more(source, bytes, is_stranger))
+    fn reserve_more(&self, payer: Payer, bytes: usize) -> bool {
+        let budget = self.budgets.get(part_of_payer(payer));
+        budget.is_none_or(|budget| lock(budget).reserve_more(payer, bytes))
     }
 
-    fn shrink(&self, source: IpAddr, bytes: usize) {
-        if let Some(budget) = self.budgets.get(part_of(source)) {
-            lock(budget).shrink(source, bytes);
+    fn shrink(&self, payer: Payer, bytes: usize) {
+        if let Some(budget) = self.budgets.get(part_of_payer(payer)) {
+            lock(budget).shrink(payer, bytes);
         }
     }
 
-    fn release(&self, source: IpAddr, bytes: usize) {
-        if let Some(budget) = self.budgets.get(part_of(source)) {
-            lock(budget).release(source, bytes);
+    fn answered(&self, payer: Payer) {
+        if let Some(budget) = self.budgets.get(part_of_payer(payer)) {
+            lock(budget).answered(payer);
+        }
+    }
+
+    fn release(&self, payer: Payer, bytes: usize) {
+        if let Some(budget) = self.budgets.get(part_of_payer(payer)) {
+            lock(budget).release(payer, bytes);
         }
     }
 
@@ -509,6 +515,15 @@ impl Services for SharedServices {
         if let Some(writer) = self.writer.get() {
             self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);
         }
+    }
+}
+
+/// Index of an account in the budgets.
+fn part_of_payer(payer: Payer) -> usize {
+    match payer {
+        Payer::Stranger(source) | Payer::Known(source) => part_of(source),
+        // A mark is a keyed hash.
+        Payer::Dialog(mark) => mark as usize % PARTS,
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Grant {
     /// The source address is verified: it sent a nonce that was sent there. A mark does not verify it, because the other
     /// side has it too. Streams always have a verified address.
     pub(crate) is_verified: bool,
+    /// Side of its dialog that sends it, if it is for the other side: the mark, with the last bit for the caller.
+    pub(crate) dialog: Option<u64>,
 }
 
 /// Result for a request.
@@ -99,7 +101,22 @@ pub(crate) enum LiveMark {
         reaches_side: bool,
         /// Address of its sender.
         origin: Origin,
+        /// The side that began the dialog sends it.
+        is_of_caller: bool,
+        /// Identifies the mark.
+        id: u64,
     },
+}
+
+/// NOTIFY inside a dialog, by its Event and Subscription-State (RFC 6665 §4.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Another method, or no state of a subscription: a command to a phone, such as `talk` and `check-sync`.
+    Command,
+    /// About the call that a REFER began (RFC 3515 §2.4.4), which either side may have sent.
+    Referred,
+    /// Of another event package.
+    State,
 }
 
 /// Part of this server in a request of a phone of another registrar, or for one.
@@ -138,16 +155,21 @@ pub(crate) struct Facts<'a> {
     pub(crate) requires_passwords: bool,
     /// `[auth] in_dialog`.
     pub(crate) challenges_in_dialog: bool,
+    /// Requests in dialogs of ours have marks: the server is stateful and records its route.
+    pub(crate) marks_dialogs: bool,
     /// `[auth] strangers`.
     pub(crate) strangers: Strangers,
+    /// `[auth] stranger_refer`.
+    pub(crate) stranger_refer: bool,
+    pub(crate) notice: Notice,
 }
 
 /// Applies the rules.
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
-        Some(LiveMark::Dialog { to, reaches_side: true, origin }) => {
-            return decide_in_dialog(facts, to, origin);
+        Some(LiveMark::Dialog { to, reaches_side: true, origin, is_of_caller, .. }) => {
+            return decide_in_dialog(facts, to, origin, is_of_caller);
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
     }
@@ -206,7 +228,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
 
 /// A request to the other side of its dialog. Its mark is sufficient, unless it comes from another address than its side
 /// has, or `[auth] in_dialog` is set: then users of `domains` need their password. Others have none.
-fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
+fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin, is_of_caller: bool) -> Access {
     let sender = match (facts.is_trusted || facts.is_of_node, facts.requires_passwords) {
         (true, _) => Sender::Trusted,
         (false, false) => Sender::Believed,
@@ -225,8 +247,36 @@ fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
         (false, Origin::Elsewhere) if !is_exempt && !facts.is_trunk => {
             Access::Refuse(403, "Not From This Side Of The Dialog")
         }
+        // A called phone dials for REFER with its user's password, and obeys some NOTIFYs.
+        (false, Origin::Recorded | Origin::Elsewhere)
+            if sender == Sender::InDialog && !facts.is_trunk && !is_of_call(facts, is_of_caller) =>
+        {
+            Access::Refuse(403, "Not In A Call With A Stranger")
+        }
         (true | false, Origin::Recorded | Origin::Elsewhere) => forward(Reach::Side(to), sender),
     }
+}
+
+/// True for what a call, or a subscription of a user of ours, needs from a stranger.
+fn is_of_call(facts: &Facts<'_>, is_of_caller: bool) -> bool {
+    let is_needed = match facts.method {
+        Method::Invite
+        | Method::Ack
+        | Method::Bye
+        | Method::Cancel
+        | Method::Prack
+        | Method::Update
+        | Method::Info
+        | Method::Options => true,
+        Method::Notify => match facts.notice {
+            Notice::Command => false,
+            Notice::Referred => true,
+            Notice::State => !is_of_caller,
+        },
+        Method::Refer => facts.stranger_refer,
+        Method::Register | Method::Message | Method::Subscribe | Method::Publish | Method::Other(_) => false,
+    };
+    is_needed || facts.strangers == Strangers::All
 }
 
 /// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From in `domains` proves nothing here.
@@ -236,7 +286,9 @@ fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
         (false, false) => Sender::Believed,
         (false, true) => Sender::Stranger,
     };
-    let reaches_users = sender != Sender::Stranger || facts.from_us || facts.strangers != Strangers::None;
+    // The ACK of a user's call has the mark of its dialog, or ends a transaction of this server.
+    let is_of_user = facts.from_us && !(facts.method == Method::Ack && facts.marks_dialogs);
+    let reaches_users = sender != Sender::Stranger || is_of_user || facts.strangers != Strangers::None;
     match (facts.to_us, facts.method) {
         (true, _) if reaches_users => forward(Reach::OurUsers, sender),
         (false, _) if facts.from_us && sender != Sender::Stranger => forward(Reach::Anywhere, sender),
@@ -259,7 +311,7 @@ impl Grant {
     }
 
     const fn new(reach: Reach, sender: Sender) -> Self {
-        Self { reach, sender, is_verified: sender.is_believed() }
+        Self { reach, sender, is_verified: sender.is_believed(), dialog: None }
     }
 }
 
@@ -297,7 +349,10 @@ mod tests {
             is_trunk: false,
             requires_passwords: true,
             challenges_in_dialog: false,
+            marks_dialogs: true,
             strangers: Strangers::Call,
+            stranger_refer: false,
+            notice: Notice::Command,
         }
     }
 
@@ -341,11 +396,69 @@ mod tests {
     }
 
     #[test]
+    fn a_stranger_sends_in_a_call_what_a_call_needs() {
+        let mark = |is_of_caller| {
+            Some(LiveMark::Dialog {
+                to: SIDE,
+                reaches_side: true,
+                origin: Origin::Recorded,
+                is_of_caller,
+                id: 1,
+            })
+        };
+        let request = |name: &'static str| Facts {
+            mark: mark(true),
+            to_us: false,
+            ..facts(Method::from_bytes(name.as_bytes()))
+        };
+        for name in ["INVITE", "ACK", "BYE", "CANCEL", "PRACK", "UPDATE", "INFO", "OPTIONS"] {
+            assert_eq!(reach(decide(&request(name))), Some(Reach::Side(SIDE)), "{name}");
+        }
+        for name in ["REFER", "MESSAGE", "SUBSCRIBE", "PUBLISH", "REGISTER", "NOTIFY", "XYZ"] {
+            let refused = Access::Refuse(403, "Not In A Call With A Stranger");
+            assert_eq!(decide(&request(name)), refused, "{name}");
+            for good in [
+                Facts { from_us: true, ..request(name) },
+                Facts { is_trunk: true, ..request(name) },
+                Facts { is_trusted: true, ..request(name) },
+                Facts { requires_passwords: false, ..request(name) },
+            ] {
+                assert_eq!(reach(decide(&good)), Some(Reach::Side(SIDE)), "{name}");
+            }
+            let open = Facts { strangers: Strangers::All, ..request(name) };
+            assert_eq!(reach(decide(&open)), Some(Reach::Side(SIDE)), "{name}");
+            let refers = Facts { stranger_refer: true, ..request(name) };
+            assert_eq!(reach(decide(&refers)).is_some(), name == "REFER", "{name}");
+        }
+        for (notice, is_of_caller, passes) in [
+            (Notice::Command, false, false),
+            (Notice::Referred, true, true),
+            (Notice::Referred, false, true),
+            (Notice::State, true, false),
+            (Notice::State, false, true),
+        ] {
+            let notify = Facts { notice, mark: mark(is_of_caller), ..request("NOTIFY") };
+            assert_eq!(reach(decide(&notify)).is_some(), passes, "{notice:?} {is_of_caller}");
+        }
+    }
+
+    #[test]
+    fn without_strangers_a_from_of_ours_lets_no_ack_pass() {
+        let ack = Facts { from_us: true, strangers: Strangers::None, ..facts(Method::Ack) };
+        assert_eq!(decide(&ack), Access::Drop);
+        assert_eq!(reach(decide(&Facts { marks_dialogs: false, ..ack })), Some(Reach::OurUsers));
+        let cancel = Facts { method: Method::Cancel, ..ack };
+        assert_eq!(reach(decide(&cancel)), Some(Reach::OurUsers), "of a stateless proxy");
+    }
+
+    #[test]
     fn a_mark_reaches_its_side_and_nothing_else() {
-        for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
+        for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE"] {
             let method = Method::from_bytes(name.as_bytes());
             for challenges_in_dialog in [false, true] {
-                let mark = |reaches_side, origin| Some(LiveMark::Dialog { to: SIDE, reaches_side, origin });
+                let mark = |reaches_side, origin| {
+                    Some(LiveMark::Dialog { to: SIDE, reaches_side, origin, is_of_caller: true, id: 1 })
+                };
                 let there = mark(true, Origin::Recorded);
                 let request = Facts { mark: there, to_us: false, challenges_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");

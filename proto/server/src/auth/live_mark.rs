@@ -25,7 +25,7 @@ pub(crate) fn live_mark(
         Mark::Accepted { .. } if is_of_node => None,
         Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
         Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
-        Mark::Dialog { to, id, made_s, .. } => {
+        Mark::Dialog { to, id, made_s, is_of_caller, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
             let is_live = mark.is_younger_than(now, lifetime) || env.services.is_dialog_extended(now, id);
             if !is_in_dialog || !is_live {
@@ -54,7 +54,7 @@ pub(crate) fn live_mark(
                 true => Origin::Recorded,
                 false => origin(env, request.flow.remote.ip(), routed.senders),
             };
-            Some(LiveMark::Dialog { to, reaches_side, origin })
+            Some(LiveMark::Dialog { to, reaches_side, origin, is_of_caller, id })
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::location::LocationTable;
 use crate::proxy::{Owner, Transactions};
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Action, Aor, Config, LampStatus, Services};
+use crate::{Action, Aor, Config, LampStatus, Payer, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -337,7 +337,9 @@ impl Events {
             env.services
                 .change_lamps(&mut |lamps| self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user)));
         }
-        self.unreleased.drain(..).for_each(|(source, bytes)| env.services.release(source, bytes));
+        self.unreleased
+            .drain(..)
+            .for_each(|(source, bytes)| env.services.release(Payer::Known(source), bytes));
     }
 }
 
@@ -382,7 +384,7 @@ fn reserve(
     bytes: usize,
 ) -> Option<(IpAddr, usize)> {
     let client = request.client(env.config);
-    if env.services.reserve(client, bytes, false) {
+    if env.services.reserve(Payer::Known(client), bytes) {
         return Some((client, bytes));
     }
     env.counters.over_memory += 1;

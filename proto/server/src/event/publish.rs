@@ -7,7 +7,7 @@ use crate::auth::proven_sender;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Services};
+use crate::{Aor, Payer, Services};
 use alloc::boxed::Box;
 use core::time::Duration;
 use ringway_sansio::Instant;
@@ -197,7 +197,7 @@ impl Events {
         let package = Package::MessageSummary;
         let is_summary =
             matches!(EventHeader::of(message), EventHeader::Served(event) if event.package == package);
-        let is_trusted = env.config.is_trusted(source.ip());
+        let is_trusted = env.config.trusts(&request.flow);
         let mut aor = Aor::default();
         if !is_summary
             || !is_trusted
@@ -216,7 +216,7 @@ impl Events {
             env.counters.publications_refused += 1;
             return false;
         }
-        if !env.services.reserve(source.ip(), bytes, false) {
+        if !env.services.reserve(Payer::Known(source.ip()), bytes) {
             env.counters.over_memory += 1;
             return false;
         }

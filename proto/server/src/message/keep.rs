@@ -153,7 +153,7 @@ impl Messages {
         // The sender may have a part of the memory that is left.
         let reserved = reserved_bytes(written.len());
         let for_others = (SENDER_SHARE - 1) * self.boxes.bytes_of_sender(sender.as_bytes());
-        if !env.services.reserve(SOURCE, reserved + for_others, false) {
+        if !env.services.reserve(SOURCE, reserved + for_others) {
             return Err(Refusal::Memory);
         }
         env.services.shrink(SOURCE, for_others);

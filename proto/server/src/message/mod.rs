@@ -13,7 +13,7 @@ pub(crate) use candidate::Candidate;
 use crate::env::Env;
 use crate::location::BadRecord;
 use crate::proxy::Owner;
-use crate::{Config, Services};
+use crate::{Config, Payer, Services};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -153,7 +153,7 @@ impl Messages {
         }
         let bytes = reserved_bytes(record.len());
         // It was accepted: it is kept also where there is no memory left for it.
-        let reserved = if services.reserve(SOURCE, bytes, false) { bytes } else { 0 };
+        let reserved = if services.reserve(SOURCE, bytes) { bytes } else { 0 };
         let mailbox = self.boxes.find_or_add(aor);
         self.add(Kept::new((mailbox, number), &read, record, now, reserved));
         // Its user may have registered before the restart.
@@ -304,7 +304,7 @@ const fn reserved_bytes(record: usize) -> usize {
 
 /// Memory of all kept messages is accounted to this source, so that they leave the rest of the memory of their senders'
 /// addresses to calls.
-const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const SOURCE: Payer = Payer::Known(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 /// Bytes of a zero byte and the digits of a number.
 const NUMBER_BYTES: usize = 17;
 /// Bytes of the header fields that this server writes.

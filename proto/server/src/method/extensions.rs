@@ -38,8 +38,9 @@ impl Path {
             return Ok(Self::default());
         }
         let source = request.flow.remote.ip();
-        let is_trusted = config.is_trusted(source) || config.auth.certificates.is_trusted(request.peer, now);
-        let is_front = config.is_front(source);
+        let is_trusted =
+            config.trusts(&request.flow) || config.auth.certificates.is_trusted(request.peer, now);
+        let is_front = config.is_of_front(&request.flow);
         if !is_trusted && !is_front && !supports(message, b"path") {
             return Err(PathError::NotSupported);
         }

@@ -6,15 +6,14 @@ use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use crate::CallName;
 use crate::auth::{Grant, Reach};
 use crate::lamp::LitCall;
 use crate::message::Candidate;
 use crate::request::Request;
+use crate::{CallName, Payer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
@@ -70,9 +69,11 @@ pub struct RingingCall<'a> {
 /// Reserved memory of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reserved {
-    /// Address whose share it is of. A reload can change which addresses are fronts.
-    pub(super) client: IpAddr,
+    /// Account whose share it is of. A reload can change which addresses are fronts.
+    pub(super) payer: Payer,
     pub(super) bytes: usize,
+    /// A request inside a dialog that has no final response.
+    pub(super) is_open: bool,
 }
 
 /// Context of one forwarded request.

@@ -16,7 +16,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{decided, divert, groups, lit, number_lookup, trying, unreached};
+use super::{cancel_reason, decided, divert, groups, lit, number_lookup, trying, unreached};
 use crate::env::Env;
 use crate::lamp;
 use crate::media::is_sdp;
@@ -25,6 +25,7 @@ use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
@@ -39,6 +40,10 @@ impl Proxy {
     ) {
         let Forwarding { request, routed, targets } = forwarding;
         let message = request.message;
+        if request.grant.dialog.is_none() && !transactions.has_room_for_new_calls() {
+            env.counters.overflow += 1;
+            return refuse_now(env, request, "Too Many Transactions");
+        }
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
         let mut cost =
@@ -396,6 +401,7 @@ impl Proxy {
         cx: &mut Context<'_, Action>,
         transactions: &mut Transactions,
         key: SlabKey,
+        why: Option<&Arc<[u8]>>,
     ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.is_cancelled = true;
@@ -411,6 +417,9 @@ impl Proxy {
                 BranchState::Sent { .. }
                     if branch.media.as_ref().is_some_and(|media| media.holds_success()) => {}
                 BranchState::Sent { client, .. } => {
+                    if let Some(why) = why {
+                        transactions.set_reason(client, why);
+                    }
                     if !transactions.cancel(cx, client) {
                         branch.state = BranchState::Done;
                     }
@@ -433,14 +442,15 @@ impl Proxy {
         for key in self.contexts.keys() {
             let Some(context) = self.contexts.get(key) else { continue };
             if !transactions.is_answered(context.server) {
-                self.cancel_branches(&mut env.cx, transactions, key);
+                self.cancel_branches(&mut env.cx, transactions, key, None);
                 self.answer_caller(env, transactions, key, 503, "Stopping");
             }
         }
     }
 
     /// Handles a CANCEL (RFC 3261 §9.2, §16.10) of the INVITE with the same branch. Only the previous hop of the INVITE
-    /// may cancel it: a CANCEL from another address gets 481.
+    /// may cancel it: a CANCEL from another address gets 481. It may come over another connection: requests match by their
+    /// branch (§17.2.3), and a connection can be lost.
     pub(crate) fn on_cancel(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -448,14 +458,12 @@ impl Proxy {
         request: &Request<'_, '_>,
     ) {
         let is_same_hop = |reply: &Flow| {
-            reply.transport == request.flow.transport
-                && reply.remote.ip() == request.flow.remote.ip()
-                && reply.connection == request.flow.connection
+            reply.transport == request.flow.transport && reply.remote.ip() == request.flow.remote.ip()
         };
         match transactions.cancelled_by(request.message) {
             Some((_, context, reply)) if is_same_hop(&reply) => {
                 env.reply(request, 200, "OK", |_| {});
-                self.cancel_context(env, transactions, context);
+                self.cancel_context(env, transactions, context, cancel_reason::of(request.message).as_ref());
             }
             _ => {
                 env.decided(request, Reason::CancelUnknown, Detail::None);
@@ -469,6 +477,7 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         key: SlabKey,
+        why: Option<&Arc<[u8]>>,
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         if !context.is_invite || transactions.is_answered(context.server) {
@@ -477,7 +486,7 @@ impl Proxy {
         if !context.is_cancelled {
             self.observe_context(env, key, CallStep::Cancelled, None);
         }
-        self.cancel_branches(&mut env.cx, transactions, key);
+        self.cancel_branches(&mut env.cx, transactions, key, why);
         self.finish_if_done(env, transactions, key);
     }
 

@@ -3,6 +3,7 @@
 mod branch_media;
 mod breadth;
 mod bye;
+mod cancel_reason;
 mod context;
 mod convert;
 mod decided;

@@ -1,9 +1,9 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
 use super::context::{Reserved, ResponseContext};
-use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
+use crate::{Payer, Services};
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
@@ -60,8 +60,7 @@ impl Pending {
         context: &mut ResponseContext,
         bytes: usize,
     ) -> bool {
-        let is_stranger = !context.grant.sender.is_believed();
-        if !env.services.reserve_more(context.reserved.client, bytes, is_stranger) {
+        if !env.services.reserve_more(context.reserved.payer, bytes) {
             env.counters.over_memory += 1;
             return false;
         }
@@ -81,16 +80,15 @@ impl Pending {
             env.counters.over_user_requests += 1;
             return None;
         }
-        let is_stranger = !request.grant.sender.is_believed();
-        let client = request.client(env.config);
-        if !env.services.reserve(client, bytes, is_stranger) {
+        let payer = request.payer(env.config);
+        if !env.services.reserve(payer, bytes) {
             env.counters.over_memory += 1;
             return None;
         }
         if let Some(user) = strangers_user {
             self.strangers.begin(user);
         }
-        Some(Reserved { client, bytes })
+        Some(Reserved { payer, bytes, is_open: matches!(payer, Payer::Dialog(_)) })
     }
 
     /// Releases the memory that [`Pending::reserve`] reserved.
@@ -100,7 +98,10 @@ impl Pending {
         reserved: Reserved,
         strangers_user: Option<u64>,
     ) {
-        env.services.release(reserved.client, reserved.bytes);
+        if reserved.is_open {
+            env.services.answered(reserved.payer);
+        }
+        env.services.release(reserved.payer, reserved.bytes);
         if let Some(user) = strangers_user {
             self.end(user);
         }

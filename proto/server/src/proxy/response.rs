@@ -9,11 +9,12 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{bye, convert, decided, divert, groups, lit, relays, trying, unreached};
+use super::{bye, cancel_reason, convert, decided, divert, groups, lit, relays, trying, unreached};
 use crate::env::Env;
 use crate::lamp;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Detail, Reason, Services};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, RelayResult, TimerKey};
@@ -132,7 +133,10 @@ impl Proxy {
                     lit::on_answer(env, &self.contexts, id, message);
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
-                    self.cancel_branches(&mut env.cx, transactions, key);
+                    let elsewhere =
+                        (self.contexts.get(key).is_some_and(|context| context.branches.len() > 1))
+                            .then(|| Arc::from(cancel_reason::ELSEWHERE));
+                    self.cancel_branches(&mut env.cx, transactions, key, elsewhere.as_ref());
                     self.contexts.forget_request(key);
                 }
                 match message.method() {
@@ -223,7 +227,7 @@ impl Proxy {
             context.keep_better(Best { status, bytes, branch: number });
         }
         if status >= 600 {
-            self.cancel_branches(&mut env.cx, transactions, key);
+            self.cancel_branches(&mut env.cx, transactions, key, None);
         }
         self.finish_if_done(env, transactions, key);
     }
@@ -233,6 +237,10 @@ impl Proxy {
     pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
+        if context.reserved.is_open && context.is_done() {
+            context.reserved.is_open = false;
+            env.services.answered(context.reserved.payer);
+        }
         let held = context.answer_info.len() + relays::held_bytes(&context.branches);
         let kept = ANSWERED_BYTES + response + held;
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
@@ -242,7 +250,7 @@ impl Proxy {
         if is_worth_it && context.is_done() && context.reserved.bytes > kept {
             let given = context.reserved.bytes - kept;
             context.reserved.bytes = kept;
-            env.services.shrink(context.reserved.client, given);
+            env.services.shrink(context.reserved.payer, given);
         }
         if let Some(user) = user {
             self.pending.end(user);

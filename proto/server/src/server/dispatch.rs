@@ -2,7 +2,9 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
+use crate::auth::{
+    Access, Authenticator, Facts, Grant, LiveMark, Notice, Sender, decide, is_certified, live_mark,
+};
 use crate::edge;
 use crate::env::Env;
 use crate::event::{Events, Parts};
@@ -343,19 +345,27 @@ fn accept_caller(
         mark,
         edge: edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
         is_of_node: env.config.is_link(&request.flow),
-        is_trunk: env.config.trunking.is_trunk(request.flow.remote.ip()),
-        is_trusted: env.config.is_trusted(request.flow.remote.ip())
+        is_trunk: !request.flow.transport.is_websocket()
+            && env.config.trunking.is_trunk(request.flow.remote.ip()),
+        is_trusted: env.config.trusts(&request.flow)
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
+        marks_dialogs: env.config.stateful && env.config.record_route,
         strangers: env.config.auth.strangers,
+        stranger_refer: env.config.auth.stranger_refer,
+        notice: notice_of(request),
     };
     let is_moved =
         matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, origin: Origin::Elsewhere, .. }));
     let access = decide(&facts);
     match access {
         Access::Challenge(_) => env.counters.moved_challenged += u64::from(is_moved),
-        Access::Refuse(..) => env.counters.moved_refused += u64::from(is_moved),
+        Access::Refuse(..) => {
+            env.counters.moved_refused += u64::from(is_moved);
+            let is_in_dialog = matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, .. }));
+            env.counters.strangers_methods_refused += u64::from(is_in_dialog && !is_moved);
+        }
         Access::Forward(_) | Access::Drop => {}
     }
     let grant = match access {
@@ -386,10 +396,36 @@ fn accept_caller(
             None
         }
     }?;
+    let dialog = match mark {
+        // Neither side takes the room of the other.
+        Some(LiveMark::Dialog { reaches_side: true, id, is_of_caller, .. }) => {
+            Some(id & !1 | u64::from(is_of_caller))
+        }
+        _ => None,
+    };
+    let grant = Grant { dialog, ..grant };
     // A request of a call that was accepted passes.
-    let is_within_call = matches!(mark, Some(LiveMark::Dialog { reaches_side: true, .. }));
-    (is_within_call || !is_blocked(env, request, routed, parties)).then_some(grant)
+    (dialog.is_some() || !is_blocked(env, request, routed, parties)).then_some(grant)
 }
+
+/// Kind of a NOTIFY. Some phones obey NOTIFYs of packages that have no subscriptions.
+fn notice_of(request: &Request<'_, '_>) -> Notice {
+    let message = request.message;
+    if request.method != Method::Notify || !message.has(HeaderName::SubscriptionState) {
+        return Notice::Command;
+    }
+    let event = message.first(HeaderName::Event).unwrap_or_default();
+    let package = event.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    let is_one_of = |names: &[&str]| names.iter().any(|name| package.eq_ignore_ascii_case(name.as_bytes()));
+    match (is_one_of(&["refer"]), is_one_of(&COMMANDS)) {
+        (true, _) => Notice::Referred,
+        (false, true) => Notice::Command,
+        (false, false) => Notice::State,
+    }
+}
+
+/// Event packages that are commands: phones answer, hold, read their settings or restart.
+const COMMANDS: [&str; 5] = ["talk", "hold", "check-sync", "resync", "reboot"];
 
 /// True if the block list has the caller. The request was answered then.
 fn is_blocked(

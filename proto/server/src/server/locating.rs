@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::{Routed, preprocess};
-use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Reason, Services, aor};
+use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Payer, Reason, Services, aor};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -44,8 +44,8 @@ struct Waiting {
     key: Option<MatchKey>,
     request: Box<[u8]>,
     flow: Flow,
-    /// Address whose share of the memory it has.
-    client: IpAddr,
+    /// Account whose share of the memory it has.
+    payer: Payer,
     grant: Grant,
     call: Option<CallName>,
     /// Value of Authentication-Info for its response.
@@ -117,7 +117,8 @@ impl Locating {
             return false;
         }
         let bytes = request.message.as_bytes();
-        if !env.services.reserve(client, bytes.len(), !sender.is_believed()) {
+        let payer = request.payer(env.config);
+        if !env.services.reserve(payer, bytes.len()) {
             if known.is_none() {
                 env.services.end_locate();
             }
@@ -129,7 +130,7 @@ impl Locating {
             key: request.key,
             request: bytes.into(),
             flow: request.flow,
-            client,
+            payer,
             grant: request.grant,
             call: request.call.copied(),
             answer_info: env.answer_info.clone(),
@@ -166,7 +167,7 @@ impl Locating {
         if let Some(key) = waiting.key {
             self.by_key.remove(&key);
         }
-        services.release(waiting.client, waiting.request.len());
+        services.release(waiting.payer, waiting.request.len());
     }
 
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
@@ -198,7 +199,6 @@ impl Locating {
             waiting.key == Some(key)
                 && waiting.flow.transport == flow.transport
                 && waiting.flow.remote.ip() == flow.remote.ip()
-                && waiting.flow.connection == flow.connection
         };
         let Some(at) = lookup.requests.iter().position(is_it) else { return false };
         let waiting = lookup.requests.remove(at);

@@ -35,6 +35,7 @@ pub(crate) fn config() -> Config {
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
             strangers: Default::default(),
+            stranger_refer: false,
             trusted: vec!["192.0.2.99".parse().unwrap()],
             fronts: Vec::new(),
             certificates: Default::default(),

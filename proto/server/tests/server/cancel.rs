@@ -89,6 +89,53 @@ fn only_the_hop_that_called_may_cancel() {
     );
 }
 
+/// RFC 3261 §17.2.3 matches by the branch: a connection may be lost, and some programs open one for each transaction.
+#[test]
+fn a_cancel_over_another_connection_of_the_same_address_is_one() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let call = invite("sip:bob@example.org").tcp();
+    let got = forwarded(world.tcp(3, "192.0.2.10:40000", &call));
+    world.udp(BOB, &got.answer(180, &[]));
+    assert_eq!(only(world.tcp(4, "192.0.2.77:40001", &call.cancel())).status(), 481, "another address");
+    let sent = world.tcp(5, "192.0.2.10:40002", &call.cancel());
+    assert_eq!(statuses(&sent), [200]);
+    assert_eq!(forwarded(sent).method(), "CANCEL");
+}
+
+#[test]
+fn the_reason_of_a_cancel_is_copied() {
+    let (mut world, call, got) = called();
+    let mut cancel = call.cancel();
+    cancel.lines.push("Reason: SIP;cause=600;text=\"Busy, everywhere\"".to_owned());
+    cancel.lines.push("Reason: Q.850;cause=26".to_owned());
+    cancel.lines.push(format!("Reason: SIP;text=\"{}\"", "x".repeat(600)));
+    assert_eq!(only(world.udp(ALICE, &cancel)).status(), 200);
+    let sent = &requests(world.udp(BOB, &got.answer(180, &[])))[0];
+    assert_eq!(sent.method(), "CANCEL");
+    assert_eq!(
+        sent.headers("Reason"),
+        ["SIP;cause=600;text=\"Busy, everywhere\"", "Q.850;cause=26"],
+        "what is longer than 512 bytes is left out"
+    );
+}
+
+#[test]
+fn phones_that_did_not_answer_learn_that_another_one_did() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world.register("bob", "192.0.2.21:5060", "<sip:bob@192.0.2.21>");
+    let got = requests(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(got.len(), 2);
+    for got in &got {
+        world.udp(&got.to(), &got.answer(180, &[]));
+    }
+    let sent = world.udp(&got[0].to(), &got[0].answer(200, &[]));
+    let cancel = &requests(sent)[0];
+    assert_eq!((cancel.method().as_str(), cancel.to()), ("CANCEL", got[1].to()));
+    assert_eq!(cancel.header("Reason"), "SIP;cause=200;text=\"Call completed elsewhere\"");
+}
+
 #[test]
 fn a_cancel_of_nothing_is_481() {
     let (mut world, call, _) = called();

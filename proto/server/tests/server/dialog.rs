@@ -7,6 +7,8 @@ use crate::harness::{
     statuses,
 };
 use ringway_sansio::{ConnectionId, Transport};
+use ringway_server::Payer;
+use std::time::Duration;
 
 /// Call of alice to bob, who answers: bob's INVITE and alice's 200.
 fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
@@ -283,7 +285,7 @@ fn a_strangers_mark_opens_no_other_way() {
     call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
     let got = forwarded(world.udp(STRANGER, &call));
     let ringing = only(world.udp(BOB, &got.answer(180, &[])));
-    for (cseq, method) in [(10, "INVITE"), (20, "MESSAGE"), (30, "REFER")] {
+    for (cseq, method) in [(10, "INVITE"), (20, "INFO"), (30, "UPDATE")] {
         let mut again = from_caller(method, cseq, &ringing);
         again.to = "<sip:bob@example.org>;tag=invented".into();
         assert_eq!(only(world.udp(STRANGER, &again)).status(), 407, "{method} as alice");
@@ -406,6 +408,71 @@ fn a_stranger_who_moved_is_refused() {
     assert_eq!(world.server.counters().moved_refused, 1);
     assert_eq!(forwarded(world.udp(EDGE, &bye.clone().cseq(4))).to(), BOB, "a trusted proxy");
     assert_eq!(forwarded(world.udp(STRANGER, &bye.cseq(5))).to(), BOB);
+}
+
+/// The end of a call is booked on its dialog, not on the address that it comes from.
+#[test]
+fn a_call_ends_though_its_source_has_no_room_and_no_rate_left() {
+    let mut world = with_bob(World::closed());
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
+    let mut call = invite("sip:bob@example.org").from("sip:eve@example.net");
+    call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
+    let got = forwarded(world.udp(STRANGER, &call));
+    let answer = world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"]));
+    let answer = answer.into_iter().find(|sent| sent.status() == 200).unwrap();
+    let of_stranger =
+        |method, cseq| Request { from: call.from.clone(), ..from_caller(method, cseq, &answer) };
+    let source = Payer::Stranger(STRANGER.parse::<std::net::SocketAddr>().unwrap().ip());
+    while world.memory.budget.lock().unwrap().reserve(source, 1 << 10) {}
+    let other =
+        Request { via: call.via.clone(), ..invite("sip:carol@example.org").from("sip:eve@example.net") };
+    assert_eq!(only(world.udp(STRANGER, &other.call_id("new"))).status(), 503, "a new call");
+    assert_eq!(only(world.udp(STRANGER, &of_stranger("ACK", 1))).to(), BOB);
+    for cseq in 3..7 {
+        assert_eq!(forwarded(world.udp(STRANGER, &of_stranger("INFO", cseq))).to(), BOB);
+    }
+    assert_eq!(only(world.udp(STRANGER, &of_stranger("INFO", 7))).status(), 503, "four have no answer");
+    assert_eq!(forwarded(world.udp(BOB, &from_callee("INFO", 1, &got, &answer))).status(), 0);
+    world.pass(Duration::from_secs(33));
+    assert_eq!(forwarded(world.udp(STRANGER, &of_stranger("BYE", 8))).to(), BOB);
+}
+
+/// A called phone would dial what a REFER names, with the password of its user.
+#[test]
+fn a_stranger_sends_no_refer_in_a_call() {
+    let mut world = with_bob(World::closed());
+    let mut call = invite("sip:bob@example.org").from("sip:eve@example.net");
+    call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
+    let got = forwarded(world.udp(STRANGER, &call));
+    let answer = world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"]));
+    let answer = answer.into_iter().find(|sent| sent.status() == 200).unwrap();
+    let of_stranger =
+        |method, cseq| Request { from: call.from.clone(), ..from_caller(method, cseq, &answer) };
+    for (cseq, method) in (3..).zip(["REFER", "MESSAGE", "SUBSCRIBE", "PUBLISH", "NOTIFY", "XYZ"]) {
+        let refused = only(world.udp(STRANGER, &of_stranger(method, cseq)));
+        assert_eq!(refused.start(), "SIP/2.0 403 Not In A Call With A Stranger", "{method}");
+    }
+    assert_eq!(world.server.counters().strangers_methods_refused, 6);
+    let notify = |cseq, event: &str| {
+        let mut notify = of_stranger("NOTIFY", cseq);
+        notify.lines.push("Subscription-State: active".to_owned());
+        notify.lines.push(format!("Event: {event}"));
+        notify
+    };
+    assert_eq!(only(world.udp(STRANGER, &notify(20, "talk"))).status(), 403);
+    assert_eq!(only(world.udp(STRANGER, &notify(21, "check-sync;reboot=true"))).status(), 403);
+    let of_refer = forwarded(world.udp(STRANGER, &notify(22, "refer;id=1")));
+    assert_eq!(of_refer.to(), BOB, "of bob's REFER");
+    world.udp(BOB, &of_refer.answer(200, &[]));
+    // The user itself transfers.
+    let mut refer = from_callee("REFER", 1, &got, &answer);
+    refer.lines.push("Refer-To: <sip:carol@example.org>".to_owned());
+    assert_eq!(forwarded(world.udp(BOB, &refer)).to(), STRANGER);
+    for (cseq, method) in (30..).zip(["INFO", "UPDATE", "PRACK", "OPTIONS", "BYE"]) {
+        let got = forwarded(world.udp(STRANGER, &of_stranger(method, cseq)));
+        assert_eq!(got.to(), BOB, "{method}");
+        world.udp(BOB, &got.answer(200, &[]));
+    }
 }
 
 /// The callee's 2xx names another address: its requests may come from there, and from where the INVITE was sent.

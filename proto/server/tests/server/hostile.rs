@@ -296,3 +296,16 @@ fn a_stream_of_good_messages_is_cut_anywhere() {
     world.event(Event::Closed(ConnectionId(5)));
     calms_down(&mut world);
 }
+
+/// Each Route value is compared with all domains.
+#[test]
+fn a_request_has_thirty_two_routes() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let routed = |count: usize, call: &str| {
+        let routes = vec!["<sip:192.0.2.1;lr>"; count].join(",");
+        invite("sip:bob@example.org").call_id(call).line(&format!("Route: {routes}"))
+    };
+    assert_eq!(forwarded(world.udp(ALICE, &routed(32, "a"))).to(), BOB);
+    assert_eq!(only(world.udp(ALICE, &routed(33, "b"))).start(), "SIP/2.0 400 Bad Route");
+}

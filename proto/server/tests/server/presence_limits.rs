@@ -3,7 +3,7 @@
 use crate::harness::{BOB, World, only, request, requests, statuses};
 use crate::presence::{accepted, on, publish, subscribe, with_body, world};
 use ringway_sansio::Seed;
-use ringway_server::MemoryBudget;
+use ringway_server::{MemoryBudget, Payer};
 use std::time::Duration;
 
 const PIDF: &str = "application/pidf+xml";
@@ -161,7 +161,7 @@ fn the_memory_of_all_bounds_subscriptions_and_publications() {
     let mut world = world();
     let ip: core::net::IpAddr = "192.0.2.20".parse().unwrap();
     let mut left = 0;
-    while world.memory.budget.lock().unwrap().reserve(ip, 1 << 10, false) {
+    while world.memory.budget.lock().unwrap().reserve(Payer::Known(ip), 1 << 10) {
         left += 1;
     }
     assert!(left > 0);

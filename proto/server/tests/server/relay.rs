@@ -2,8 +2,9 @@
 //! Nothing is relayed from strangers to strangers.
 
 use crate::challenge::{Login, answered};
-use crate::harness::{ALICE, STRANGER, Sent, World, request};
-use ringway_server::Strangers;
+use crate::harness::{ALICE, BOB, EDGE, STRANGER, Sent, Wire, World, forwarded, only, request};
+use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
+use ringway_server::{Listener, Strangers};
 use std::fmt::Write;
 
 const METHODS: [&str; 14] = [
@@ -250,4 +251,23 @@ fn a_similar_domain_is_a_stranger() {
         world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
         assert_eq!(fate(&world.udp(STRANGER, &request("INVITE", to).from(THEIRS))), ">", "{to}");
     }
+}
+
+/// A browser at a trusted address runs pages of any site.
+#[test]
+fn the_address_of_a_page_proves_nothing() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        let address = "192.0.2.1:5062".parse().unwrap();
+        config.listeners.push(Listener { transport: Transport::Ws, bound: address, advertised: address });
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let message = request("MESSAGE", "sip:bob@example.org").from("sip:alice@example.org");
+    assert_eq!(forwarded(world.udp(EDGE, &message)).to(), BOB, "a trusted proxy");
+    let page = Flow {
+        connection: Some(ConnectionId(9)),
+        ..Flow::new(Transport::Ws, ListenerId(3), EDGE.parse().unwrap())
+    };
+    let from_page = message.call_id("page").via("SIP/2.0/WS x.invalid;branch=z9hG4bK");
+    assert_eq!(only(world.message(page, &from_page.wire())).status(), 407);
 }
