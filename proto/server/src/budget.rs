@@ -16,6 +16,8 @@ pub enum Payer {
     Known(IpAddr),
     /// One side of the dialog with this Record-Route mark. What ends a call must not be refused for room that new calls took.
     Dialog(u64),
+    /// The end of that dialog by this side: its BYE.
+    End(u64),
 }
 
 /// Limits of the bytes of all pending requests, and of those of each account.
@@ -52,10 +54,16 @@ impl MemoryBudget {
     pub const RESERVED_SHARE: usize = 4;
     /// 1 / `DIALOG_RESERVE` of all bytes is reserved for requests inside dialogs.
     pub const DIALOG_RESERVE: usize = 16;
-    /// All dialogs together may have 1 / `DIALOGS_SHARE` of all bytes.
+    /// 1 / `END_RESERVE` of all bytes is reserved for BYEs.
+    pub const END_RESERVE: usize = 64;
+    /// All dialogs together have 1 / `DIALOGS_SHARE` of all bytes before others. Above that they leave as much as strangers.
     pub const DIALOGS_SHARE: usize = 8;
     /// Maximum requests of a side of a dialog without a final response.
     pub const DIALOG_REQUESTS_MAX: usize = 4;
+    /// Maximum BYEs of a side of a dialog without a final response.
+    pub const ENDS_MAX: usize = 2;
+    /// Maximum bytes of a BYE that has room of its own.
+    pub const END_BYTES_MAX: usize = 64 << 10;
     /// Maximum bytes of a dialog.
     pub const DIALOG_BYTES_MAX: usize = 512 << 10;
 
@@ -94,11 +102,10 @@ impl MemoryBudget {
             Payer::Known(_) => (all / Self::SOURCE_SHARE, usize::MAX, usize::MAX, all / Self::DIALOG_RESERVE),
             Payer::Dialog(_) => {
                 let left = (all / Self::DIALOGS_SHARE / self.budgets).saturating_sub(self.of_dialogs);
-                if bytes > left {
-                    return false;
-                }
-                (Self::DIALOG_BYTES_MAX, usize::MAX, Self::DIALOG_REQUESTS_MAX, 0)
+                let rest = if bytes > left { all / Self::RESERVED_SHARE } else { all / Self::END_RESERVE };
+                (Self::DIALOG_BYTES_MAX, usize::MAX, Self::DIALOG_REQUESTS_MAX, rest)
             }
+            Payer::End(_) => (Self::END_BYTES_MAX, usize::MAX, Self::ENDS_MAX, 0),
         };
         let entry = self.accounts.entry(payer);
         let kept = match &entry {
@@ -187,6 +194,7 @@ impl Payer {
             Self::Stranger(source) => Self::Stranger(source_of(source)),
             Self::Known(source) => Self::Known(source_of(source)),
             Self::Dialog(mark) => Self::Dialog(mark),
+            Self::End(mark) => Self::End(mark),
         }
     }
 }
@@ -226,8 +234,10 @@ mod tests {
         assert!(!budget.reserve(stranger(30), 1));
         assert!(budget.reserve(known(30), 8 << 20) && budget.reserve(known(31), 4 << 20));
         assert!(!budget.reserve(known(32), 1));
-        assert!((0..8).all(|mark| budget.reserve(Payer::Dialog(mark), 512 << 10)));
-        assert!(!budget.reserve(Payer::Dialog(9), 1), "all is used");
+        assert!((0..6).all(|mark| budget.reserve(Payer::Dialog(mark), 512 << 10)));
+        assert!(!budget.reserve(Payer::Dialog(9), 1), "the rest is for BYEs");
+        assert!((0..16).all(|mark| budget.reserve(Payer::End(mark), 64 << 10)));
+        assert!(!budget.reserve(Payer::End(99), 1), "all is used");
     }
 
     #[test]
@@ -251,12 +261,23 @@ mod tests {
     }
 
     #[test]
-    fn dialogs_have_an_eighth_of_all() {
+    fn dialogs_have_an_eighth_of_all_before_others_and_leave_a_quarter_above_it() {
         let all = Arc::new(MemoryBound::new(64 << 20));
         let mut budget = MemoryBudget::of(all, 2, &Seed::from_number(1));
-        let taken = (0..100).filter(|&mark| budget.reserve(Payer::Dialog(mark), 512 << 10)).count();
-        assert_eq!(taken, 8, "4 MiB in each of two budgets");
-        assert!(budget.reserve(stranger(1), 8 << 20));
+        let taken = (0..200).filter(|&mark| budget.reserve(Payer::Dialog(mark), 512 << 10)).count();
+        assert_eq!(taken, 96, "48 MiB");
+        assert!(budget.reserve(known(1), 8 << 20));
+    }
+
+    #[test]
+    fn a_dialog_ends_whatever_else_it_has_open() {
+        let mut budget = MemoryBudget::new(64 << 20, &Seed::from_number(1));
+        while budget.reserve(Payer::Dialog(7), 1000) {}
+        assert!(budget.reserve(Payer::End(7), 5000) && budget.reserve(Payer::End(7), 5000));
+        assert!(!budget.reserve(Payer::End(7), 5000));
+        budget.answered(Payer::End(7));
+        assert!(budget.reserve(Payer::End(7), 5000));
+        assert!(!budget.reserve(Payer::End(8), 65 << 10), "a large one is no end");
     }
 
     #[test]

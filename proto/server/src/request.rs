@@ -36,6 +36,7 @@ impl Request<'_, '_> {
     pub(crate) fn payer(&self, config: &Config) -> Payer {
         let is_believed = self.grant.sender.is_believed();
         match self.grant.dialog {
+            Some(mark) if !is_believed && self.method == Method::Bye => Payer::End(mark),
             Some(mark) if !is_believed => Payer::Dialog(mark),
             Some(_) | None => Payer::of_source(self.client(config), !is_believed),
         }

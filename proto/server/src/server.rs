@@ -16,7 +16,7 @@ use crate::neighbour::Neighbours;
 use crate::proxy::{Owner, Proxy, RingingCall, Transactions, Unreached};
 use crate::request::Request;
 use crate::route::preprocess;
-use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
+use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services, SourceRates};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,6 +39,8 @@ pub struct Server<S> {
     events: Events,
     messages: Messages,
     locating: Locating,
+    /// Rates of what ends a call beyond the rate of its source.
+    ends: SourceRates,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -74,6 +76,7 @@ impl<S: Services> Server<S> {
             events,
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
+            ends: SourceRates::new(ENDS_PER_S, &seed.part(ENDS_KEY)),
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -528,7 +531,10 @@ impl<S: Services> Server<S> {
         if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
             return true;
         }
-        if ends_a_call(env, &self.transactions, flow, bytes) {
+        if may_end_a_call(bytes)
+            && self.ends.admit(env.cx.now, flow.remote.ip())
+            && ends_a_call(env, &self.transactions, flow, bytes)
+        {
             env.counters.over_rate_ends += 1;
             return true;
         }
@@ -544,15 +550,21 @@ impl<S: Services> Server<S> {
     }
 }
 
+/// True for the methods of [`ends_a_call`].
+fn may_end_a_call(bytes: &[u8]) -> bool {
+    [b"ACK ".as_slice(), b"BYE ", b"CANCEL "].iter().any(|start| bytes.starts_with(start))
+}
+
 /// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
 /// are never refused for the rate of their source.
 fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
-    if ![b"ACK ".as_slice(), b"BYE ", b"CANCEL "].iter().any(|start| bytes.starts_with(start)) {
-        return false;
-    }
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
     let Start::Request { method, uri } = *message.start() else { return false };
-    if method != Method::Bye && transactions.cancelled_by(message).is_some() {
+    let is_same_hop =
+        |reply: Flow| reply.transport == flow.transport && reply.remote.ip() == flow.remote.ip();
+    if method != Method::Bye
+        && transactions.cancelled_by(message).is_some_and(|(_, _, reply)| is_same_hop(reply))
+    {
         return true;
     }
     let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
@@ -566,3 +578,9 @@ const MATCH_KEY: u64 = 0;
 
 /// Part of a shard's seed that is the key of [`Locating`].
 const LOCATING_KEY: u64 = 3;
+
+/// Part of a shard's seed that is the key of the rates of what ends a call.
+const ENDS_KEY: u64 = 4;
+
+/// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
+const ENDS_PER_S: u32 = 500;

@@ -523,7 +523,7 @@ fn part_of_payer(payer: Payer) -> usize {
     match payer {
         Payer::Stranger(source) | Payer::Known(source) => part_of(source),
         // A mark is a keyed hash.
-        Payer::Dialog(mark) => mark as usize % PARTS,
+        Payer::Dialog(mark) | Payer::End(mark) => mark as usize % PARTS,
     }
 }
 

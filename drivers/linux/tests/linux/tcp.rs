@@ -479,15 +479,20 @@ fn an_accepted_connection_is_not_used_for_its_address() {
 #[test]
 fn a_connection_from_a_reused_address_gets_no_earlier_messages() {
     let (runtime, server) = tcp(1, Config::default());
-    let mut old = Client::connect(server);
-    let (id, address) = (old.id(), old.lines.get_ref().local_addr().unwrap());
-    // Closed by a reset, so that its address is free at once.
-    socket2::SockRef::from(old.lines.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
-    drop(old);
-    until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_reuse_address(true).unwrap();
-    socket.bind(&address.into()).unwrap();
+    let (id, address, socket) = loop {
+        let mut old = Client::connect(server);
+        let (id, address) = (old.id(), old.lines.get_ref().local_addr().unwrap());
+        // Closed by a reset, so that its address is free at once.
+        socket2::SockRef::from(old.lines.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(old);
+        until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        // Another program may have got the address.
+        if socket.bind(&address.into()).is_ok() {
+            break (id, address, socket);
+        }
+    };
     socket.connect(&server.into()).unwrap();
     let mut stranger = Client::of(socket.into());
     assert_ne!(stranger.id(), id);

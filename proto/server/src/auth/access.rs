@@ -101,22 +101,9 @@ pub(crate) enum LiveMark {
         reaches_side: bool,
         /// Address of its sender.
         origin: Origin,
-        /// The side that began the dialog sends it.
-        is_of_caller: bool,
-        /// Identifies the mark.
+        /// Identifies the mark and the side that sends it.
         id: u64,
     },
-}
-
-/// NOTIFY inside a dialog, by its Event and Subscription-State (RFC 6665 §4.1.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
-    /// Another method, or no state of a subscription: a command to a phone, such as `talk` and `check-sync`.
-    Command,
-    /// About the call that a REFER began (RFC 3515 §2.4.4), which either side may have sent.
-    Referred,
-    /// Of another event package.
-    State,
 }
 
 /// Part of this server in a request of a phone of another registrar, or for one.
@@ -161,15 +148,18 @@ pub(crate) struct Facts<'a> {
     pub(crate) strangers: Strangers,
     /// `[auth] stranger_refer`.
     pub(crate) stranger_refer: bool,
-    pub(crate) notice: Notice,
+    /// The dialog is of a phone of another registrar (`edge_domains`), which has its own rules.
+    pub(crate) is_of_edge: bool,
+    /// It is a NOTIFY of an event package that phones subscribe to, with the state of a subscription.
+    pub(crate) is_awaited_notify: bool,
 }
 
 /// Applies the rules.
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
-        Some(LiveMark::Dialog { to, reaches_side: true, origin, is_of_caller, .. }) => {
-            return decide_in_dialog(facts, to, origin, is_of_caller);
+        Some(LiveMark::Dialog { to, reaches_side: true, origin, .. }) => {
+            return decide_in_dialog(facts, to, origin);
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
     }
@@ -228,7 +218,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
 
 /// A request to the other side of its dialog. Its mark is sufficient, unless it comes from another address than its side
 /// has, or `[auth] in_dialog` is set: then users of `domains` need their password. Others have none.
-fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin, is_of_caller: bool) -> Access {
+fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
     let sender = match (facts.is_trusted || facts.is_of_node, facts.requires_passwords) {
         (true, _) => Sender::Trusted,
         (false, false) => Sender::Believed,
@@ -249,7 +239,7 @@ fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin, is_of_caller: b
         }
         // A called phone dials for REFER with its user's password, and obeys some NOTIFYs.
         (false, Origin::Recorded | Origin::Elsewhere)
-            if sender == Sender::InDialog && !facts.is_trunk && !is_of_call(facts, is_of_caller) =>
+            if sender == Sender::InDialog && !facts.is_trunk && !facts.is_of_edge && !is_of_call(facts) =>
         {
             Access::Refuse(403, "Not In A Call With A Stranger")
         }
@@ -258,7 +248,7 @@ fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin, is_of_caller: b
 }
 
 /// True for what a call, or a subscription of a user of ours, needs from a stranger.
-fn is_of_call(facts: &Facts<'_>, is_of_caller: bool) -> bool {
+fn is_of_call(facts: &Facts<'_>) -> bool {
     let is_needed = match facts.method {
         Method::Invite
         | Method::Ack
@@ -268,11 +258,7 @@ fn is_of_call(facts: &Facts<'_>, is_of_caller: bool) -> bool {
         | Method::Update
         | Method::Info
         | Method::Options => true,
-        Method::Notify => match facts.notice {
-            Notice::Command => false,
-            Notice::Referred => true,
-            Notice::State => !is_of_caller,
-        },
+        Method::Notify => facts.is_awaited_notify,
         Method::Refer => facts.stranger_refer,
         Method::Register | Method::Message | Method::Subscribe | Method::Publish | Method::Other(_) => false,
     };
@@ -352,7 +338,8 @@ mod tests {
             marks_dialogs: true,
             strangers: Strangers::Call,
             stranger_refer: false,
-            notice: Notice::Command,
+            is_of_edge: false,
+            is_awaited_notify: false,
         }
     }
 
@@ -397,20 +384,9 @@ mod tests {
 
     #[test]
     fn a_stranger_sends_in_a_call_what_a_call_needs() {
-        let mark = |is_of_caller| {
-            Some(LiveMark::Dialog {
-                to: SIDE,
-                reaches_side: true,
-                origin: Origin::Recorded,
-                is_of_caller,
-                id: 1,
-            })
-        };
-        let request = |name: &'static str| Facts {
-            mark: mark(true),
-            to_us: false,
-            ..facts(Method::from_bytes(name.as_bytes()))
-        };
+        let mark = Some(LiveMark::Dialog { to: SIDE, reaches_side: true, origin: Origin::Recorded, id: 1 });
+        let request =
+            |name: &'static str| Facts { mark, to_us: false, ..facts(Method::from_bytes(name.as_bytes())) };
         for name in ["INVITE", "ACK", "BYE", "CANCEL", "PRACK", "UPDATE", "INFO", "OPTIONS"] {
             assert_eq!(reach(decide(&request(name))), Some(Reach::Side(SIDE)), "{name}");
         }
@@ -421,6 +397,7 @@ mod tests {
                 Facts { from_us: true, ..request(name) },
                 Facts { is_trunk: true, ..request(name) },
                 Facts { is_trusted: true, ..request(name) },
+                Facts { is_of_edge: true, ..request(name) },
                 Facts { requires_passwords: false, ..request(name) },
             ] {
                 assert_eq!(reach(decide(&good)), Some(Reach::Side(SIDE)), "{name}");
@@ -430,16 +407,8 @@ mod tests {
             let refers = Facts { stranger_refer: true, ..request(name) };
             assert_eq!(reach(decide(&refers)).is_some(), name == "REFER", "{name}");
         }
-        for (notice, is_of_caller, passes) in [
-            (Notice::Command, false, false),
-            (Notice::Referred, true, true),
-            (Notice::Referred, false, true),
-            (Notice::State, true, false),
-            (Notice::State, false, true),
-        ] {
-            let notify = Facts { notice, mark: mark(is_of_caller), ..request("NOTIFY") };
-            assert_eq!(reach(decide(&notify)).is_some(), passes, "{notice:?} {is_of_caller}");
-        }
+        let notify = Facts { is_awaited_notify: true, ..request("NOTIFY") };
+        assert_eq!(reach(decide(&notify)), Some(Reach::Side(SIDE)));
     }
 
     #[test]
@@ -456,9 +425,8 @@ mod tests {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE"] {
             let method = Method::from_bytes(name.as_bytes());
             for challenges_in_dialog in [false, true] {
-                let mark = |reaches_side, origin| {
-                    Some(LiveMark::Dialog { to: SIDE, reaches_side, origin, is_of_caller: true, id: 1 })
-                };
+                let mark =
+                    |reaches_side, origin| Some(LiveMark::Dialog { to: SIDE, reaches_side, origin, id: 1 });
                 let there = mark(true, Origin::Recorded);
                 let request = Facts { mark: there, to_us: false, challenges_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");

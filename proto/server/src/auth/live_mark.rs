@@ -54,7 +54,7 @@ pub(crate) fn live_mark(
                 true => Origin::Recorded,
                 false => origin(env, request.flow.remote.ip(), routed.senders),
             };
-            Some(LiveMark::Dialog { to, reaches_side, origin, is_of_caller, id })
+            Some(LiveMark::Dialog { to, reaches_side, origin, id: (id & !1) | u64::from(is_of_caller) })
         }
     }
 }

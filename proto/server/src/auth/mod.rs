@@ -13,7 +13,7 @@ mod proven;
 mod realms;
 
 pub use access::Strangers;
-pub(crate) use access::{Access, EdgePart, Facts, Grant, LiveMark, Notice, Reach, Sender, decide};
+pub(crate) use access::{Access, EdgePart, Facts, Grant, LiveMark, Reach, Sender, decide};
 pub(crate) use authenticator::Authenticator;
 pub use certificates::CertificateRules;
 pub(crate) use certified::is_certified;

@@ -15,7 +15,7 @@ use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Payer, Services};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 use mailbox::{Delivery, Kept, Mailboxes};
 use record::Record;
@@ -304,7 +304,7 @@ const fn reserved_bytes(record: usize) -> usize {
 
 /// Memory of all kept messages is accounted to this source, so that they leave the rest of the memory of their senders'
 /// addresses to calls.
-const SOURCE: Payer = Payer::Known(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+const SOURCE: Payer = Payer::Known(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
 /// Bytes of a zero byte and the digits of a number.
 const NUMBER_BYTES: usize = 17;
 /// Bytes of the header fields that this server writes.

@@ -463,7 +463,11 @@ impl Proxy {
         match transactions.cancelled_by(request.message) {
             Some((_, context, reply)) if is_same_hop(&reply) => {
                 env.reply(request, 200, "OK", |_| {});
-                self.cancel_context(env, transactions, context, cancel_reason::of(request.message).as_ref());
+                // A stranger must not make phones forget a call that they missed.
+                let is_believed =
+                    self.contexts.get(context).is_some_and(|context| context.grant.sender.is_believed());
+                let why = is_believed.then(|| cancel_reason::of(request.message)).flatten();
+                self.cancel_context(env, transactions, context, why.as_ref());
             }
             _ => {
                 env.decided(request, Reason::CancelUnknown, Detail::None);

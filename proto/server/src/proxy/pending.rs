@@ -88,7 +88,7 @@ impl Pending {
         if let Some(user) = strangers_user {
             self.strangers.begin(user);
         }
-        Some(Reserved { payer, bytes, is_open: matches!(payer, Payer::Dialog(_)) })
+        Some(Reserved { payer, bytes, is_open: matches!(payer, Payer::Dialog(_) | Payer::End(_)) })
     }
 
     /// Releases the memory that [`Pending::reserve`] reserved.

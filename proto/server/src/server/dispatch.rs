@@ -2,9 +2,7 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{
-    Access, Authenticator, Facts, Grant, LiveMark, Notice, Sender, decide, is_certified, live_mark,
-};
+use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
 use crate::edge;
 use crate::env::Env;
 use crate::event::{Events, Parts};
@@ -354,7 +352,8 @@ fn accept_caller(
         marks_dialogs: env.config.stateful && env.config.record_route,
         strangers: env.config.auth.strangers,
         stranger_refer: env.config.auth.stranger_refer,
-        notice: notice_of(request),
+        is_of_edge: is_of_edge(env.config, request),
+        is_awaited_notify: is_awaited_notify(request),
     };
     let is_moved =
         matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, origin: Origin::Elsewhere, .. }));
@@ -397,10 +396,7 @@ fn accept_caller(
         }
     }?;
     let dialog = match mark {
-        // Neither side takes the room of the other.
-        Some(LiveMark::Dialog { reaches_side: true, id, is_of_caller, .. }) => {
-            Some(id & !1 | u64::from(is_of_caller))
-        }
+        Some(LiveMark::Dialog { reaches_side: true, id, .. }) => Some(id),
         _ => None,
     };
     let grant = Grant { dialog, ..grant };
@@ -408,24 +404,36 @@ fn accept_caller(
     (dialog.is_some() || !is_blocked(env, request, routed, parties)).then_some(grant)
 }
 
-/// Kind of a NOTIFY. Some phones obey NOTIFYs of packages that have no subscriptions.
-fn notice_of(request: &Request<'_, '_>) -> Notice {
+/// True if either side is a phone of another registrar.
+fn is_of_edge(config: &Config, request: &Request<'_, '_>) -> bool {
+    let message = request.message;
+    !config.edge_domains.is_empty()
+        && [message.from(), message.to()].iter().any(|side| edge::serves(config, &side.uri))
+}
+
+/// True for a NOTIFY of a package that phones subscribe to. Others are commands to some phones: to answer, to restart.
+fn is_awaited_notify(request: &Request<'_, '_>) -> bool {
     let message = request.message;
     if request.method != Method::Notify || !message.has(HeaderName::SubscriptionState) {
-        return Notice::Command;
+        return false;
     }
     let event = message.first(HeaderName::Event).unwrap_or_default();
     let package = event.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-    let is_one_of = |names: &[&str]| names.iter().any(|name| package.eq_ignore_ascii_case(name.as_bytes()));
-    match (is_one_of(&["refer"]), is_one_of(&COMMANDS)) {
-        (true, _) => Notice::Referred,
-        (false, true) => Notice::Command,
-        (false, false) => Notice::State,
-    }
+    PACKAGES.iter().any(|name| package.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Event packages that are commands: phones answer, hold, read their settings or restart.
-const COMMANDS: [&str; 5] = ["talk", "hold", "check-sync", "resync", "reboot"];
+/// Event packages of RFC 3515, 3856, 3857, 4235, 3842, 3680, 4575, 4730 and 6910.
+const PACKAGES: [&str; 9] = [
+    "refer",
+    "presence",
+    "presence.winfo",
+    "dialog",
+    "message-summary",
+    "reg",
+    "conference",
+    "kpml",
+    "call-completion",
+];
 
 /// True if the block list has the caller. The request was answered then.
 fn is_blocked(

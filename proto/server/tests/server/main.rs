@@ -3,7 +3,14 @@
 //!
 //! Tested: the torture messages of RFC 4475 and RFC 5118, the registrar, digest, the proxy with its forks and dialogs, stateless
 //! forwarding, redirecting, relaying, and malformed bytes. Not tested: sockets, and several shards at once.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(clippy::duplicate_mod, reason = "the harness of the fuzz target has the settings, too")]
 
 mod amplification;
 mod blocks;

@@ -101,7 +101,7 @@ export const REASONS = [
     '403 with the reason, to such digests only'],
   ['unusable_refused', 'Digests with a valid nonce that cannot be verified (no qop, another algorithm, another opaque): 10 at once and one a minute of one user at one source; 65,536 such pairs, those above share one limit',
     '403 with the reason, to such digests only'],
-  ['strangers_methods_refused', 'In a call with a caller without a password: methods that a call does not need (REFER, MESSAGE, SUBSCRIBE, …), NOTIFY of nothing that our side asked for',
+  ['strangers_methods_refused', 'In a call with a caller without a password: methods that a call does not need (REFER, MESSAGE, SUBSCRIBE, …), NOTIFY of packages that nobody subscribes to',
     '403'],
   ['moved_challenged', 'A request inside a call from another IP address than its side has',
     '407 to our users, 403 to strangers'],

@@ -24,7 +24,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let short = Campaign { experiments: &["call"], targets: &["ringway", "kamailio"], variants: 4 };
     let with_kamailio = [
         Scenario::new("lab/run-kamailio-all", move |stage: &Stage| whole.run(stage)).long(),
-        Scenario::new("lab/run-kamailio", move |stage: &Stage| short.run(stage)),
+        Scenario::new("lab/run-kamailio", move |stage: &Stage| short.run(stage)).alone(),
     ];
     let all = with_kamailio.into_iter().chain(with_database);
     // They need the lab of the program.
