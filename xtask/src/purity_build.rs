@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<()> {
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     let mut check = cargo(&["check", "--quiet", "--offline"]);
     check.args(image::CHECK).current_dir(&folder).arg("--target-dir").arg(image::target_folder());
-    compilations::run("check-image", &mut check).context("a dependency uses std (E0152 names it)")?;
+    compilations::run("purity", &mut check).context("a dependency uses std (E0152 names it)")?;
     println!("purity: no dependency of {} crates uses std", crates.len());
     Ok(())
 }
