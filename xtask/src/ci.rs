@@ -222,7 +222,10 @@ impl Step {
                 compilations::run(&name, &mut testbed::build_command())?;
             }
             Self::Test => {
-                test::run_all(test::build("build", &mut test::build_command())?, &test::Args::default())?;
+                test::run_all(
+                    compilations::run("build", &mut test::build_command())?,
+                    &test::Args::default(),
+                )?;
             }
             Self::Package => {
                 succeed(Command::new(this_program()?).arg("package").arg("--server").arg(ringway()))?;
@@ -241,7 +244,7 @@ impl Step {
                 images.iter().try_for_each(Image::build_elf)?;
             }
             Self::Release => {
-                let programs = test::build(&name, &mut optimized())?;
+                let programs = compilations::run(&name, &mut optimized())?;
                 test::run_all(programs, &test::Args::default())?;
             }
             Self::Instructions => {

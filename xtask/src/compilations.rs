@@ -16,11 +16,11 @@ use xtask::workspace::{shown, target_dir};
 /// The step that compiles first.
 const FIRST: &str = "build";
 
-/// A test program or example that cargo built.
+/// A test program that cargo built.
 pub(crate) struct Built {
     /// Package, kind and name: `ringway test ringway`.
     pub(crate) name: String,
-    /// `test` for integration tests, `lib`, `bin`, `example`.
+    /// `test` for integration tests, `lib`, `bin`.
     pub(crate) kind: String,
     /// Folder of the package.
     pub(crate) folder: PathBuf,
@@ -115,7 +115,7 @@ fn record() -> PathBuf {
 fn entry(step: &str, message: &Value) -> String {
     let target = &message["target"];
     let profile = &message["profile"];
-    // What ran before the first step, for this program, counts as its.
+    // Compilations for this program, before the first step, count as those of that step.
     let is_new = message["fresh"] == false || step == FIRST;
     format!(
         "{}\t{step} {} {} {} {} {} {}\t{}\n",
@@ -135,9 +135,9 @@ fn program(message: &Value) -> Option<Built> {
     let program = PathBuf::from(message["executable"].as_str()?);
     let target = &message["target"];
     let kind = target["kind"][0].as_str()?.to_owned();
-    let is_wanted = message["profile"]["test"] == true || kind == "example";
+    let is_test = message["profile"]["test"] == true;
     let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let name = format!("{package} {kind} {}", target["name"].as_str()?);
-    is_wanted.then_some(Built { name, kind, folder, program })
+    is_test.then_some(Built { name, kind, folder, program })
 }

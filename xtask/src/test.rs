@@ -37,20 +37,13 @@ impl Default for Args {
 const JOBS: usize = 6;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_all(build("build", &mut build_command())?, args)?;
+    run_all(compilations::run("build", &mut build_command())?, args)?;
     if args.only.is_none() { documentation() } else { Ok(()) }
 }
 
 /// Cargo's command that builds all test programs.
 pub(crate) fn build_command() -> Command {
     cargo(&["test", "--quiet", "--workspace", "--no-run"])
-}
-
-/// Builds test programs for `step` with cargo's words.
-pub(crate) fn build(step: &str, command: &mut Command) -> Result<Vec<Built>> {
-    let mut built = compilations::run(step, command)?;
-    built.retain(|built| built.kind != "example");
-    Ok(built)
 }
 
 /// Runs the examples in the documentation.

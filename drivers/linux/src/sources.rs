@@ -67,7 +67,7 @@ impl Sources {
                 if is_bounded && bytes > self.source_bytes_max() {
                     return Err(CloseReason::SourceMemory);
                 }
-                // What ends a call must find room.
+                // Requests that end a call must find room.
                 let take =
                     |memory: &MemoryBound| memory.take_and_leave(now - before, memory.max() / LEFT_SHARE);
                 if self.memory.as_ref().is_some_and(|memory| !take(memory)) {
