@@ -12,7 +12,7 @@ use crate::steps::{Choice, Outcome};
 pub(crate) struct Args {
     #[command(flatten)]
     steps: Choice<Step>,
-    /// Seeds of each story and of each media session over a bad network
+    /// Seeds of each story, of each media session over a bad network and of changed DTLS sessions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
     /// Seconds of each fuzz target
@@ -38,7 +38,7 @@ enum Step {
     LegacyTls,
     /// Instructions per operation of the whole program and of the load generator, which must not grow
     Instructions,
-    /// Stories and media sessions from many seeds
+    /// Stories, media sessions and DTLS sessions from many seeds
     Stories,
     /// Every fuzz target
     Fuzz,
@@ -81,9 +81,10 @@ impl Args {
             }
             Step::Instructions => xtask(&["bench", "instructions", "--check"])?,
             Step::Stories => {
-                let packages = ["--package", "ringway-tests", "--package", "ringway-media"];
+                let packages = ["ringway-tests", "ringway-media", "ringway-dtls"];
                 let mut stories = cargo(&["test", "--release"]);
-                succeed(stories.args(packages).env("RINGWAY_SEEDS", self.seeds.to_string()))?;
+                stories.args(packages.iter().flat_map(|package| ["--package", *package]));
+                succeed(stories.env("RINGWAY_SEEDS", self.seeds.to_string()))?;
             }
             Step::Fuzz => {
                 let missing = fuzz::missing();

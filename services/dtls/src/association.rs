@@ -7,13 +7,13 @@
 //! ```
 
 use crate::clock::Clock;
-use crate::messages::Messages;
-use crate::{Identity, fingerprint, profile, records};
+use crate::inbound::Inbound;
+use crate::{CIPHER_SUITES, Identity, fingerprint, profile};
 use bytes::BytesMut;
 use ringway_media::dtls::{DtlsAssociation, DtlsFailure, DtlsKeys, DtlsOutput};
 use ringway_sansio::Instant;
 use ringway_sdp::{DtlsRole, Fingerprint};
-use rtc_dtls::config::{ClientAuthType, ConfigBuilder, HandshakeConfig};
+use rtc_dtls::config::{ClientAuthType, ConfigBuilder, ExtendedMasterSecretType, HandshakeConfig};
 use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
 use rtc_shared::TransportProtocol;
 use rtc_shared::error::Error;
@@ -29,7 +29,7 @@ pub(crate) struct Association {
     role: DtlsRole,
     clock: Clock,
     check: Arc<AtomicU8>,
-    received: Messages,
+    inbound: Inbound,
     state: State,
     /// Retransmission of the last flight that was sent.
     resend: Option<Resend>,
@@ -65,7 +65,7 @@ impl Association {
             role,
             clock: identity.clock,
             check,
-            received: Messages::new(role),
+            inbound: Inbound::new(role),
             state: State::Handshake,
             resend: None,
             output: VecDeque::new(),
@@ -129,6 +129,7 @@ impl Association {
         match self.keys() {
             Some(keys) => {
                 self.state = State::Keyed;
+                self.inbound.establish();
                 self.output.push_back(DtlsOutput::Keys(Box::new(keys)));
             }
             None => self.fail(DtlsFailure::NoProfile),
@@ -162,12 +163,14 @@ impl Association {
 
 impl DtlsAssociation for Association {
     fn on_datagram(&mut self, now: Instant, datagram: &[u8]) {
-        let usable = records::usable(datagram);
-        if usable.is_empty() || (self.state == State::Handshake && self.received.are_old(&usable)) {
+        if self.state == State::Failed {
             return;
         }
-        let (at, datagram) = (self.clock.std(now), BytesMut::from(usable.as_slice()));
-        self.run(now, |endpoint| endpoint.read(at, PEER, None, datagram));
+        let records = self.inbound.admit(datagram).records;
+        if !records.is_empty() {
+            let (at, records) = (self.clock.std(now), BytesMut::from(records.as_slice()));
+            self.run(now, |endpoint| endpoint.read(at, PEER, None, records));
+        }
     }
 
     fn on_timeout(&mut self, now: Instant) {
@@ -209,6 +212,9 @@ fn settings(
     ConfigBuilder::default()
         .with_crypto_provider(Arc::clone(&identity.provider))
         .with_certificates(vec![identity.certificate.clone()])
+        .with_cipher_suites(CIPHER_SUITES.to_vec())
+        // With it the keys prove the messages before them: the library does not compare a client's Finished.
+        .with_extended_master_secret(ExtendedMasterSecretType::Require)
         .with_srtp_protection_profiles(profiles)
         .with_client_auth(ClientAuthType::RequireAnyClientCert)
         // No authority signed the certificates: the fingerprints in the SDP prove them (RFC 5763 §5).

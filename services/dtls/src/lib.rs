@@ -10,12 +10,21 @@
 //! Start reading at [`Identity`].
 #![forbid(unsafe_code)]
 
+// The harness is also part of a fuzz target.
+#[cfg(test)]
+extern crate self as ringway_dtls;
+
 mod association;
 mod clock;
 mod fingerprint;
-mod messages;
+mod fragments;
+#[cfg(test)]
+#[path = "../tests/harness/sessions.rs"]
+mod harness;
+mod inbound;
+#[cfg(test)]
+mod mutation_tests;
 mod profile;
-mod records;
 #[cfg(test)]
 mod story_tests;
 mod transport;
@@ -28,6 +37,7 @@ use clock::Clock;
 use ringway_media::dtls::{DtlsAssociation, DtlsIdentity};
 use ringway_sansio::Instant;
 use ringway_sdp::{CryptoSuite, DtlsRole, Fingerprint, FingerprintHash};
+use rtc_dtls::cipher_suite::CipherSuiteId;
 use rtc_dtls::crypto::Certificate;
 use rtc_dtls::crypto_provider::{RTCCryptoProvider, default_provider};
 use std::fmt;
@@ -101,3 +111,11 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
+
+/// Suites with forward secrecy and AEAD that the library has.
+const CIPHER_SUITES: [CipherSuiteId; 4] = [
+    CipherSuiteId::Tls_Ecdhe_Ecdsa_With_Aes_128_Gcm_Sha256,
+    CipherSuiteId::Tls_Ecdhe_Rsa_With_Aes_128_Gcm_Sha256,
+    CipherSuiteId::Tls_Ecdhe_Ecdsa_With_ChaCha20_Poly1305_Sha256,
+    CipherSuiteId::Tls_Ecdhe_Rsa_With_ChaCha20_Poly1305_Sha256,
+];

@@ -43,9 +43,9 @@ counters! {
     dtls_not_hello,
     /// Associations that were not begun because too many handshakes were in progress.
     dtls_refused,
-    /// Associations that were not begun because too many handshakes of their source were in progress.
+    /// Associations that were not begun or ended because handshakes of their source were too many or kept too many bytes.
     dtls_refused_source,
-    /// ClientHellos dropped because of the rate of handshakes. The client retransmits them.
+    /// ClientHellos dropped because of the rate of handshakes, of all or of their source. The client retransmits them.
     dtls_postponed,
     /// Completed handshakes of clients.
     dtls_accepted,
@@ -55,7 +55,7 @@ counters! {
     dtls_failed_certificate,
     /// Handshakes that failed for another reason.
     dtls_failed,
-    /// Datagrams dropped because of the limits of an association.
+    /// Records and fragments dropped because they are malformed, not expected or beyond the limits of an association.
     dtls_excess,
     /// Messages that were not sent because they are longer than a record can be.
     dtls_too_long,

@@ -18,11 +18,22 @@ pub struct DtlsLimits {
     pub rate: u32,
     /// Maximum number that begin at once.
     pub burst: u32,
+    /// Maximum number of one source that begin in a second; half of it may begin at once.
+    pub rate_per_source: u32,
+    /// Maximum number of bytes that unfinished handshakes of one source keep.
+    pub bytes_per_source: usize,
 }
 
 impl Default for DtlsLimits {
     fn default() -> Self {
-        Self { total: 1024, per_source: 32, rate: 200, burst: 50 }
+        Self {
+            total: 1024,
+            per_source: 32,
+            rate: 200,
+            burst: 50,
+            rate_per_source: 40,
+            bytes_per_source: 64 << 10,
+        }
     }
 }
 
@@ -35,8 +46,16 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    by_source: HashMap<IpAddr, usize>,
+    by_source: HashMap<IpAddr, Source>,
     /// Time at which all handshakes so far would have begun at the limit of the rate.
+    paid_until: Instant,
+}
+
+/// Handshakes of a source.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    open: usize,
+    bytes: usize,
     paid_until: Instant,
 }
 
@@ -55,21 +74,31 @@ impl Gate {
             add(&counters.dtls_refused);
             return None;
         }
-        let of_source = state.by_source.get(&source).copied().unwrap_or_default();
-        if of_source >= limits.per_source {
+        let mut of_source = state.by_source.get(&source).copied().unwrap_or_default();
+        if of_source.open >= limits.per_source {
             add(&counters.dtls_refused_source);
             return None;
         }
-        let interval = Duration::from_secs(1) / limits.rate.max(1);
-        let paid_until = state.paid_until.max(now) + interval;
-        if paid_until.since(now) > interval * limits.burst {
+        let burst_of_source = limits.rate_per_source.div_ceil(2);
+        let paid = paid(state.paid_until, now, limits.rate, limits.burst).zip(paid(
+            of_source.paid_until,
+            now,
+            limits.rate_per_source,
+            burst_of_source,
+        ));
+        let Some((paid_until, paid_of_source)) = paid else {
             add(&counters.dtls_postponed);
             return None;
+        };
+        (of_source.open, of_source.paid_until) = (of_source.open + 1, paid_of_source);
+        if state.by_source.len() >= SOURCES_MAX {
+            state.by_source.retain(|_, source| source.open > 0 || source.paid_until > now);
         }
         state.paid_until = paid_until;
         state.total += 1;
-        state.by_source.insert(source, of_source + 1);
-        Some(Pass { gate: Arc::clone(self), source })
+        state.by_source.insert(source, of_source);
+        let bytes_max = limits.bytes_per_source;
+        Some(Pass { gate: Arc::clone(self), source, bytes: 0, bytes_max })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,11 +106,32 @@ impl Gate {
     }
 }
 
+/// Time until which one more is paid at `rate` in a second. `None`: more than `burst` would be ahead of the rate.
+fn paid(paid_until: Instant, now: Instant, rate: u32, burst: u32) -> Option<Instant> {
+    let interval = Duration::from_secs(1) / rate.max(1);
+    let paid_until = paid_until.max(now) + interval;
+    (paid_until.since(now) <= interval * burst).then_some(paid_until)
+}
+
 /// One handshake in progress.
 #[derive(Debug)]
 pub(super) struct Pass {
     gate: Arc<Gate>,
     source: IpAddr,
+    /// Bytes that it keeps.
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Pass {
+    /// Changes the number of bytes that the handshake keeps. False: those of its source are too many.
+    pub(super) fn keep(&mut self, bytes: usize) -> bool {
+        let mut state = self.gate.lock();
+        let Some(of_source) = state.by_source.get_mut(&self.source) else { return false };
+        of_source.bytes = of_source.bytes - self.bytes + bytes;
+        self.bytes = bytes;
+        of_source.bytes <= self.bytes_max
+    }
 }
 
 impl Drop for Pass {
@@ -89,13 +139,14 @@ impl Drop for Pass {
         let mut state = self.gate.lock();
         state.total -= 1;
         if let Some(of_source) = state.by_source.get_mut(&self.source) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                state.by_source.remove(&self.source);
-            }
+            of_source.open -= 1;
+            of_source.bytes -= self.bytes;
         }
     }
 }
+
+/// Number of sources at which those without a handshake are forgotten.
+const SOURCES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -104,7 +155,7 @@ mod tests {
     #[test]
     fn handshakes_are_limited_together_by_source_and_by_rate() {
         let (gate, counters) = (Arc::new(Gate::default()), DtlsCounters::default());
-        let limits = DtlsLimits { total: 3, per_source: 2, rate: 10, burst: 3 };
+        let limits = DtlsLimits { total: 3, per_source: 2, rate: 10, burst: 3, ..DtlsLimits::default() };
         let enter = |at_ms: u64, address: &str| {
             let now = Instant::from_nanos(at_ms * 1_000_000);
             gate.enter(now, address.parse().unwrap(), &limits, &counters)
@@ -122,6 +173,33 @@ mod tests {
         let counts = counters.counts();
         assert_eq!((counts.dtls_refused, counts.dtls_refused_source, counts.dtls_postponed), (1, 1, 1));
         drop((second, third, fourth));
-        assert!(gate.lock().by_source.is_empty() && gate.lock().total == 0);
+        assert!(gate.lock().by_source.values().all(|source| source.open == 0) && gate.lock().total == 0);
+    }
+
+    #[test]
+    fn one_source_leaves_the_rate_to_others_and_keeps_a_limited_number_of_bytes() {
+        let (gate, counters) = (Arc::new(Gate::default()), DtlsCounters::default());
+        let limits = DtlsLimits { rate_per_source: 4, bytes_per_source: 1000, ..DtlsLimits::default() };
+        let now = Instant::from_secs(1000);
+        let enter = |now, address: &str| gate.enter(now, address.parse().unwrap(), &limits, &counters);
+        let mut passes: Vec<Pass> = (0..10).filter_map(|_| enter(now, "192.0.2.1")).collect();
+        assert_eq!((passes.len(), counters.counts().dtls_postponed), (2, 8));
+        let mut other = enter(now, "192.0.2.2").unwrap();
+        assert!(enter(now + Duration::from_millis(250), "192.0.2.1").is_some());
+        assert!(passes[0].keep(900) && !passes[1].keep(101), "together");
+        assert!(passes[1].keep(100) && other.keep(1000));
+        drop(passes.remove(0));
+        assert!(passes[0].keep(1000));
+    }
+
+    #[test]
+    fn sources_are_forgotten() {
+        let (gate, counters, limits) = (Arc::default(), DtlsCounters::default(), DtlsLimits::default());
+        for number in 0..3 * SOURCES_MAX as u32 {
+            let address = std::net::Ipv4Addr::from(number << 8).into();
+            let now = Instant::from_nanos(u64::from(number) * 5_000_000);
+            assert!(Gate::enter(&gate, now, address, &limits, &counters).is_some());
+        }
+        assert!(gate.lock().by_source.len() <= SOURCES_MAX);
     }
 }

@@ -10,17 +10,15 @@ use super::counters::{DtlsCounters, add};
 use super::key::WithCookie;
 use super::limits::Pass;
 use super::verified::ServerCheck;
+use crate::CIPHER_SUITES;
 use crate::clock::Clock;
-use crate::messages::Messages;
+use crate::inbound::Inbound;
 use bytes::BytesMut;
-use ringway_datagram::{
-    Association, COOKIE_BYTES, ClientHello, ContentType, Output, Record, Records, SendError,
-};
+use ringway_datagram::{Association, COOKIE_BYTES, ClientHello, Output, SendError};
 use ringway_sansio::{Flow, Instant, PeerNames};
 use ringway_sdp::DtlsRole;
 use ringway_tls::{Observer, Role};
-use rtc_dtls::cipher_suite::CipherSuiteId;
-use rtc_dtls::config::{ConfigBuilder, HandshakeConfig};
+use rtc_dtls::config::{ConfigBuilder, ExtendedMasterSecretType, HandshakeConfig};
 use rtc_dtls::crypto::Certificate;
 use rtc_dtls::crypto_provider::RTCCryptoProvider;
 use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
@@ -30,7 +28,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Peer of an association, and where its handshake is counted and reported.
@@ -46,14 +44,10 @@ pub(super) struct Session {
     endpoint: Endpoint,
     clock: Clock,
     state: State,
-    received: Messages,
+    inbound: Inbound,
     /// Retransmission of the last flight that was sent.
     resend: Option<Resend>,
     output: VecDeque<Output>,
-    /// Bytes that the handshake may still receive.
-    bytes_left: usize,
-    /// Handshake records that may still come after the handshake.
-    late_left: u32,
     /// Added to the sequence numbers of unencrypted records.
     sequence_offset: u64,
     /// Counts the handshake as one in progress.
@@ -100,7 +94,7 @@ impl Session {
         session.pass = Some(pass);
         let mut first = Vec::with_capacity(datagram.len());
         hello.write_first(&mut first);
-        session.feed(now, &first);
+        session.receive(now, &first);
         // The library's HelloVerifyRequest: the client has it already, and from it the cookie.
         let is_same = matches!(
             session.output.make_contiguous(),
@@ -148,11 +142,9 @@ impl Session {
             endpoint,
             clock,
             state: State::Handshake,
-            received: Messages::new(role),
+            inbound: Inbound::new(role),
             resend: None,
             output: VecDeque::new(),
-            bytes_left: HANDSHAKE_BYTES_MAX,
-            late_left: LATE_RECORDS_MAX,
             sequence_offset: 0,
             pass: None,
             check: None,
@@ -160,9 +152,22 @@ impl Session {
         }
     }
 
-    fn feed(&mut self, now: Instant, datagram: &[u8]) {
-        let (at, datagram) = (self.clock.std(now), BytesMut::from(datagram));
-        self.run(now, |endpoint| endpoint.read(at, PEER, None, datagram));
+    /// Passes what is admitted of a datagram to the library.
+    fn receive(&mut self, now: Instant, datagram: &[u8]) {
+        if self.state == State::Ended {
+            return;
+        }
+        let admitted = self.inbound.admit(datagram);
+        self.peer.counters.dtls_excess.fetch_add(u64::from(admitted.refused), Ordering::Relaxed);
+        let kept = self.inbound.kept_bytes();
+        if self.pass.as_mut().is_some_and(|pass| !pass.keep(kept)) {
+            add(&self.peer.counters.dtls_refused_source);
+            return self.fail("handshakes of this source keep too many bytes");
+        }
+        if !admitted.records.is_empty() {
+            let (at, records) = (self.clock.std(now), BytesMut::from(admitted.records.as_slice()));
+            self.run(now, |endpoint| endpoint.read(at, PEER, None, records));
+        }
     }
 
     /// Lets the endpoint work, and collects its output.
@@ -229,6 +234,7 @@ impl Session {
             return self.fail("the server presented no certificate");
         }
         self.state = State::Established;
+        self.inbound.establish();
         self.pass = None;
         add(match self.peer.role {
             Role::Server => &self.peer.counters.dtls_accepted,
@@ -265,38 +271,11 @@ impl Session {
             self.resend = Some(Resend { due: now + FIRST_RETRANSMISSION, interval: FIRST_RETRANSMISSION });
         }
     }
-
-    /// True if the library gets the datagram; else it is counted. The library queues without limits, so these are ours.
-    fn admits(&mut self, datagram: &[u8]) -> bool {
-        let mut records = Records::of(datagram);
-        let late = records.by_ref().filter(is_of_handshake).count();
-        let is_admitted = records.rest().is_empty()
-            && match self.state {
-                State::Handshake => {
-                    let left = self.bytes_left.checked_sub(datagram.len());
-                    self.bytes_left = left.unwrap_or(self.bytes_left);
-                    left.is_some()
-                }
-                State::Established => {
-                    let left = self.late_left.checked_sub(late as u32);
-                    self.late_left = left.unwrap_or(self.late_left);
-                    left.is_some()
-                }
-                State::Ended => false,
-            };
-        if !is_admitted {
-            add(&self.peer.counters.dtls_excess);
-        }
-        is_admitted
-    }
 }
 
 impl Association for Session {
     fn on_datagram(&mut self, now: Instant, datagram: &[u8]) {
-        if !self.admits(datagram) || (self.state == State::Handshake && self.received.are_old(datagram)) {
-            return;
-        }
-        self.feed(now, datagram);
+        self.receive(now, datagram);
     }
 
     fn on_timeout(&mut self, now: Instant) {
@@ -361,7 +340,7 @@ impl Association for Session {
     }
 
     fn held_bytes(&self) -> usize {
-        ASSOCIATION_BYTES
+        ASSOCIATION_BYTES + self.inbound.kept_bytes()
     }
 }
 
@@ -369,16 +348,12 @@ impl Association for Session {
 fn builder(provider: Arc<dyn RTCCryptoProvider>) -> ConfigBuilder {
     ConfigBuilder::default()
         .with_crypto_provider(provider)
-        .with_cipher_suites(SUITES.to_vec())
+        .with_cipher_suites(CIPHER_SUITES.to_vec())
+        .with_extended_master_secret(ExtendedMasterSecretType::Require)
         // The chain is verified by our own verifier, and the server's key by the library.
         .with_insecure_skip_verify(true)
         .with_flight_interval(FIRST_RETRANSMISSION)
         .with_mtu(FRAGMENT_BYTES_MAX)
-}
-
-/// True for what belongs to a handshake: after it, only a repeated last flight does.
-fn is_of_handshake(record: &Record<'_>) -> bool {
-    record.epoch == 0 || record.content_type == ContentType::Handshake
 }
 
 /// Adds `offset` to the sequence numbers of the unencrypted records of a datagram.
@@ -407,31 +382,17 @@ pub(super) fn check_key(
     config.build(false, None).map_err(|error| error.to_string())
 }
 
-/// Suites with forward secrecy and AEAD that the library has.
-const SUITES: [CipherSuiteId; 4] = [
-    CipherSuiteId::Tls_Ecdhe_Ecdsa_With_Aes_128_Gcm_Sha256,
-    CipherSuiteId::Tls_Ecdhe_Rsa_With_Aes_128_Gcm_Sha256,
-    CipherSuiteId::Tls_Ecdhe_Ecdsa_With_ChaCha20_Poly1305_Sha256,
-    CipherSuiteId::Tls_Ecdhe_Rsa_With_ChaCha20_Poly1305_Sha256,
-];
-
 /// Interval before the first retransmission (RFC 6347 §4.2.4.1).
 pub(super) const FIRST_RETRANSMISSION: Duration = Duration::from_secs(1);
 
 /// Maximum length of a message: that of a record's plaintext (RFC 5246 §6.2.1).
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 14;
 
-/// Maximum number of bytes that a handshake receives. A chain of certificates has some kilobytes.
-const HANDSHAKE_BYTES_MAX: usize = 32 << 10;
-
-/// Maximum number of handshake records after the handshake: a last flight has three, and is repeated if ours was lost.
-const LATE_RECORDS_MAX: u32 = 16;
-
 /// Maximum length of a fragment of a handshake message: passes IPv6's minimum MTU with all headers.
 const FRAGMENT_BYTES_MAX: usize = 1150;
 
-/// Memory that an association is assumed to use.
-const ASSOCIATION_BYTES: usize = 24 << 10;
+/// Memory that an association is assumed to use besides the messages of its handshake.
+const ASSOCIATION_BYTES: usize = 16 << 10;
 
 /// Addresses inside the endpoint; the driver has the real ones.
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);

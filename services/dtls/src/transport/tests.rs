@@ -293,24 +293,65 @@ fn forged_datagrams_neither_end_an_association_nor_grow_it() {
     }
     assert!(server.is_established());
     outputs(&mut *server);
-    // Of the records of a handshake 16 are processed; the alert was one.
-    assert_eq!(pair.server.counters().counts().dtls_excess, 85 + 1);
+    // The alert and the junk; a repeat of the handshake is not counted.
+    assert_eq!(pair.server.counters().counts().dtls_excess, 2);
+    expect_message(&mut *client, &mut *server, b"REGISTER", pair.now);
+}
+
+/// A record with fragments of one byte each of the message `sequence`, a ClientKeyExchange of 1,024 bytes.
+fn fragments(record: u16, sequence: u8, offsets: std::ops::Range<u16>) -> Vec<u8> {
+    let fragment = |offset: u16| {
+        let [high, low] = offset.to_be_bytes();
+        [16, 0, 4, 0, 0, sequence, 0, high, low, 0, 0, 1, 7]
+    };
+    let payload: Vec<u8> = offsets.flat_map(fragment).collect();
+    let [high, low] = record.to_be_bytes();
+    let header = [22, 254, 253, 0, 0, 0, 0, 0, 0, high, low];
+    [&header, &(payload.len() as u16).to_be_bytes()[..], &payload].concat()
+}
+
+#[test]
+fn a_megabyte_of_fragments_keeps_little() {
+    let pair = pair();
+    let (_client, mut server) = pair.begin();
+    let before = server.held_bytes();
+    let mut sent = 0;
+    for number in 0..1200_u16 {
+        // Every other byte: the message is never complete.
+        let datagram = fragments(number + 2, (number % 9 + 2) as u8, number % 900..number % 900 + 70);
+        sent += datagram.len();
+        server.on_datagram(pair.now, &datagram);
+    }
+    assert!(sent > 1 << 20, "{sent}");
+    assert!(server.held_bytes() < before + (25 << 10), "{} bytes more", server.held_bytes() - before);
+    let excess = pair.server.counters().counts().dtls_excess;
+    assert!(excess > 1000, "{excess} refused");
+}
+
+#[test]
+fn chains_of_fragments_after_the_handshake_are_not_followed() {
+    let pair = pair();
+    let (mut client, mut server) = pair.established();
+    for number in 0..100 {
+        for sequence in [3, 4, 5] {
+            server.on_datagram(pair.now, &fragments(1000 + number, sequence, 0..1024));
+        }
+    }
+    assert!(server.poll().is_none());
     expect_message(&mut *client, &mut *server, b"REGISTER", pair.now);
 }
 
 #[test]
-fn a_handshake_receives_a_limited_number_of_bytes() {
-    let pair = pair();
+fn a_source_whose_handshakes_keep_too_much_loses_them() {
+    let limits = DtlsLimits { bytes_per_source: 1024, ..DtlsLimits::default() };
+    let pair = pair_with(limits, &KeyPair::generate().unwrap());
     let (_client, mut server) = pair.begin();
-    let mut fragment = vec![22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 4, 12];
-    fragment.extend([16, 0, 9, 0, 0, 2, 0, 0, 0, 0, 4, 0]);
-    fragment.resize(13 + 1036, 0);
-    for number in 0..100 {
-        fragment[20] = number;
-        server.on_datagram(pair.now, &fragment);
-    }
-    let excess = pair.server.counters().counts().dtls_excess;
-    assert!((65..=75).contains(&excess), "{excess} of 100 KiB beyond 32 KiB");
+    let mut record = vec![22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 4, 11];
+    record.extend([16, 0, 4, 0, 0, 2, 0, 0, 0, 0, 3, 255]);
+    record.resize(13 + 1035, 0);
+    server.on_datagram(pair.now, &record);
+    assert_eq!(outputs(&mut *server).last(), Some(&Output::Failed), "two ClientHellos and this");
+    assert_eq!(pair.server.counters().counts().dtls_refused_source, 1);
 }
 
 #[test]
