@@ -58,7 +58,7 @@ pub(crate) fn run(step: &str, command: &mut Command) -> Result<Vec<Built>> {
             println!("{line}");
             continue;
         };
-        if message["reason"] == "compiler-artifact" {
+        if message["reason"] == "compiler-artifact" && !is_documentation(&message) {
             entries.push_str(&entry(step, &message));
             built.extend(program(&message));
         }
@@ -128,6 +128,11 @@ fn entry(step: &str, message: &Value) -> String {
         profile["test"],
         message["features"]
     )
+}
+
+/// True for what rustdoc made; it is not a run of the compiler.
+fn is_documentation(message: &Value) -> bool {
+    message["filenames"][0].as_str().is_some_and(|file| file.ends_with("index.html"))
 }
 
 /// A program that the message announces.
