@@ -2,9 +2,12 @@
 //! needed.
 //!
 //! Time is measured in samples. A sample with timestamp s is played at s + base + target: base is the
-//! shortest recent transit time of a packet, target the additional time that nearly all packets needed. When
-//! these change, the sound is shortened or lengthened by one pitch period at a time until the playout time is
-//! right again.
+//! shortest recent transit time of a packet, target the additional time that nearly all packets needed, and the
+//! length of a block, because a block is made when its first sample is played. When these change, the sound is
+//! shortened or lengthened by one pitch period at a time until the playout time is right again.
+//!
+//! Where no packet has arrived, playout waits with concealed sound and plays the packet when it comes. If a later one
+//! comes, the packet is lost: what was waited for is skipped.
 
 mod delay;
 mod packets;
@@ -62,8 +65,12 @@ pub struct JitterBuffer {
     last_played: Option<u64>,
     /// Highest sequence number that carried an event instead of sound.
     event: Option<u64>,
-    /// Concealed samples that the next packet will classify as lost or not sent.
+    /// Samples without a packet that the next packet will classify as lost or not sent.
     pending: u64,
+    /// Samples of concealed sound during which the position did not advance.
+    held: u64,
+    /// Length of the blocks that are played, in samples.
+    block: i64,
     /// Number of consecutive late packets.
     late_run: u32,
     blocks_since_scaling: u32,
@@ -106,6 +113,8 @@ impl JitterBuffer {
             last_played: None,
             event: None,
             pending: 0,
+            held: 0,
+            block: BLOCK as i64,
             late_run: 0,
             blocks_since_scaling: 0,
             counts: BufferCounts::default(),
@@ -153,7 +162,8 @@ impl JitterBuffer {
 
     /// Writes the next `out.len()` samples to play.
     pub fn playout(&mut self, now: Instant, out: &mut [i16]) {
-        let mut ideal = clock(now, Codec::Pcmu) - self.delay.total();
+        self.block = out.len() as i64;
+        let mut ideal = clock(now, Codec::Pcmu) - self.delay.base() - self.target();
         for block in out.chunks_mut(BLOCK) {
             self.play_block(ideal, block);
             ideal += block.len() as i64;
@@ -167,7 +177,7 @@ impl JitterBuffer {
 
     /// Current playout delay in milliseconds.
     pub fn delay_ms(&self) -> u32 {
-        (self.delay.target().max(0) / SAMPLES_A_MS) as u32
+        (self.target() / SAMPLES_A_MS) as u32
     }
 
     /// Limits of the buffer.
@@ -175,12 +185,18 @@ impl JitterBuffer {
         &self.limits
     }
 
+    /// Playout delay of packets with the shortest transit time.
+    fn target(&self) -> i64 {
+        (self.delay.target() + self.block).max(i64::from(self.limits.delay_ms_min) * SAMPLES_A_MS)
+    }
+
     fn restart(&mut self) {
         self.store.clear();
         self.delay.restart();
         self.counts.silent_samples += self.pending;
         self.counts.restarts += u64::from(self.position.is_some());
-        self.pending = 0;
+        self.counts.lengthened_samples += self.held;
+        (self.pending, self.held) = (0, 0);
         self.late_run = 0;
         self.position = None;
     }
@@ -193,21 +209,23 @@ impl JitterBuffer {
         let position = *self.position.get_or_insert(ideal);
         let early = position - ideal;
         self.blocks_since_scaling = self.blocks_since_scaling.saturating_add(1);
-        if -early > LAG_MAX {
+        if self.store.head(position) == Head::Empty {
+            self.produce(-early, out);
+        } else if -early > LAG_MAX {
             self.play_shortened(-early, out);
-        } else if early > LEAD_MAX {
+        } else if early > 0 {
             self.play_lengthened(early, out);
         } else {
-            self.produce(out);
+            self.produce(-early, out);
         }
     }
 
     /// Playout is late: shortens the sound where it is least audible.
     fn play_shortened(&mut self, behind: i64, out: &mut [i16]) {
-        let Some(period) = self.scaling_period(behind, out.len()) else { return self.produce(out) };
+        let Some(period) = self.scaling_period(behind, out.len()) else { return self.produce(behind, out) };
         let mut sound = [0; BLOCK + PERIOD_MAX];
-        let Some(sound) = sound.get_mut(..out.len() + period) else { return self.produce(out) };
-        self.produce(sound);
+        let Some(sound) = sound.get_mut(..out.len() + period) else { return self.produce(behind, out) };
+        self.produce(behind, sound);
         time_scale::shorten(sound, period, out);
         self.counts.shortened_samples += period as u64;
         self.blocks_since_scaling = 0;
@@ -215,13 +233,13 @@ impl JitterBuffer {
 
     /// Playout is early: lengthens the sound where it is least audible.
     fn play_lengthened(&mut self, early: i64, out: &mut [i16]) {
-        let Some(period) = self.scaling_period(early, out.len()) else { return self.produce(out) };
+        let Some(period) = self.scaling_period(early, out.len()) else { return self.produce(-early, out) };
         let before = *self.concealer.history();
         let mut sound = [0; BLOCK];
         let Some(sound) = out.len().checked_sub(period).and_then(|len| sound.get_mut(..len)) else {
-            return self.produce(out);
+            return self.produce(-early, out);
         };
-        self.produce(sound);
+        self.produce(-early, sound);
         time_scale::lengthen(&before, sound, period, out);
         self.counts.lengthened_samples += period as u64;
         self.blocks_since_scaling = 0;
@@ -240,33 +258,51 @@ impl JitterBuffer {
         period.filter(|period| *period < len)
     }
 
-    /// Produces the next samples and advances the position.
-    fn produce(&mut self, out: &mut [i16]) {
+    /// Produces the next samples and advances the position, which is `behind` its playout time.
+    fn produce(&mut self, mut behind: i64, out: &mut [i16]) {
         let mut done = 0;
         while done < out.len() {
             let position = self.position.unwrap_or(0);
             let room = out.len() - done;
-            let taken = match self.store.head(position) {
+            let part = out.get_mut(done..).unwrap_or_default();
+            let (taken, advanced) = match self.store.head(position) {
                 Head::Sound { index, offset, len } => {
                     let taken = len.min(room);
                     self.settle(self.store.number(index), offset);
-                    let part = out.get_mut(done..done + taken).unwrap_or_default();
+                    let part = part.get_mut(..taken).unwrap_or_default();
                     let (codec, coded) =
                         self.store.coded(index, Range { start: offset, end: offset + taken });
                     g711::decode(codec, coded, part);
                     self.concealer.on_sound(part);
                     self.counts.played_samples += taken as u64;
-                    taken
+                    (taken, taken as i64)
+                }
+                Head::Gap { samples } if behind > 0 => {
+                    let skipped = (samples as i64).min(behind);
+                    self.pending += skipped as u64;
+                    self.held = self.held.saturating_sub(skipped as u64);
+                    behind -= skipped;
+                    (0, skipped)
                 }
                 Head::Gap { samples } => {
                     let taken = samples.min(room);
-                    self.concealer.fill(out.get_mut(done..done + taken).unwrap_or_default());
+                    self.concealer.fill(part.get_mut(..taken).unwrap_or_default());
                     self.pending += taken as u64;
-                    taken
+                    (taken, taken as i64)
+                }
+                Head::Empty if self.target() + behind < self.delay.target_max() => {
+                    self.concealer.fill(part);
+                    self.held += room as u64;
+                    (room, 0)
+                }
+                Head::Empty => {
+                    self.concealer.fill(part);
+                    self.pending += room as u64;
+                    (room, room as i64)
                 }
             };
             done += taken;
-            let position = position + taken as i64;
+            let position = position + advanced;
             self.position = Some(position);
             self.store.forget_before(position);
         }
@@ -281,6 +317,7 @@ impl JitterBuffer {
                 number > last_played + 1 && !event_between
             });
         let pending = core::mem::take(&mut self.pending);
+        self.counts.lengthened_samples += core::mem::take(&mut self.held);
         // Samples missing within a packet were sent, but the packet arrived after their playout time.
         if is_lost {
             self.counts.concealed_samples += pending;
@@ -302,8 +339,6 @@ const BLOCK: usize = 160;
 const SAMPLES_A_MS: i64 = 8;
 /// Tolerance for late playout: 30 ms, so that the interleaving of packets and blocks alone changes nothing.
 const LAG_MAX: i64 = 240;
-/// Tolerance for early playout: 5 ms.
-const LEAD_MAX: i64 = 40;
 /// Deviation from which on the playout time has precedence over quality: 80 ms.
 const FAR_OFF: i64 = 640;
 /// Minimum number of blocks between two changes in speech: 60 ms.

@@ -5,7 +5,6 @@ use super::{BufferLimits, SAMPLES_A_MS};
 /// Estimates the transit times of packets, in samples.
 #[derive(Debug)]
 pub(super) struct DelayEstimate {
-    target_min: i64,
     target_max: i64,
     /// Shortest transit time of the previous window and of this one.
     shortest: Option<(i64, i64)>,
@@ -18,17 +17,8 @@ pub(super) struct DelayEstimate {
 
 impl DelayEstimate {
     pub(super) fn new(limits: &BufferLimits) -> Self {
-        let target_min = i64::from(limits.delay_ms_min) * SAMPLES_A_MS;
-        let target_max = (i64::from(limits.delay_ms_max) * SAMPLES_A_MS).max(target_min);
-        Self {
-            target_min,
-            target_max,
-            shortest: None,
-            window_end: 0,
-            longer: [0; BUCKETS],
-            packets: 0,
-            target: target_min,
-        }
+        let target_max = i64::from(limits.delay_ms_max.max(limits.delay_ms_min)) * SAMPLES_A_MS;
+        Self { target_max, shortest: None, window_end: 0, longer: [0; BUCKETS], packets: 0, target: BUCKET }
     }
 
     /// Adds a packet with timestamp `stamp` that arrived at `arrived`.
@@ -51,7 +41,7 @@ impl DelayEstimate {
         if let Some(weight) = self.longer.get_mut(bucket) {
             *weight += ONE / self.packets;
         }
-        self.target = self.quantile().clamp(self.target_min, self.target_max);
+        self.target = self.quantile().min(self.target_max);
     }
 
     /// True if a transit time indicates that one of the clocks was set.
@@ -64,17 +54,17 @@ impl DelayEstimate {
         self.shortest = None;
     }
 
-    /// Total delay from sampling to playout, on two clocks.
-    pub(super) fn total(&self) -> i64 {
-        self.base() + self.target
-    }
-
-    /// Playout delay of packets with the shortest transit time.
+    /// Time that nearly all packets needed beyond the shortest transit time.
     pub(super) const fn target(&self) -> i64 {
         self.target
     }
 
-    fn base(&self) -> i64 {
+    pub(super) const fn target_max(&self) -> i64 {
+        self.target_max
+    }
+
+    /// Shortest recent transit time, on two clocks.
+    pub(super) fn base(&self) -> i64 {
         self.shortest.map_or(0, |(before, now)| before.min(now))
     }
 
@@ -114,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn punctual_packets_wait_the_minimum() {
+    fn punctual_packets_wait_for_one_step() {
         let mut delay = estimate();
         (0..100).for_each(|at| delay.on_packet(5000 + 160 * at, 160 * at));
-        assert_eq!((delay.target(), delay.total()), (160, 5160));
+        assert_eq!((delay.target(), delay.base()), (BUCKET, 5000));
     }
 
     #[test]
@@ -127,7 +117,7 @@ mod tests {
         assert!((380..=400).contains(&delay.target()), "{}", delay.target());
         // Without jitter the delay is short again 10 s later.
         (500..1500).for_each(|at| delay.on_packet(160 * at, 160 * at));
-        assert_eq!(delay.target(), 160);
+        assert_eq!(delay.target(), BUCKET);
     }
 
     #[test]
@@ -135,7 +125,7 @@ mod tests {
         let mut delay = estimate();
         // 500 ppm over 100 s is 50 ms.
         (0..5000).for_each(|at| delay.on_packet(160 * at + at * 160 / 2000, 160 * at));
-        assert!((160 + 400 - 50..=160 + 400).contains(&delay.total()), "{}", delay.total());
+        assert!((400 - 50..=400).contains(&delay.base()), "{}", delay.base());
     }
 
     #[test]

@@ -27,8 +27,10 @@ pub enum Inserted {
 pub(super) enum Head {
     /// `len` samples of a packet, from its sample `offset` on.
     Sound { index: usize, offset: usize, len: usize },
-    /// No packet, for at least this many samples.
+    /// No packet for this many samples, and then one.
     Gap { samples: usize },
+    /// No packet from here on.
+    Empty,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,9 @@ impl PacketStore {
             if waiting.stamp > position {
                 next = next.min(waiting.stamp);
             }
+        }
+        if next == i64::MAX {
+            return Head::Empty;
         }
         Head::Gap { samples: usize::try_from(next - position).unwrap_or(usize::MAX) }
     }
