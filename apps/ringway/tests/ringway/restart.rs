@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
@@ -200,4 +201,36 @@ fn the_service_manager_is_told_when_the_server_listens_and_when_it_stops() {
     program.end();
     assert_eq!(told(), "STOPPING=1\n");
     program.done().ok();
+}
+
+#[test]
+fn files_of_the_version_before_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/version-2"));
+    for file in ["ringway.toml", "ringway.db", "ringway.db.bindings.1"] {
+        fs::copy(old.join(file), folder.path().join(file)).unwrap();
+    }
+    let password = folder.path().join("carrier.password");
+    fs::write(&password, "secret\n").unwrap();
+    for file in [&password, &folder.path().join("ringway.db")] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let server = Server::start(folder.path());
+    let carol = ("sip:carol@example.org".to_owned(), "sip:carol@192.0.2.7:5060".to_owned());
+    assert!(server.registrations(folder.path()).contains(&carol), "a permanent contact");
+    let users = Running::start(folder.path(), &["user", "list"], "").done().ok();
+    for user in ["alice@example.org", "bob@example.org", "carol@example.org"] {
+        assert!(users.contains(user), "{users}");
+    }
+    let forward = Running::start(folder.path(), &["user", "forward", "bob"], "").done().ok();
+    assert!(forward.contains("no-answer after 20 s: sip:alice@example.org"), "{forward}");
+    let arguments =
+        ["options", "sip:alice@example.org", "--from", "sip:alice@example.org", "--password-stdin"];
+    let arguments: Vec<&str> =
+        arguments.into_iter().chain(["--transport", "tcp", "--server", &server.sip]).collect();
+    let asked = Running::start(folder.path(), &arguments, "secret-alice\n").done();
+    assert!(format!("{asked:?}").contains("480"), "the password is hers, and she is not there: {asked:?}");
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let damaged: Vec<_> = names.filter(|name| name.to_string_lossy().contains("damaged")).collect();
+    assert!(damaged.is_empty(), "{damaged:?}");
 }
