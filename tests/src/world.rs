@@ -414,6 +414,8 @@ pub(crate) fn default_config() -> Config {
         recurse: false,
         edge_domains: Vec::new(),
         dialog_lifetime: Duration::from_secs(86_400),
+        // The phones of stories call each other by addresses too.
+        inner_networks: vec![PHONES.parse().expect("a network")],
         auth: AuthConfig {
             enabled: true,
             realms: REALM.into(),
@@ -454,6 +456,9 @@ pub(crate) fn default_config() -> Config {
 pub(crate) fn password(user: &str) -> String {
     format!("secret of {user}")
 }
+
+/// Network of the server and the phones.
+const PHONES: &str = "10.0.0.0/8";
 
 /// Address of the server's listeners, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);

@@ -6,8 +6,12 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::reload;
+use crate::serve::advertised;
+use if_addrs::IfAddr;
+use ringway_server::auth::{Network, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let text = Config::read(&args.file)?;
@@ -22,6 +26,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let unusable =
                 unusable.map(|why| format!("the server will not start with these files: [tls] {why}"));
             let warnings = config.warnings().into_iter().chain(unusable);
+            let warnings = warnings.chain(of_inner_networks(&config));
             (warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect(), Vec::new())
         }
         Err(errors) => (Vec::new(), errors),
@@ -63,6 +68,42 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
+/// Warnings about the private networks of this machine, whose hosts requests do not reach.
+fn of_inner_networks(config: &Config) -> Vec<String> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let prefixed = interfaces.iter().map(|interface| match &interface.addr {
+        IfAddr::V4(v4) => (IpAddr::V4(v4.ip), v4.prefixlen),
+        IfAddr::V6(v6) => (IpAddr::V6(v6.ip), v6.prefixlen),
+    });
+    let listening: Vec<_> = config.listen.iter().map(|listener| advertised(listener.address).ip()).collect();
+    unnamed_networks(&listening, prefixed, &config.routing.inner_networks)
+        .into_iter()
+        .map(|network| {
+            format!(
+                "requests reach no host of {network}, which this server listens in, but its phones, permanent contacts, trunks and neighbours; \
+                 if users are to call others there by their address, add \"{network}\" to [routing] inner_networks"
+            )
+        })
+        .collect()
+}
+
+/// Private networks, among those of the `interfaces` with these addresses and prefixes, that the server listens in and that are not named.
+fn unnamed_networks(
+    listening: &[IpAddr],
+    interfaces: impl Iterator<Item = (IpAddr, u8)>,
+    named: &[Network],
+) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for (ip, prefix) in interfaces {
+        let is_inner = is_private(ip) && !ip.is_loopback() && listening.contains(&ip);
+        let network = Network::around(ip, prefix);
+        if is_inner && !named.iter().any(|named| named.contains(ip)) && !networks.contains(&network) {
+            networks.push(network);
+        }
+    }
+    networks
+}
+
 /// Warnings about the store that nodes share, which this connects to.
 fn of_location(config: &Config) -> Vec<String> {
     let Some(location) = &config.location else { return Vec::new() };
@@ -90,4 +131,31 @@ fn of_write_back(config: &Config) -> Option<String> {
 fn compared(args: &CheckArgs, config: &Config) -> Result<Value, Failure> {
     let server = AdminClient::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
     reload::compare(&server, &config.keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_network_that_the_server_listens_in_is_named_once() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let interfaces = [
+            (ip("127.0.0.1"), 8),
+            (ip("192.168.7.2"), 24),
+            (ip("192.168.7.3"), 24),
+            (ip("172.17.0.1"), 16),
+            (ip("203.0.113.5"), 24),
+            (ip("fd00::2"), 64),
+        ];
+        let unnamed = |listening: &[&str], named: &[&str]| -> Vec<String> {
+            let listening: Vec<_> = listening.iter().map(|text| ip(text)).collect();
+            let named: Vec<_> = named.iter().map(|text| text.parse().unwrap()).collect();
+            let networks = unnamed_networks(&listening, interfaces.into_iter(), &named);
+            networks.iter().map(Network::to_string).collect()
+        };
+        assert_eq!(unnamed(&["127.0.0.1", "203.0.113.5"], &[]), Vec::<String>::new());
+        assert_eq!(unnamed(&["192.168.7.2", "192.168.7.3", "fd00::2"], &[]), ["192.168.7.0/24", "fd00::/64"]);
+        assert_eq!(unnamed(&["192.168.7.2", "fd00::2"], &["192.168.0.0/16"]), ["fd00::/64"]);
+    }
 }

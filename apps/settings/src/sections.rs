@@ -87,6 +87,8 @@ pub struct Routing {
     pub edge_nodes: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
+    /// Networks of inner hosts that requests may name; none is loopback. At most 1,000.
+    pub inner_networks: Vec<Network>,
     /// Domains under which numbers are looked up (RFC 6116), in the order of trial; at most 4.
     pub enum_zones: Vec<String>,
     /// Networks that their records may lead to, beside public addresses.
@@ -348,6 +350,7 @@ impl Default for Routing {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -376,6 +379,7 @@ impl Routing {
                 default.dialog_lifetime_s,
                 DIALOG_LIFETIMES_S,
             ),
+            inner_networks: read_networks(reader, &mut section, "inner_networks").unwrap_or_default(),
             enum_zones: match lookups {
                 NumberLookups::Supported => read_enum_zones(reader, &mut section),
                 NumberLookups::Absent => Vec::new(),
@@ -400,6 +404,11 @@ impl Routing {
         if routing.recurse && !routing.stateful {
             let message = "recursion needs state; set stateful = true, or recurse = false";
             reader.error(section.place("recurse").unwrap_or_default(), section.path("recurse"), message);
+        }
+        if let Some(loopback) = routing.inner_networks.iter().find(|network| network.is_loopback()) {
+            let message = format!("{loopback} is loopback, which no request may name; take it out");
+            let at = section.place("inner_networks").unwrap_or_default();
+            reader.error(at, section.path("inner_networks"), message);
         }
         section.finish(reader);
         routing
@@ -488,6 +497,7 @@ impl ServerSections<'_> {
             recurse: self.routing.recurse,
             edge_domains: self.routing.edge_domains.clone(),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
+            inner_networks: self.routing.inner_networks.clone(),
             auth: AuthConfig {
                 enabled: self.auth.enabled,
                 realms: self.auth.realms.clone(),

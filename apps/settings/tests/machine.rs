@@ -87,6 +87,7 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -137,6 +138,7 @@ fn every_key_is_read() {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -182,6 +184,7 @@ fn every_word_is_read() {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -215,6 +218,7 @@ fn the_words_win_over_the_file() {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }

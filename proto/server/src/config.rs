@@ -37,6 +37,8 @@ pub struct Config {
     pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark.
     pub dialog_lifetime: Duration,
+    /// Networks of inner hosts that requests may name; a network of one address may be that of this machine.
+    pub inner_networks: Vec<Network>,
     /// Authentication.
     pub auth: AuthConfig,
     /// The registrar.

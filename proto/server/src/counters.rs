@@ -120,6 +120,8 @@ ringway_sansio::counters! {
         trunks_down,
         /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).
         trunk_bypasses,
+        /// Requests refused because they, a redirection or a forward named an inner host (403).
+        inner_hosts_refused,
         /// Challenges of trunks answered with credentials.
         trunk_challenges,
         /// Challenges of trunks without credentials for them, or whose credentials were refused.

@@ -103,6 +103,7 @@ reasons! {
     DestinationDenied "destination-denied" "refused: a destination rule forbids the number",
     DestinationRate "destination-rate" "refused: the user made too many calls to such numbers",
     TrunkBypassed "trunk-bypassed" "refused: a trunk is reached by its routes only",
+    InnerHost "inner-host" "refused: the next hop is in no network of [routing] inner_networks",
     TrunkLogin "trunk-login" "sends the trunk its credentials",
     TrunkLoginRefused "trunk-login-refused" "the trunk refused the credentials, or there are none",
     // Media relays.

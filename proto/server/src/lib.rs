@@ -34,6 +34,7 @@ mod env;
 mod event;
 mod failed_servers;
 mod gruu;
+mod inner_host;
 mod lamp;
 mod locate_limits;
 mod log_event;
@@ -57,7 +58,7 @@ mod trunk;
 
 pub use action::Action;
 pub use aor::{Aor, Authenticated};
-pub use auth::Strangers;
+pub use auth::{InnerHost, Strangers};
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::{MemoryBudget, Payer};
 pub use call_record::{

@@ -1,6 +1,6 @@
 //! Events for a log, borrowed and unformatted, so that an event without a log costs nothing.
 
-use crate::{CallName, Decision, DiversionReason};
+use crate::{CallName, Decision, DiversionReason, InnerHost};
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
 use ringway_sip::Message;
@@ -89,6 +89,19 @@ pub enum LogEvent<'a> {
         target: &'a [u8],
         /// Its source address.
         address: SocketAddr,
+    },
+    /// A request would have reached an inner host.
+    InnerHostRefused {
+        /// From URI of the request.
+        caller: &'a [u8],
+        /// Its Request-URI.
+        target: &'a [u8],
+        /// Its source address.
+        address: SocketAddr,
+        /// Address of the next hop.
+        hop: SocketAddr,
+        /// Reason.
+        host: InnerHost,
     },
     /// A trunk asked for credentials that it was not given, or refused those that it was.
     TrunkLoginRefused {

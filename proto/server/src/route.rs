@@ -168,6 +168,18 @@ pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
     }
 }
 
+/// Next hop of a domain by its name alone: its DNS records say which transport and port its servers have.
+pub(crate) fn hop_of_domain<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
+    match hop_of(config, uri) {
+        NextHop::Name(host) => NextHop::Name(HostName { port: None, transport: None, ..host }),
+        NextHop::Flow(flow) => {
+            let transport = if uri.scheme() == Scheme::Sips { Transport::Tls } else { Transport::DEFAULT };
+            hop_to(config, SocketAddr::new(flow.remote.ip(), transport.default_port()), transport)
+        }
+        NextHop::Unreachable => NextHop::Unreachable,
+    }
+}
+
 /// Next hop of an address.
 pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transport) -> NextHop<'a> {
     let remote = Flow::canonical(remote);

@@ -328,6 +328,9 @@ impl Services for TestServices {
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))
             }
+            LogEvent::InnerHostRefused { caller, hop, host, .. } => {
+                format!("{} may not reach {hop}: {host:?}", text(caller))
+            }
             LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
             LogEvent::Decided { decision, .. } => return lock(&self.decisions).push(decision.to_string()),
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),

@@ -104,6 +104,7 @@ impl Bench {
             recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime: Duration::from_secs(86_400),
+            inner_networks: Vec::new(),
             auth: AuthConfig {
                 enabled: with_digest,
                 realms: "example.org".into(),

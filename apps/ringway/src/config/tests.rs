@@ -45,6 +45,7 @@ record_route = false
 dialog_lifetime_s = 3600
 serial_fork_s = 15
 edge_domains = ["Example.NET"]
+inner_networks = ["10.0.0.0/8", "192.0.2.7"]
 [limits]
 per_source_rate = 0
 max_message_bytes = 4000
@@ -129,6 +130,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             edge_domains: Vec::new(),
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
+            inner_networks: Vec::new(),
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -201,6 +203,7 @@ fn every_key_is_read() {
             edge_domains: vec!["example.net".into()],
             edge_nodes: Vec::new(),
             dialog_lifetime_s: 3600,
+            inner_networks: vec!["10.0.0.0/8".parse().unwrap(), "192.0.2.7".parse().unwrap()],
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
         }
@@ -414,6 +417,8 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[routing]\nenum = [\"a\", \"b\", \"c\", \"d\", \"e\"]", 2, "[routing] enum", "at most 4"),
         ("[routing]\nstateful = false\nenum = [\"a\"]", 3, "[routing] enum", "stateful = true"),
         ("[routing]\nmode = \"redirect\"\nenum = [\"a\"]", 3, "[routing] enum", "proxy"),
+        ("[routing]\ninner_networks = [\"127.0.0.0/8\"]", 2, "[routing] inner_networks", "is loopback"),
+        ("[routing]\ninner_networks = [\"10.0.0.1/8\"]", 2, "[routing] inner_networks", "10.0.0.0/8"),
         ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
         ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
         ("[routing]\nedge_nodes = [\"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "needs edge_domains"),

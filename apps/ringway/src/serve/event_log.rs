@@ -51,6 +51,12 @@ impl EventLog {
                     tracing::warn!(%caller, %target, %address, suppressed, "refused a trunk without a route");
                 }
             }
+            LogEvent::InnerHostRefused { caller, target, address, hop, host } => {
+                if let Some(suppressed) = admit(&self.calls, now, address) {
+                    let (caller, target, address) = (Word(caller), Word(target), address.ip());
+                    tracing::warn!(%caller, %target, %address, %hop, network = %host, suppressed, "refused an inner host");
+                }
+            }
             LogEvent::TrunkLoginRefused { name, address } => {
                 if let Some(suppressed) = admit(&self.calls, now, address) {
                     tracing::warn!(%name, %address, suppressed, "trunk refused the login");
@@ -146,6 +152,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::MessageRefused { .. }
         | LogEvent::MessageDropped { .. }
         | LogEvent::TrunkBypassed { .. }
+        | LogEvent::InnerHostRefused { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::Decided { .. }

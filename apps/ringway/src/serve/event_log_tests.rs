@@ -3,7 +3,7 @@
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
 use ringway_server::{
-    CallEvent, CallSender, Condition, DiversionReason, MessageDrop, NeighbourDown, NeighbourKind,
+    CallEvent, CallSender, Condition, DiversionReason, InnerHost, MessageDrop, NeighbourDown, NeighbourKind,
 };
 use ringway_sip::{Limits, Message};
 use serde_json::Value;
@@ -51,6 +51,13 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::BindingEnded { aor: b"a@b", contact: b"sip:a@c", flow, reason: BindingEnd::Expired },
         LogEvent::DestinationRefused { aor: b"a@b", number: b"+44", prefix: "+4", address },
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
+        LogEvent::InnerHostRefused {
+            caller: b"sip:a@b",
+            target: b"sip:c@d",
+            address,
+            hop: address,
+            host: InnerHost::Loopback,
+        },
         LogEvent::TrunkLoginRefused { name: "gate", address },
         LogEvent::MessageRefused { sender: b"a@b", recipient: b"c@b", reason: "too many messages", address },
         LogEvent::MessageDropped { sender: b"a@b", recipient: b"c@b", reason: MessageDrop::Status(400) },
@@ -104,6 +111,7 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::MessageRefused { .. }
         | LogEvent::MessageDropped { .. }
         | LogEvent::TrunkBypassed { .. }
+        | LogEvent::InnerHostRefused { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. }

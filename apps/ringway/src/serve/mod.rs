@@ -62,6 +62,7 @@ use ringway_server::{Server, shard_of_aor, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
+pub(crate) use settings::advertised;
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;

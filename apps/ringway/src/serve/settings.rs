@@ -88,7 +88,7 @@ fn machine_addresses() -> Vec<IpAddr> {
 }
 
 /// Address advertised to peers: for a listener on all addresses, the source address of the default route.
-pub(super) fn advertised(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn advertised(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         return bound;
     }

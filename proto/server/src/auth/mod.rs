@@ -19,8 +19,8 @@ pub use certificates::CertificateRules;
 pub(crate) use certified::is_certified;
 pub use dialogs::DialogExtensions;
 pub(crate) use live_mark::live_mark;
-pub(crate) use network::is_private;
-pub use network::{Network, NotANetwork};
+pub(crate) use network::is_local;
+pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub(crate) use proven::proven_sender;
 pub use realms::Realms;
 pub use ringway_auth::{

@@ -12,6 +12,36 @@ pub struct Network {
 }
 
 impl Network {
+    /// The network with this prefix that contains `ip`; the address alone if it has no such prefix.
+    pub fn around(ip: IpAddr, prefix: u8) -> Self {
+        match ip {
+            IpAddr::V4(v4) => {
+                let prefix = prefix.min(32);
+                Self { address: IpAddr::V4(first_v4(v4, prefix)), prefix }
+            }
+            IpAddr::V6(v6) => {
+                let prefix = prefix.min(128);
+                Self { address: IpAddr::V6(first_v6(v6, prefix)), prefix }
+            }
+        }
+    }
+
+    /// True for a network of one address.
+    pub const fn is_one_address(&self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.prefix == 32,
+            IpAddr::V6(_) => self.prefix == 128,
+        }
+    }
+
+    /// True if every address of the network is loopback.
+    pub const fn is_loopback(&self) -> bool {
+        match self.address {
+            IpAddr::V4(v4) => v4.is_loopback() && self.prefix >= 8,
+            IpAddr::V6(v6) => v6.is_loopback() && self.prefix == 128,
+        }
+    }
+
     /// True if the network contains `ip`. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip.to_canonical()) {
@@ -51,6 +81,24 @@ impl Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// Host that requests do not reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InnerHost {
+    /// Loopback, which no network of the configuration permits.
+    Loopback,
+    /// Host that is reached after this network is added to [`Config::inner_networks`](crate::Config::inner_networks).
+    Unnamed(Network),
+}
+
+impl fmt::Display for InnerHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loopback => f.write_str("loopback"),
+            Self::Unnamed(network) => network.fmt(f),
+        }
     }
 }
 
@@ -102,33 +150,47 @@ impl FromStr for Network {
 
 /// True for an address of the machine itself or of a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
 /// RFC 4193 (unique local), and IPv6 addresses that lead to such a one.
-pub(crate) fn is_private(ip: IpAddr) -> bool {
+pub fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
             let shared = v4.to_bits() & 0xffc0_0000 == 0x6440_0000;
-            v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || shared
+            v4.is_private() || v4.is_link_local() || shared || is_local(IpAddr::V4(v4))
         }
         IpAddr::V6(v6) => {
-            let [first, second, third, fourth, .., seventh, eighth] = v6.segments();
-            let embedded = match (first, second, third, fourth) {
-                // NAT64 (RFC 6052) and 6to4 (RFC 3056) lead to the address that they contain.
-                (0x64, 0xff9b, 0, 0) => Some((seventh, eighth)),
-                (0x2002, high, low, _) => Some((high, low)),
-                (_, _, _, _) => None,
-            };
-            let is_embedded = embedded.is_some_and(|(high, low)| {
-                is_private(IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))))
-            });
+            let [first, second, third, ..] = v6.segments();
             // NAT64 of a network's own (RFC 8215), and the old site-local addresses (RFC 3879).
-            let is_local = (first, second, third) == (0x64, 0xff9b, 1) || first & 0xffc0 == 0xfec0;
-            v6.is_loopback()
-                || v6.is_unspecified()
+            let is_site = (first, second, third) == (0x64, 0xff9b, 1) || first & 0xffc0 == 0xfec0;
+            is_local(IpAddr::V6(v6))
                 || v6.is_unique_local()
                 || v6.is_unicast_link_local()
-                || is_embedded
-                || is_local
+                || is_site
+                || contained_in(v6).is_some_and(|v4| is_private(IpAddr::V4(v4)))
         }
     }
+}
+
+/// True for an address that leads to the machine itself on every machine: loopback, and what systems take for it.
+pub(crate) fn is_local(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.octets().first() == Some(&0),
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || contained_in(v6).is_some_and(|v4| is_local(IpAddr::V4(v4)))
+        }
+    }
+}
+
+/// IPv4 address that an IPv6 address leads to: of NAT64 (RFC 6052), 6to4 (RFC 3056), translation (RFC 2765), and the old compatible ones.
+const fn contained_in(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from_bits((high as u32) << 16 | low as u32))
 }
 
 #[cfg(test)]
@@ -151,6 +213,9 @@ mod tests {
             ("fec0::1", true),
             ("2001:db8::1", false),
             ("::ffff:10.0.0.5", true),
+            ("::ffff:0:10.0.0.5", true),
+            ("::10.0.0.5", true),
+            ("::203.0.113.5", false),
         ] {
             assert_eq!(is_private(ip.parse().unwrap()), expected, "{ip}");
         }

@@ -322,7 +322,7 @@ impl Proxy {
         match context.branches.get(id.parts().1).map(|branch| branch.authority) {
             Some(Authority::Number) => servers = number_lookup::permitted(env.config, &servers),
             Some(Authority::Redirected { by }) => servers = recurse::permitted(env.config, &servers, by),
-            Some(Authority::Caller | Authority::CalledUser) | None => {}
+            Some(Authority::Caller | Authority::Forward | Authority::CalledUser) | None => {}
         }
         let Some((current, flow)) = take_reachable(env, context.grant.reach, &mut servers) else {
             return false;

@@ -180,6 +180,22 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// True for a next hop that the request, a redirection or a forward chose, and that must be no inner host.
+    pub(super) fn may_not_be_inner(&self) -> bool {
+        let is_bound = self.target.flow.is_some() || self.target.trunk().is_some();
+        match (self.target.authority, self.request.grant.reach) {
+            (_, Reach::Side(_) | Reach::Flow(_)) => false,
+            (_, Reach::Anywhere | Reach::OurUsers) if is_bound => false,
+            // The records of numbers have networks of their own.
+            (Authority::Number, _) => false,
+            (Authority::Forward, _) => true,
+            (Authority::Caller | Authority::CalledUser | Authority::Redirected { .. }, _) => {
+                let is_registrar = |hop: &Uri<'_>| self.target.keeps_uri && edge::serves(self.config, hop);
+                self.free_hop().is_some_and(|hop| !is_registrar(&hop))
+            }
+        }
+    }
+
     /// URI of the next hop, if it is not the target.
     fn next_hop(&self) -> Option<Uri<'_>> {
         let rewritten = self.target.rewrite.as_deref().and_then(Rewrite::next_hop);

@@ -40,7 +40,7 @@ pub(super) fn on_answer(
     let answer = match context.branches.get(number).map(|branch| branch.authority) {
         Some(Authority::Redirected { .. } | Authority::Number) => Answer::OfOther,
         // After a forward the part of the called user has ended.
-        Some(Authority::Caller | Authority::CalledUser) | None => Answer::OfCallee,
+        Some(Authority::Caller | Authority::Forward | Authority::CalledUser) | None => Answer::OfCallee,
     };
     lamp::on_answer(env, lit, answer, response);
 }

@@ -5,12 +5,14 @@ use super::remote_target;
 use super::rewrite::Rewrite;
 use super::targets::Target;
 use super::to_trunk;
-use crate::Services;
 use crate::auth::Reach;
+use crate::edge;
 use crate::env::Env;
 use crate::failed_servers::put_last;
-use crate::route::{NextHop, Routed, hop_of, hop_to};
+use crate::request::Request;
+use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::token::{Side, TargetHash};
+use crate::{Detail, LogEvent, NeighbourRoute, Reason, Services};
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, LocatedServer, LocatedServers, Transport};
 use ringway_sip::Uri;
@@ -42,14 +44,17 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
     Some(Flow { connection: Some(connection), ..Flow::new(transport, listener, remote) })
 }
 
-/// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, or a link. A request
-/// crosses one link at most, and only a binding or a dialog leads over one.
+/// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, an inner host, or a link. A
+/// request crosses one link at most, and only a binding or a dialog leads over one.
 pub(super) fn refusal(
     env: &mut Env<'_, impl Services>,
     plan: &Plan<'_, '_, '_>,
 ) -> Option<(u16, &'static str)> {
     if to_trunk::bypasses_routes(env, plan) {
         return Some((403, "Trunks Have Routes"));
+    }
+    if plan.may_not_be_inner() && is_inner(env, plan) {
+        return Some((403, "Inner Hosts Are Not Reached"));
     }
     if !env.config.is_link(&plan.flow()) {
         return None;
@@ -58,6 +63,25 @@ pub(super) fn refusal(
         return Some((430, "Flow Failed"));
     }
     plan.free_hop().map(|_| (403, "Not A Next Hop"))
+}
+
+/// True, counted and reported, for a next hop in a network that the configuration does not name.
+fn is_inner(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
+    let flow = plan.flow();
+    let Some(host) = env.config.inner_host(flow.remote.ip()) else { return false };
+    let is_named = env.config.is_own_listener(&flow)
+        || (!env.config.neighbours.is_empty()
+            && env.services.neighbour_route(&flow) != NeighbourRoute::Other);
+    if is_named {
+        return false;
+    }
+    env.counters.inner_hosts_refused += 1;
+    let Request { message, uri, flow: source, .. } = plan.request();
+    let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
+    let event = LogEvent::InnerHostRefused { caller, target, address: source.remote, hop: flow.remote, host };
+    env.services.observe(env.cx.now, &event);
+    env.decided(plan.request(), Reason::InnerHost, Detail::Flow(flow));
+    true
 }
 
 /// Next hop to a target: the next Route, if there is one.
@@ -73,7 +97,13 @@ pub(super) fn hop_to_target<'t, S>(
         None => {
             let rewritten = target.rewrite.as_deref().and_then(Rewrite::next_hop);
             let next = rewritten.or(routed.next_route);
-            within(env, reach, hop_of(env.config, next.as_ref().unwrap_or(uri)))
+            let next = next.as_ref().unwrap_or(uri);
+            // Anybody may send to the registrar of an edge domain, and to no other port of its host.
+            let is_free = target.keeps_uri && rewritten.is_none() && matches!(reach, Reach::Anywhere);
+            if is_free && edge::serves(env.config, next) {
+                return hop_of_domain(env.config, next);
+            }
+            within(env, reach, hop_of(env.config, next))
         }
     }
 }

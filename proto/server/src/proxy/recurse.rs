@@ -136,7 +136,9 @@ fn accept(
     }
     let leaves_by = match authority {
         _ if is_ours || request.grant.may_call_anywhere() => None,
-        Authority::Caller | Authority::Redirected { .. } | Authority::Number => return None,
+        Authority::Caller | Authority::Forward | Authority::Redirected { .. } | Authority::Number => {
+            return None;
+        }
         Authority::CalledUser => {
             let mut aor = Aor::default();
             env.config.read_target(&routed.uri, &mut aor);

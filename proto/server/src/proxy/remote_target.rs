@@ -1,11 +1,11 @@
 //! Remote target of the callee, from its response (RFC 3261 §12.1.2).
 
 use super::forward::names_flow;
+use crate::Config;
 use crate::auth::is_private;
 use crate::route::{NextHop, hop_of};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Mark, Side, TOKEN, TargetHash, Token};
-use crate::{Config, Listener};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
@@ -128,8 +128,8 @@ fn changed_token<'a>(
 }
 
 /// True if a responder may name this address as its remote target: its own, a public one, or, from a private address, a
-/// private one that is not loopback. Addresses of this machine are excluded, and those of trunks and trusted proxies for any
-/// other responder: they call for this server, past its destination rules.
+/// private one that is not loopback, if it is a trunk or the network of the target is named. Addresses of this machine are excluded,
+/// and those of trunks and trusted proxies for any other responder: they call for this server, past its destination rules.
 pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
     if config.is_same_host(target, responder) || config.is_trusted(responder) {
         return true;
@@ -138,8 +138,9 @@ pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) ->
     if (trunking.has_address(target) && !trunking.has_address(responder)) || config.is_trusted(target) {
         return false;
     }
-    let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();
-    !is_of_machine(config, target) && (!is_private(target) || is_near)
+    let is_named = || trunking.has_address(responder) || config.inner_host(target).is_none();
+    let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback() && is_named();
+    !config.is_of_machine(target) && (!is_private(target) || is_near)
 }
 
 /// True for the address of a trunk or a trusted proxy.
@@ -149,10 +150,5 @@ pub(super) fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
 
 /// True for an address that the host name of a remote target may have.
 pub(super) fn is_public(config: &Config, ip: IpAddr) -> bool {
-    !is_private(ip) && !is_of_machine(config, ip)
-}
-
-fn is_of_machine(config: &Config, ip: IpAddr) -> bool {
-    let is_listener = |listener: &Listener| [listener.bound.ip(), listener.advertised.ip()].contains(&ip);
-    config.machine_addresses.contains(&ip) || config.listeners.iter().any(is_listener)
+    !is_private(ip) && !config.is_of_machine(ip)
 }

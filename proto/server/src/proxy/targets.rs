@@ -47,6 +47,8 @@ pub(super) enum Authority {
         /// Source address of the 3xx.
         by: IpAddr,
     },
+    /// The same; the target is that of a forward.
+    Forward,
     /// None: a DNS record of the called number is the target.
     Number,
     /// That of the user whose binding the target is, which was made with the user's password.
@@ -134,7 +136,7 @@ impl StoredTarget {
     pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
         let mut written = Vec::with_capacity(uri.len());
         write_as_request_uri(uri, &mut written);
-        let authority = Authority::Caller;
+        let authority = Authority::Forward;
         Self {
             uri: written.into(),
             keeps_uri: false,

@@ -27,6 +27,7 @@ pub(crate) fn config() -> Config {
         recurse: false,
         edge_domains: Vec::new(),
         dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
         auth: AuthConfig {
             enabled: false,
             realms: "example.org".into(),

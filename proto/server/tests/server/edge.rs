@@ -228,6 +228,29 @@ fn an_edge_proxy_relays_for_its_domains_only() {
 }
 
 #[test]
+fn only_dns_chooses_port_and_transport_of_a_registrar() {
+    for uri in [
+        "sip:frank@example.net",
+        "sip:frank@example.net:22;transport=tcp",
+        "sip:frank@EXAMPLE.net:123",
+        "sip:frank@example.net;transport=tcp",
+    ] {
+        for route in [None, Some("Route: <sip:example.net:25;transport=tcp;lr>")] {
+            let mut world = world();
+            let mut call = invite(uri).from("sip:dave@example.net");
+            call.lines.extend(route.map(str::to_owned));
+            world.udp(STRANGER, &call);
+            let (_, asked) = &world.lookups[0];
+            assert_eq!((asked.port, asked.transport), (None, None), "{uri} {route:?}");
+            let host = asked.host.to_string();
+            // A registrar in a private network is the administrator's.
+            let sent = only(requests(world.resolve_to(&host, &["10.0.0.8:5080"])));
+            assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("10.0.0.8:5080", uri));
+        }
+    }
+}
+
+#[test]
 fn behind_another_proxy_our_path_promises_no_flow() {
     let mut world = world();
     world.udp(

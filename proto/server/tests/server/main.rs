@@ -41,6 +41,7 @@ mod gruu;
 mod guessing;
 mod harness;
 mod hostile;
+mod inner_hosts;
 mod lamps;
 mod listeners;
 mod locate;

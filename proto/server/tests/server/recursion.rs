@@ -276,10 +276,15 @@ fn a_redirection_from_outside_leads_to_no_private_address_and_no_trusted_proxy()
         let sent = world.resolve_to("rebound.example", &[address]);
         assert_eq!(invites(&sent).iter().any(|sent| sent.to() == address), is_called, "{address}");
     }
-    // A phone of a private network redirects within it.
-    let mut world = World::with(|config| config.recurse = true);
-    world.register("bob", "10.0.0.4:5060", "<sip:bob@10.0.0.4>");
-    let first = only(invites(&udp(&mut world, ALICE, &invite("sip:bob@example.org"))));
-    let sent = udp(&mut world, "10.0.0.4:5060", &redirect(&first, 302, "<sip:x@10.0.0.7>"));
-    assert_eq!(only(invites(&sent)).to(), "10.0.0.7:5060");
+    // A phone of a private network redirects within it, if requests may name its hosts.
+    for (named, called) in [("10.0.0.0/24", 1), ("10.0.1.0/24", 0)] {
+        let mut world = World::with(|config| {
+            (config.recurse, config.inner_networks) = (true, vec![named.parse().unwrap()]);
+        });
+        world.register("bob", "10.0.0.4:5060", "<sip:bob@10.0.0.4>");
+        let first = only(invites(&udp(&mut world, ALICE, &invite("sip:bob@example.org"))));
+        let sent = udp(&mut world, "10.0.0.4:5060", &redirect(&first, 302, "<sip:x@10.0.0.7>"));
+        let to: Vec<_> = invites(&sent).iter().map(Sent::to).collect();
+        assert_eq!(to, vec!["10.0.0.7:5060"; called], "{named}");
+    }
 }

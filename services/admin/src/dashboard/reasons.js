@@ -131,6 +131,8 @@ export const REASONS = [
     '403'],
   ['trunk_bypasses', 'A request for a trunk’s host, or an address in its networks, without a route',
     '403'],
+  ['inner_hosts_refused', 'A request, a redirection or a forward to an inner host in no network of routing.inner_networks',
+    '403'],
   ['trunks_down', 'All trunks of a route are down, or all nodes behind a front',
     '503 with Retry-After: 30'],
   ['trunk_auth_failures', 'A trunk refuses its credentials, asks for another realm, or its challenge has more than 1,024 bytes',
