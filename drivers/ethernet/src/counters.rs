@@ -65,7 +65,7 @@ impl StationCounters {
             CloseReason::Slow | CloseReason::Idle | CloseReason::Unused => self.connections_slow += 1,
             CloseReason::Unread => self.connections_unread += 1,
             // A station has few connections and a limit for each.
-            CloseReason::SourceMemory | CloseReason::Memory => {}
+            CloseReason::SourceMemory | CloseReason::Memory | CloseReason::Crowded => {}
         }
     }
 }

@@ -91,6 +91,8 @@ counters! {
     idle_closes,
     /// Accepted connections closed because no binding used them and no message was exchanged.
     unused_closes,
+    /// Unused connections closed for new ones because all were in use, and their source or network had the most for its limit.
+    crowded_closes,
     /// Connections closed because the peer did not read what was written.
     write_queue_closes,
     /// Connections closed because the peer sent too many keep-alives.
@@ -140,6 +142,7 @@ impl Counters {
             CloseReason::KeepAlives => self.keep_alive_closes.increment(),
             CloseReason::SourceMemory => self.stream_source_closes.increment(),
             CloseReason::Memory => self.stream_memory_closes.increment(),
+            CloseReason::Crowded => self.crowded_closes.increment(),
         }
     }
 }

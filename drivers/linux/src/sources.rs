@@ -1,14 +1,16 @@
 //! Accepted connections and memory of each source.
 
-use ringway_sansio::{MemoryBound, source_of};
+use ringway_sansio::{MemoryBound, WideNetwork, source_of};
 use ringway_stream::CloseReason;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counters of the connections of all workers by source: an IPv4 address or an IPv6 /64 network. There is at most one
-/// entry for each open connection.
+/// Counters of the connections of all workers by source, an IPv4 address or an IPv6 /64 network, and by [`WideNetwork`], which has the limits
+/// of several. There is at most one entry of each kind for each open connection.
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// Maximum number of accepted connections of one source. 0: no limit, neither of connections nor of memory per
@@ -16,7 +18,13 @@ pub(crate) struct Sources {
     max: AtomicUsize,
     /// Limit of the bytes of all connections, accepted and dialled.
     memory: Option<Arc<MemoryBound>>,
-    open: Mutex<HashMap<IpAddr, Source>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    sources: HashMap<IpAddr, Source>,
+    networks: HashMap<WideNetwork, Source>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +32,23 @@ struct Source {
     accepted: usize,
     /// Bytes held by its connections, accepted and dialled.
     bytes: usize,
+}
+
+/// Addresses whose connections are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Source(IpAddr),
+    Network(WideNetwork),
+}
+
+impl Prefix {
+    /// True if it has this address.
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
+        match self {
+            Self::Source(source) => source_of(address) == source,
+            Self::Network(network) => network.contains(address),
+        }
+    }
 }
 
 impl Sources {
@@ -37,48 +62,70 @@ impl Sources {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Counts a connection from `address`; false if its source has reached the limit.
+    /// Counts a connection from `address`; false if its source, or a network around it, has reached the limit.
     pub(crate) fn admit(&self, address: IpAddr) -> bool {
         let max = self.max.load(Ordering::Relaxed);
-        let mut open = self.lock();
-        let source = open.entry(source_of(address)).or_default();
-        if max != 0 && source.accepted >= max {
+        let (mut open, source) = (self.lock(), source_of(address));
+        let accepted = open.sources.get(&source).map_or(0, |source| source.accepted);
+        let is_full = |wide: WideNetwork| {
+            open.networks.get(&wide).is_some_and(|of| of.accepted >= max * wide.sources() as usize)
+        };
+        if max != 0 && (accepted >= max || WideNetwork::around(address).any(is_full)) {
             return false;
         }
-        source.accepted += 1;
+        open.each(address, |source| source.accepted += 1);
         true
     }
 
     /// Counts an admitted connection as closed.
     pub(crate) fn closed(&self, address: IpAddr) {
-        self.change(address, |source| source.accepted = source.accepted.saturating_sub(1));
+        self.lock().each(address, |source| source.accepted = source.accepted.saturating_sub(1));
+    }
+
+    /// The source, or network, with the most accepted connections for its limit; `None` if there is none, or sources have no limit.
+    pub(crate) fn fullest(&self) -> Option<Prefix> {
+        if self.max.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let open = self.lock();
+        let sources = open.sources.iter().map(|(source, of)| (of.accepted * SHARES, Prefix::Source(*source)));
+        let networks = open
+            .networks
+            .iter()
+            .map(|(wide, of)| (of.accepted * SHARES / wide.sources() as usize, Prefix::Network(*wide)));
+        let fullest = sources.chain(networks).max_by_key(|(fullness, _)| *fullness);
+        fullest.filter(|(fullness, _)| *fullness > 0).map(|(_, prefix)| prefix)
     }
 
     /// Updates the memory of a connection with `address` from `before` to `now` bytes.
     ///
     /// # Errors
-    /// The reason for which the connection must be closed: the limit of its source or of all connections is exceeded.
-    /// Nothing is changed then.
+    /// The reason for which the connection must be closed: the limit of its source, of a network around it, or of all connections is
+    /// exceeded. Nothing is changed then.
     pub(crate) fn account(&self, address: IpAddr, before: usize, now: usize) -> Result<(), CloseReason> {
         let is_bounded = self.max.load(Ordering::Relaxed) != 0;
-        self.change(address, |source| {
-            let bytes = source.bytes - before + now;
-            if now > before {
-                if is_bounded && bytes > self.source_bytes_max() {
-                    return Err(CloseReason::SourceMemory);
-                }
-                // Requests that end a call must find room.
-                let take =
-                    |memory: &MemoryBound| memory.take_and_leave(now - before, memory.max() / LEFT_SHARE);
-                if self.memory.as_ref().is_some_and(|memory| !take(memory)) {
-                    return Err(CloseReason::Memory);
-                }
-            } else if let Some(memory) = &self.memory {
-                memory.give(before - now);
+        let mut open = self.lock();
+        if now > before {
+            let grows_over = |of: Option<&Source>, sources: usize| {
+                let bytes = of.map_or(0, |of| of.bytes) - before + now;
+                is_bounded && bytes > self.bytes_max(sources)
+            };
+            let is_over = |wide: WideNetwork| grows_over(open.networks.get(&wide), wide.sources() as usize);
+            if grows_over(open.sources.get(&source_of(address)), 1)
+                || WideNetwork::around(address).any(is_over)
+            {
+                return Err(CloseReason::SourceMemory);
             }
-            source.bytes = bytes;
-            Ok(())
-        })
+            // Requests that end a call must find room.
+            let take = |memory: &MemoryBound| memory.take_and_leave(now - before, memory.max() / LEFT_SHARE);
+            if self.memory.as_ref().is_some_and(|memory| !take(memory)) {
+                return Err(CloseReason::Memory);
+            }
+        } else if let Some(memory) = &self.memory {
+            memory.give(before - now);
+        }
+        open.each(address, |source| source.bytes = source.bytes - before + now);
+        Ok(())
     }
 
     /// Releases the `bytes` of a closed connection with `address`.
@@ -89,27 +136,44 @@ impl Sources {
         if let Some(memory) = &self.memory {
             memory.give(bytes);
         }
-        self.change(address, |source| source.bytes -= bytes);
+        self.lock().each(address, |source| source.bytes -= bytes);
     }
 
-    fn source_bytes_max(&self) -> usize {
+    /// Maximum number of bytes of as many sources.
+    fn bytes_max(&self, sources: usize) -> usize {
         let share = self.memory.as_ref().map_or(usize::MAX, |memory| memory.max() / SOURCE_SHARE);
-        share.min(SOURCE_BYTES_MAX)
+        share.min(SOURCE_BYTES_MAX * sources)
     }
 
-    /// Changes the entry of a source, and removes it if it is empty.
-    fn change<T>(&self, address: IpAddr, change: impl FnOnce(&mut Source) -> T) -> T {
-        let (mut open, address) = (self.lock(), source_of(address));
-        let source = open.entry(address).or_default();
-        let result = change(source);
-        if source.accepted == 0 && source.bytes == 0 {
-            open.remove(&address);
-        }
-        result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Source>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Changes the entries of a source and of the networks around it, and removes those that are empty.
+    fn each(&mut self, address: IpAddr, mut change: impl FnMut(&mut Source)) {
+        change_one(&mut self.sources, source_of(address), &mut change);
+        WideNetwork::around(address).for_each(|wide| change_one(&mut self.networks, wide, &mut change));
+    }
+}
+
+fn change_one<K: Eq + Hash>(of: &mut HashMap<K, Source>, key: K, change: &mut impl FnMut(&mut Source)) {
+    match of.entry(key) {
+        Entry::Occupied(mut entry) => {
+            let source = entry.get_mut();
+            change(source);
+            if source.accepted == 0 && source.bytes == 0 {
+                entry.remove();
+            }
+        }
+        Entry::Vacant(entry) => {
+            let mut source = Source::default();
+            change(&mut source);
+            if source.accepted != 0 || source.bytes != 0 {
+                entry.insert(source);
+            }
+        }
     }
 }
 
@@ -118,6 +182,9 @@ const SOURCE_BYTES_MAX: usize = 8 << 20;
 
 /// Inverse of the maximum share of one source: a quarter of all bytes.
 const SOURCE_SHARE: usize = 4;
+
+/// Common multiple of the numbers of sources in a network.
+const SHARES: usize = 16;
 
 /// Inverse of the share of all memory that connections leave to others.
 const LEFT_SHARE: usize = 16;
@@ -141,7 +208,48 @@ mod tests {
         for closed in ["2001:db8::1", "2001:db8::4", "2001:db8:0:1::1", "192.0.2.1"] {
             sources.closed(ip(closed));
         }
-        assert!(sources.lock().is_empty(), "nothing is stored of closed connections");
+        let open = sources.lock();
+        assert!(
+            open.sources.is_empty() && open.networks.is_empty(),
+            "nothing is stored of closed connections"
+        );
+    }
+
+    #[test]
+    fn a_home_has_the_limits_of_four_sources_and_a_site_of_sixteen() {
+        let sources = Sources::new(2, Some(Arc::new(MemoryBound::new(1 << 30))));
+        let of = |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
+        let hosts =
+            |step| (0..u16::MAX).step_by(step).flat_map(|network| (1..9).map(move |host| (network, host)));
+        let home: Vec<_> =
+            hosts(1).take(8 * 256).filter(|&(network, host)| sources.admit(of(network, host))).collect();
+        assert_eq!((home.len(), sources.lock().sources.len()), (8, 4));
+        let [.., site] = WideNetwork::around(of(0, 1)).collect::<Vec<_>>()[..] else { panic!("a site") };
+        assert_eq!(hosts(256).filter(|&(network, host)| sources.admit(of(network, host))).count(), 32 - 8);
+        assert!(
+            sources
+                .fullest()
+                .is_some_and(|full| [Prefix::Network(site)].contains(&full) || full.contains(of(0, 1)))
+        );
+        let bytes = (0..20).filter(|&network| sources.account(of(network, 9), 0, 8 << 20).is_ok()).count();
+        assert_eq!(bytes, 4, "memory of a home");
+    }
+
+    #[test]
+    fn the_fullest_prefix_is_that_with_the_most_connections_for_its_limit() {
+        let sources = Sources::new(10, None);
+        assert_eq!(sources.fullest(), None);
+        for last in [1, 2, 2, 3] {
+            assert!(sources.admit(IpAddr::from([192, 0, 2, last])));
+        }
+        assert_eq!(sources.fullest(), Some(Prefix::Source(ip("192.0.2.2"))));
+        for network in 0..12 {
+            assert!(sources.admit(IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1])));
+        }
+        let home = WideNetwork::around(ip("2001:db8::")).next().map(Prefix::Network);
+        assert_eq!(sources.fullest(), home, "twelve connections, three for each of four sources");
+        sources.set_max(0);
+        assert_eq!(sources.fullest(), None);
     }
 
     #[test]
@@ -166,14 +274,14 @@ mod tests {
         }
         assert_eq!(sources.account(ip("192.0.2.6"), 0, 5 << 20), Ok(()), "a sixteenth is left");
         assert_eq!(sources.account(ip("192.0.2.7"), 0, 1), Err(CloseReason::Memory));
-        assert_eq!((memory.used(), sources.lock().len()), (45 << 20, 6), "a refusal takes nothing");
+        assert_eq!((memory.used(), sources.lock().sources.len()), (45 << 20, 6), "a refusal takes nothing");
         sources.release(ip("192.0.2.6"), 5 << 20);
         sources.release(ip("192.0.2.1"), 5 << 20);
         sources.release(ip("192.0.2.1"), 3 << 20);
         for other in 2..=5 {
             sources.release(IpAddr::from([192, 0, 2, other]), 8 << 20);
         }
-        assert_eq!((memory.used(), sources.lock().len()), (0, 0));
+        assert_eq!((memory.used(), sources.lock().sources.len()), (0, 0));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! A slot whose generations are used up is not used again, so a [`ConnectionId`] is never reused.
 
+mod room;
+
 use crate::connection_id::{Kind, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::counters::Counters;
 use crate::layers::{BoxedLayer, Resume};
@@ -14,6 +16,7 @@ use ringway_sansio::{
     Transport, Wheel,
 };
 use ringway_stream::{CloseReason, Origin};
+use room::Crowded;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -42,6 +45,7 @@ pub(crate) struct Streams<F> {
     connecting: usize,
     unwritten: usize,
     alarms: Wheel<Alarm>,
+    crowded: Crowded,
     room: Box<[u8]>,
     /// Open file that is closed temporarily to refuse a connection if no file descriptor is left.
     spare: Option<File>,
@@ -114,6 +118,7 @@ impl<F: Framer> Streams<F> {
             connecting: 0,
             unwritten: 0,
             alarms: Wheel::new(now),
+            crowded: Crowded::default(),
             room: vec![0; READ_BYTES].into_boxed_slice(),
             spare: File::open("/dev/null").ok(),
             reports: Vec::new(),
@@ -163,7 +168,7 @@ impl<F: Framer> Streams<F> {
         if let Some(&id) = self.dialled.get(&destination(&flow)) {
             return self.send(id, token, bytes, more, now);
         }
-        if self.connecting >= CONNECTING_MAX || !self.common.admit() {
+        if self.connecting >= CONNECTING_MAX || !self.admit(None, now) {
             self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
@@ -427,7 +432,7 @@ impl<F: Framer> Streams<F> {
 
     fn accepted(&mut self, socket: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
         // Dropping the socket closes it.
-        if !self.common.admit() {
+        if !self.admit(Some(peer.ip()), now) {
             return self.counters.connections_refused.increment();
         }
         if !self.common.sources.admit(peer.ip()) {

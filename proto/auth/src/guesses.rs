@@ -6,7 +6,7 @@ use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, Seed, source_of};
+use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
 
 /// Attempt to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,10 @@ pub enum LoginResult {
     Slowed,
 }
 
-/// Token buckets of wrong passwords, for each user and for each source (an IPv6 /64 network counts as one).
+/// Token buckets of wrong passwords, for each user and for each source (an IPv6 /64 network counts as one), and for each [`WideNetwork`],
+/// with those of several sources.
 ///
-/// A wrong password takes a token of its user and one of its source; if either has none, passwords are not checked. A
+/// A wrong password takes a token of its user, one of its source and of its networks; if any has none, passwords are not checked. A
 /// user whose phones have the right password is therefore only slowed by guesses of others. From a source where the user
 /// proved the password within [`GuessLimits::PROOF_LIFE`], the user has tokens of its own, which guesses from other
 /// sources do not take: an attacker cannot lock a user out of its own network.
@@ -55,6 +56,8 @@ pub enum LoginResult {
 pub struct GuessLimits {
     hash: SeededHash,
     sources: Buckets,
+    /// Of each [`WideNetwork`] of 56 bits, and of 48.
+    networks: [Buckets; 2],
     users: Buckets,
     /// Full time of the bucket of each user and source with a proven password, in two generations: the older one is
     /// dropped when the younger is full or [`GuessLimits::PROOF_LIFE`] old.
@@ -87,6 +90,9 @@ impl GuessLimits {
         Self {
             hash,
             sources: Buckets::new(Self::SOURCE_BURST, Self::SOURCE_INTERVAL, hash),
+            networks: [4, 16].map(|sources| {
+                Buckets::new(Self::SOURCE_BURST * sources, Self::SOURCE_INTERVAL / sources, hash)
+            }),
             users: Buckets::new(Self::USER_BURST, Self::USER_INTERVAL, hash),
             young: HashMap::with_hasher(hash),
             old: HashMap::with_hasher(hash),
@@ -103,7 +109,12 @@ impl GuessLimits {
         }
         match self.proof(login) {
             Some(full_at) => has_token(*full_at, now, Self::SOURCE_BURST, Self::SOURCE_INTERVAL),
-            None => self.sources.has(now, self.source(login)) && self.users.has(now, self.user(login)),
+            None => {
+                let mut wide = self.networks.iter().zip(WideNetwork::around(login.source));
+                self.sources.has(now, self.source(login))
+                    && wide.all(|(networks, wide)| networks.has(now, self.hash.hash_one(wide)))
+                    && self.users.has(now, self.user(login))
+            }
         }
     }
 
@@ -118,8 +129,13 @@ impl GuessLimits {
                         *full_at
                     }
                     None => {
-                        let source = self.sources.take(now, self.source(login));
-                        source.max(self.users.take(now, self.user(login)))
+                        let mut full_at = self.sources.take(now, self.source(login));
+                        for (networks, wide) in
+                            self.networks.iter_mut().zip(WideNetwork::around(login.source))
+                        {
+                            full_at = full_at.max(networks.take(now, self.hash.hash_one(wide)));
+                        }
+                        full_at.max(self.users.take(now, self.user(login)))
                     }
                 };
                 self.quiet_from = self.quiet_from.max(full_at);
@@ -207,6 +223,19 @@ mod tests {
         }
         assert!(!limits.may_log_in(START, &login("bob", "2001:db8::ffff:1")));
         assert!(limits.may_log_in(START, &login("bob", "2001:db8:0:1::1")));
+    }
+
+    #[test]
+    fn a_home_has_the_guesses_of_four_sources_and_a_site_of_sixteen() {
+        let mut limits = limits();
+        let mut of = |site: u16, network: u16| {
+            let source = IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 1]);
+            let user = alloc::format!("user{site}-{network}");
+            checked(&mut limits, &Login { user: user.as_bytes(), domain: b"a", source }, 25, Duration::ZERO)
+        };
+        assert_eq!((0..256).map(|network| of(0, network)).sum::<usize>(), 80);
+        assert_eq!((0..256).map(|home| of(1, home << 8)).sum::<usize>(), 320);
+        assert_eq!(of(2, 0), 20, "another site");
     }
 
     #[test]

@@ -103,6 +103,37 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// IPv6 network around a source whose hosts limits count together too: a home has all sources of a network of 56 bits, a site
+/// those of 48 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WideNetwork {
+    first: u128,
+    bits: u8,
+}
+
+impl WideNetwork {
+    /// The networks around an IPv6 address, the narrower one first; none around an IPv4 address.
+    pub fn around(address: IpAddr) -> impl Iterator<Item = Self> + Clone {
+        let v6 = match address.to_canonical() {
+            IpAddr::V6(v6) => Some(v6.to_bits()),
+            IpAddr::V4(_) => None,
+        };
+        v6.into_iter().flat_map(|v6| {
+            [56, 48].map(|bits| Self { first: v6 >> (128 - bits) << (128 - bits), bits: bits as u8 })
+        })
+    }
+
+    /// Number of sources whose limits it has: 4 with 56 bits, 16 with 48.
+    pub const fn sources(self) -> u32 {
+        if self.bits >= 56 { 4 } else { 16 }
+    }
+
+    /// True if the network contains `address`.
+    pub fn contains(self, address: IpAddr) -> bool {
+        Self::around(address).any(|other| other == self)
+    }
+}
+
 /// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
@@ -194,6 +225,28 @@ mod tests {
         assert_eq!(Flow::canonical(mapped), "192.0.2.1:5060".parse().unwrap());
         let v6: SocketAddr = "[2001:db8::1]:5060".parse().unwrap();
         assert_eq!(Flow::canonical(v6), v6);
+    }
+
+    #[test]
+    fn an_ipv6_address_is_in_two_wide_networks() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let around = |text: &str| WideNetwork::around(ip(text)).collect::<alloc::vec::Vec<_>>();
+        let [home, site] = around("2001:db8:1:2ff::1")[..] else { panic!("two networks") };
+        assert_eq!((home.sources(), site.sources()), (4, 16));
+        for (address, is_home, is_site) in [
+            ("2001:db8:1:200::9", true, true),
+            ("2001:db8:1:300::9", false, true),
+            ("2001:db8:2:200::9", false, false),
+            ("192.0.2.1", false, false),
+        ] {
+            assert_eq!(
+                (home.contains(ip(address)), site.contains(ip(address))),
+                (is_home, is_site),
+                "{address}"
+            );
+        }
+        assert!(around("192.0.2.1").is_empty() && around("::ffff:192.0.2.1").is_empty());
+        assert_ne!(around("2001:db8::1")[0], around("2001:db8::1")[1], "with the same first address");
     }
 
     #[test]

@@ -32,7 +32,9 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, source_of};
+pub use flow::{
+    ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, WideNetwork, source_of,
+};
 pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

@@ -5,12 +5,12 @@ use core::net::IpAddr;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
-use ringway_sansio::{MemoryBound, Seed, source_of};
+use ringway_sansio::{MemoryBound, Seed, WideNetwork, source_of};
 
 /// Account that the memory of a request is booked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Payer {
-    /// A source without a password (of IPv6 a /64 network).
+    /// A source without a password (of IPv6 a /64 network; [`WideNetwork`]s have the limits of several).
     Stranger(IpAddr),
     /// Any other source.
     Known(IpAddr),
@@ -30,6 +30,8 @@ pub struct MemoryBudget {
     budgets: usize,
     /// Accounts with pending requests. Peers choose the keys: a seeded hash.
     accounts: HashMap<Payer, Kept, SeededHash>,
+    /// Memory of the strangers of each network.
+    networks: HashMap<WideNetwork, Kept, SeededHash>,
     /// Bytes of all dialogs.
     of_dialogs: usize,
 }
@@ -74,8 +76,9 @@ impl MemoryBudget {
 
     /// Creates one of `budgets` budgets that share the bytes of `all`.
     pub fn of(all: Arc<MemoryBound>, budgets: usize, seed: &Seed) -> Self {
-        let accounts = HashMap::with_hasher(SeededHash::new(seed));
-        Self { all, budgets: budgets.max(1), accounts, of_dialogs: 0 }
+        let hash = SeededHash::new(seed);
+        let (accounts, networks) = (HashMap::with_hasher(hash), HashMap::with_hasher(hash));
+        Self { all, budgets: budgets.max(1), accounts, networks, of_dialogs: 0 }
     }
 
     /// Reserves `bytes` for a request; false if the limit of its account or of all is reached.
@@ -107,6 +110,16 @@ impl MemoryBudget {
             }
             Payer::End(_) => (Self::END_BYTES_MAX, usize::MAX, Self::ENDS_MAX, 0),
         };
+        let is_over = |wide: WideNetwork| {
+            let (kept, sources) = (self.networks.get(&wide)?, wide.sources() as usize);
+            let bytes_max = (all / Self::SOURCE_SHARE).min(bytes_max * sources);
+            let is_over = kept.bytes.saturating_add(bytes) > bytes_max
+                || kept.requests + requests > requests_max * sources;
+            is_over.then_some(())
+        };
+        if payer.networks().any(|wide| is_over(wide).is_some()) {
+            return false;
+        }
         let entry = self.accounts.entry(payer);
         let kept = match &entry {
             Entry::Occupied(entry) => *entry.get(),
@@ -127,6 +140,11 @@ impl MemoryBudget {
             requests: kept.requests + requests,
             open: kept.open + requests,
         });
+        for wide in payer.networks() {
+            let kept = self.networks.entry(wide).or_default();
+            kept.bytes += bytes;
+            kept.requests += requests;
+        }
         true
     }
 
@@ -136,7 +154,7 @@ impl MemoryBudget {
         let Some(kept) = self.accounts.get_mut(&payer) else { return };
         let given = bytes.min(kept.bytes);
         kept.bytes -= given;
-        self.give(payer, given);
+        self.give(payer, given, 0);
     }
 
     /// Counts a request as answered: it stays until its end, and no longer counts among the open ones of its dialog.
@@ -161,10 +179,20 @@ impl MemoryBudget {
                 self.accounts.shrink_to_fit();
             }
         }
-        self.give(payer, given);
+        self.give(payer, given, 1);
     }
 
-    fn give(&mut self, payer: Payer, bytes: usize) {
+    fn give(&mut self, payer: Payer, bytes: usize, requests: usize) {
+        for wide in payer.networks() {
+            if let Entry::Occupied(mut entry) = self.networks.entry(wide) {
+                let kept = entry.get_mut();
+                kept.bytes = kept.bytes.saturating_sub(bytes);
+                kept.requests = kept.requests.saturating_sub(requests);
+                if kept.requests == 0 {
+                    entry.remove();
+                }
+            }
+        }
         if matches!(payer, Payer::Dialog(_)) {
             self.of_dialogs = self.of_dialogs.saturating_sub(bytes);
         }
@@ -186,6 +214,15 @@ impl Payer {
     /// The account of a request from `source`.
     pub const fn of_source(source: IpAddr, is_stranger: bool) -> Self {
         if is_stranger { Self::Stranger(source) } else { Self::Known(source) }
+    }
+
+    /// Networks that it is counted in too.
+    fn networks(self) -> impl Iterator<Item = WideNetwork> {
+        let stranger = match self {
+            Self::Stranger(source) => Some(source),
+            Self::Known(_) | Self::Dialog(_) | Self::End(_) => None,
+        };
+        stranger.into_iter().flat_map(WideNetwork::around)
     }
 
     /// Its key in the table.
@@ -224,6 +261,20 @@ mod tests {
         assert!((0..9000).all(|_| budget.reserve(known(2), 1)), "they are counted apart");
         budget.release(stranger(2), 1);
         assert!(budget.reserve(stranger(2), 1));
+    }
+
+    #[test]
+    fn strangers_of_a_home_have_the_limits_of_four() {
+        let mut budget = MemoryBudget::new(1 << 30, &Seed::from_number(1));
+        let of = |network: u16| Payer::Stranger(IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1]));
+        assert_eq!((0..256).filter(|&network| budget.reserve(of(network), 8 << 20)).count(), 4);
+        assert!(budget.reserve(of(256), 8 << 20), "another one");
+        (0..257).for_each(|network| budget.release(of(network), 8 << 20));
+        let requests = (0..10).flat_map(|network| (0..4000).map(move |_| network));
+        assert_eq!(requests.filter(|&network| budget.reserve(of(network), 1)).count(), 16_000);
+        (0..10).for_each(|network| (0..4000).for_each(|_| budget.release(of(network), 1)));
+        assert!(budget.is_empty() && budget.networks.is_empty());
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

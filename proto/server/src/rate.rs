@@ -1,19 +1,23 @@
 //! Rate limit of requests by source address.
 
+use core::hash::Hash;
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, source_of};
+use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
 
-/// Token buckets by source: `rate` requests a second, and at most the requests of one second at once. Full buckets are
-/// removed; sources above [`SourceRates::SOURCES_MAX`] share one bucket.
+/// Token buckets by source: `rate` requests a second, and at most the requests of one second at once; and by [`WideNetwork`],
+/// with the rates of several sources. Full buckets are removed; sources above [`SourceRates::SOURCES_MAX`], and as many networks, share one
+/// bucket.
 #[derive(Debug)]
 pub struct SourceRates {
     /// Time between two requests; zero: no limit.
     interval: Duration,
     /// Time at which the bucket of each source is full again. Peers choose the keys: a seeded hash.
     full_at: HashMap<IpAddr, Instant, SeededHash>,
+    /// The same of each network.
+    wide_full_at: HashMap<WideNetwork, Instant, SeededHash>,
     crowded_full_at: Instant,
 }
 
@@ -28,7 +32,8 @@ impl SourceRates {
             rate => Duration::from_secs(1) / rate,
         };
         let hash = SeededHash::new(seed);
-        Self { interval, full_at: HashMap::with_hasher(hash), crowded_full_at: Instant::default() }
+        let (full_at, wide_full_at) = (HashMap::with_hasher(hash), HashMap::with_hasher(hash));
+        Self { interval, full_at, wide_full_at, crowded_full_at: Instant::default() }
     }
 
     /// Takes a token of `source`; false if it has none.
@@ -36,15 +41,31 @@ impl SourceRates {
         if self.interval.is_zero() {
             return true;
         }
-        let source = source_of(source);
-        if self.full_at.len() >= Self::SOURCES_MAX && !self.full_at.contains_key(&source) {
-            self.full_at.retain(|_, full_at| *full_at > now);
-            if self.full_at.len() >= Self::SOURCES_MAX {
-                return take(&mut self.crowded_full_at, now, self.interval);
-            }
+        let Self { interval, full_at, wide_full_at, crowded_full_at } = self;
+        if !take_of(full_at, crowded_full_at, source_of(source), now, *interval) {
+            return false;
         }
-        take(self.full_at.entry(source).or_default(), now, self.interval)
+        // A source over its rate takes nothing from its neighbours.
+        WideNetwork::around(source)
+            .all(|wide| take_of(wide_full_at, crowded_full_at, wide, now, *interval / wide.sources()))
     }
+}
+
+/// Takes a token of the bucket with this key.
+fn take_of<K: Eq + Hash>(
+    full_at: &mut HashMap<K, Instant, SeededHash>,
+    crowded_full_at: &mut Instant,
+    key: K,
+    now: Instant,
+    interval: Duration,
+) -> bool {
+    if full_at.len() >= SourceRates::SOURCES_MAX && !full_at.contains_key(&key) {
+        full_at.retain(|_, full_at| *full_at > now);
+        if full_at.len() >= SourceRates::SOURCES_MAX {
+            return take(crowded_full_at, now, interval);
+        }
+    }
+    take(full_at.entry(key).or_default(), now, interval)
 }
 
 fn take(full_at: &mut Instant, now: Instant, interval: Duration) -> bool {
@@ -69,6 +90,24 @@ mod tests {
         let later = start + Duration::from_millis(500);
         assert_eq!((0..50).filter(|_| rates.admit(later, source)).count(), 5);
         assert!(rates.admit(start, "192.0.2.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_home_has_the_rates_of_four_sources_and_a_site_of_sixteen() {
+        let start = Instant::from_secs(100);
+        let admitted = |networks: &mut dyn Iterator<Item = u16>| {
+            let mut rates = SourceRates::new(10, &Seed::from_number(1));
+            let requests = networks.flat_map(|network| (0..50).map(move |host| (network, host)));
+            let of = |(network, host)| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
+            requests.filter(|request| rates.admit(start, of(*request))).count()
+        };
+        assert_eq!(admitted(&mut (0..1)), 10);
+        assert_eq!(admitted(&mut (0..256)), 40, "one network of 56 bits");
+        assert_eq!(admitted(&mut (0..u16::MAX).step_by(16)), 160, "one of 48 bits");
+        let mut rates = SourceRates::new(10, &Seed::from_number(1));
+        let flood = "2001:db8::1".parse().unwrap();
+        assert_eq!((0..1000).filter(|_| rates.admit(start, flood)).count(), 10);
+        assert!(rates.admit(start, "2001:db8:0:1::1".parse().unwrap()), "of its neighbour");
     }
 
     #[test]

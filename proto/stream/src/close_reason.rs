@@ -25,11 +25,13 @@ pub enum CloseReason {
     SourceMemory,
     /// All connections, and the other users of the [`MemoryBound`](ringway_sansio::MemoryBound), have reached its limit.
     Memory,
+    /// It was unused, all connections were in use, and no source or network had more of them for its limit.
+    Crowded,
 }
 
 impl CloseReason {
     /// All reasons.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ended,
         Self::NotConnected,
         Self::Handshake,
@@ -41,6 +43,7 @@ impl CloseReason {
         Self::KeepAlives,
         Self::SourceMemory,
         Self::Memory,
+        Self::Crowded,
     ];
 
     /// Counter of connections closed for this reason. `None`: an end by the peer is not counted.
@@ -57,6 +60,7 @@ impl CloseReason {
             Self::KeepAlives => Some("keep_alive_closes"),
             Self::SourceMemory => Some("stream_source_closes"),
             Self::Memory => Some("stream_memory_closes"),
+            Self::Crowded => Some("crowded_closes"),
         }
     }
 }

@@ -315,6 +315,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         self.times.keep(until);
     }
 
+    /// True if it is marked as in use at `now`.
+    pub fn is_kept(&self, now: Instant) -> bool {
+        self.times.is_kept(now)
+    }
+
     /// Tokens of messages that were not written completely, and of those that were written and never followed by a
     /// message of the peer.
     pub fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {

@@ -90,6 +90,10 @@ impl Times {
         self.kept_until = self.kept_until.max(until);
     }
 
+    pub(crate) fn is_kept(&self, now: Instant) -> bool {
+        self.kept_until > now
+    }
+
     /// Notes that bytes are queued for the peer.
     pub(crate) fn queued(&mut self, now: Instant) {
         self.waiting_since = self.waiting_since.or(Some(now));

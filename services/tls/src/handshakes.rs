@@ -1,7 +1,9 @@
 //! Limits of handshakes in progress.
 
-use ringway_sansio::source_of;
+use ringway_sansio::{WideNetwork, source_of};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use std::time::Duration;
 pub struct HandshakeLimits {
     /// Maximum number in progress on accepted connections, of all sources.
     pub total: usize,
-    /// The same of one source (an IPv4 address, an IPv6 /64 network).
+    /// The same of one source (an IPv4 address, an IPv6 /64 network); a [`WideNetwork`] has the limits of several.
     pub per_source: usize,
     /// Time that a worker spends on handshakes at once, besides a twentieth of its time. Others run on threads of their own.
     pub inline_burst: Duration,
@@ -33,6 +35,7 @@ pub(crate) struct Permits {
 struct Open {
     total: usize,
     by_source: HashMap<IpAddr, usize>,
+    by_network: HashMap<WideNetwork, usize>,
 }
 
 /// Reason why a handshake does not begin.
@@ -54,11 +57,16 @@ impl Permits {
         if open.total >= limits.total {
             return Err(Refused::Total);
         }
-        let of_source = open.by_source.entry(source).or_default();
-        if *of_source >= limits.per_source {
+        let of_source = open.by_source.get(&source).copied().unwrap_or_default();
+        let is_full = |wide: WideNetwork| {
+            let of_network = open.by_network.get(&wide).copied().unwrap_or_default();
+            of_network >= limits.per_source * wide.sources() as usize
+        };
+        if of_source >= limits.per_source || WideNetwork::around(source).any(is_full) {
             return Err(Refused::Source);
         }
-        *of_source += 1;
+        *open.by_source.entry(source).or_default() += 1;
+        WideNetwork::around(source).for_each(|wide| *open.by_network.entry(wide).or_default() += 1);
         open.total += 1;
         Ok(Permit { permits: Arc::clone(self), source })
     }
@@ -75,11 +83,16 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = lock(&self.permits.open);
         open.total -= 1;
-        if let Some(of_source) = open.by_source.get_mut(&self.source) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                open.by_source.remove(&self.source);
-            }
+        leave(&mut open.by_source, self.source);
+        WideNetwork::around(self.source).for_each(|wide| leave(&mut open.by_network, wide));
+    }
+}
+
+fn leave<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut entry) = counts.entry(key) {
+        *entry.get_mut() -= 1;
+        if *entry.get() == 0 {
+            entry.remove();
         }
     }
 }
@@ -110,5 +123,17 @@ mod tests {
         let fourth = permits.take(address("192.0.2.2"), limits).unwrap();
         drop(fourth);
         assert_eq!(lock(&permits.open).by_source.len(), 2, "a source without a handshake is forgotten");
+    }
+
+    #[test]
+    fn a_home_has_the_handshakes_of_four_sources() {
+        let permits = Arc::new(Permits::default());
+        let limits = HandshakeLimits { total: 100, per_source: 2, ..HandshakeLimits::default() };
+        let of = |network: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1]);
+        let taken: Vec<_> = (0..256).filter_map(|network| permits.take(of(network), limits).ok()).collect();
+        assert_eq!(taken.len(), 8);
+        drop(taken);
+        let open = lock(&permits.open);
+        assert!(open.total == 0 && open.by_source.is_empty() && open.by_network.is_empty());
     }
 }

@@ -357,7 +357,8 @@ impl<L: Layer> Streams<L> {
             | CloseReason::Unread
             | CloseReason::KeepAlives
             | CloseReason::SourceMemory
-            | CloseReason::Memory => counters.broken += 1,
+            | CloseReason::Memory
+            | CloseReason::Crowded => counters.broken += 1,
         }
         self.events.push(Event::Closed(id));
         let unreachable = stream.connection.undelivered().map(Event::Unreachable);

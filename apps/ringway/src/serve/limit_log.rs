@@ -61,6 +61,7 @@ const LIMITS: &[&str] = &[
     "blocked_sources",
     "connections_over_source",
     "connections_refused",
+    "crowded_closes",
     "forward_loops",
     "handshakes_refused",
     "held_briefly",

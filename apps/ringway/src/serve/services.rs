@@ -14,9 +14,7 @@ use ringway_admin::Stat;
 use ringway_linux::OpenConnection;
 use ringway_location::NodeName;
 use ringway_provisioning::{DangerLookup, WriteBack};
-use ringway_sansio::{
-    ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, Transport, source_of,
-};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, Transport};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -527,13 +525,14 @@ fn part_of_payer(payer: Payer) -> usize {
     }
 }
 
-/// Index of a source in the tables that are partitioned by source.
+/// Index of a source in the tables that are partitioned by source; those of an IPv6 network of 48 bits are counted together too.
 fn part_of(source: IpAddr) -> usize {
-    let part = match source_of(source) {
+    let part = match source.to_canonical() {
         IpAddr::V4(v4) => v4.octets().into_iter().fold(0, |sum, octet| sum * 31 + usize::from(octet)),
         IpAddr::V6(v6) => v6
             .segments()
             .into_iter()
+            .take(3)
             .fold(0, |sum: usize, segment| sum.wrapping_mul(31).wrapping_add(usize::from(segment))),
     };
     part % PARTS

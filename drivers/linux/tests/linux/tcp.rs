@@ -270,6 +270,30 @@ fn more_connections_than_allowed_are_closed_at_once() {
 }
 
 #[test]
+fn an_unused_connection_of_the_fullest_source_gives_way() {
+    let config = Config { max_connections: 5, max_connections_per_source: 4, ..Config::default() };
+    let (runtime, server) = tcp(1, config);
+    let from = |last: u8| Client::connect_from([127, 0, 0, last], server);
+    let mut of_one: Vec<_> = (0..4).map(|_| from(2)).collect();
+    let ids: Vec<_> = of_one.iter_mut().map(Client::id).collect();
+    // The oldest one has a registration.
+    assert_eq!(of_one[0].ask("0 keep\n"), "0 keep\n");
+    let mut other = from(3);
+    other.id();
+    let mut late = from(4);
+    assert!(!ids.contains(&late.id()));
+    assert!(of_one[1].ends());
+    assert_eq!(
+        (of_one[0].id(), of_one[2].id(), other.ask("0 echo x\n")),
+        (ids[0], ids[2], "0 echo x\n".into())
+    );
+    assert_eq!(runtime.counts().crowded_closes, 1);
+    // One of the fullest source itself is refused.
+    assert!(from(2).ends());
+    assert_eq!((runtime.counts().crowded_closes, runtime.counts().connections_refused), (1, 1));
+}
+
+#[test]
 fn one_source_cannot_take_all_connections() {
     let (runtime, server) = tcp(2, Config { max_connections_per_source: 3, ..Config::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();

@@ -21,6 +21,8 @@ export const REASONS = [
     'The connection is closed at once, or not dialled; a DTLS association is not begun'],
   ['associations_refused', 'max_connections, open files',
     'The connection is closed at once, or not dialled; a DTLS association is not begun'],
+  ['crowded_closes', 'max_connections, while the sender has fewer connections for its limit than another source or IPv6 network',
+    'The oldest unused connection of the fullest one is closed instead'],
   ['connections_over_source', 'max_connections_per_source',
     'The connection is closed at once; a DTLS association is not begun'],
   ['associations_over_source', 'max_connections_per_source',
