@@ -6,12 +6,13 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::reload;
-use crate::serve::advertised;
+use crate::serve::{Expiry, advertised};
 use if_addrs::IfAddr;
 use ringway_server::auth::{Network, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let text = Config::read(&args.file)?;
@@ -22,10 +23,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
                 report = Some(compared(args, &config)?);
             }
             // The server may run elsewhere, or as another user: that is no error of the configuration.
-            let unusable = config.tls.load().err();
-            let unusable =
-                unusable.map(|why| format!("the server will not start with these files: [tls] {why}"));
-            let warnings = config.warnings().into_iter().chain(unusable);
+            let warnings = config.warnings().into_iter().chain(of_tls(&config));
             let warnings = warnings.chain(of_inner_networks(&config));
             (warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect(), Vec::new())
         }
@@ -102,6 +100,17 @@ fn unnamed_networks(
         }
     }
     networks
+}
+
+/// Warnings about the files of `[tls]`.
+fn of_tls(config: &Config) -> Vec<String> {
+    match config.tls.load() {
+        Ok(material) => {
+            let warnings = Expiry::of(&material).warnings(SystemTime::now());
+            warnings.iter().flatten().map(ToString::to_string).collect()
+        }
+        Err(why) => vec![format!("the server will not start with these files: [tls] {why}")],
+    }
 }
 
 /// Warnings about the store that nodes share, which this connects to.

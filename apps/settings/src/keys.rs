@@ -60,6 +60,12 @@ impl Keys {
         self.values.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
+    /// Keys whose values are secrets themselves, as a token is, and the name of a file is not.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let values = self.values().filter_map(|(key, value)| Some((key, value?)));
+        values.filter(|(key, value)| is_own_secret(key, value)).map(|(key, _)| key)
+    }
+
     /// All keys with their values, without secrets.
     pub fn shown(&self) -> impl Iterator<Item = (&str, ShownValue)> {
         self.values.iter().map(|(key, value)| (key.as_str(), ShownValue::of(key, value.clone())))
@@ -150,6 +156,12 @@ pub fn is_secret(key: &str) -> bool {
 
 /// True for a URL with a password, as `"postgres://user:password@host/name"`.
 fn has_password(value: &str) -> bool {
+/// True for a key whose value is a secret itself.
+fn is_own_secret(key: &str, value: &str) -> bool {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    matches!(name, "password" | "token") && value != "\"\"" || has_password(value)
+}
+
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     authority.and_then(|authority| authority.rsplit_once('@')).is_some_and(|(login, _)| login.contains(':'))
 }

@@ -108,11 +108,12 @@ impl TlsLayers {
 
     /// Seconds until the first of the server's certificates expires; negative if it has expired.
     pub fn expires_s(&self) -> Option<f64> {
-        let expires = self.read(TlsMaterial::expires)?;
-        Some(match expires.duration_since(SystemTime::now()) {
-            Ok(left) => left.as_secs_f64(),
-            Err(past) => -past.duration().as_secs_f64(),
-        })
+        self.read(TlsMaterial::expires).map(seconds_until)
+    }
+
+    /// Seconds until the first revocation list should be replaced by its next one; negative if that time has passed.
+    pub fn lists_expire_s(&self) -> Option<f64> {
+        self.read(TlsMaterial::lists_expire).map(seconds_until)
     }
 
     fn websocket_over(&self, lower: impl Layer + Send + 'static) -> BoxedLayer {
@@ -183,6 +184,13 @@ impl TlsLayers {
     fn hand_over(&self, resume: Resume) -> Option<HandOver> {
         let budget = Arc::clone(self.budgets.get(resume.worker())?);
         Some(HandOver { threads: Arc::clone(&self.threads), budget, resume })
+    }
+}
+
+fn seconds_until(time: SystemTime) -> f64 {
+    match time.duration_since(SystemTime::now()) {
+        Ok(left) => left.as_secs_f64(),
+        Err(past) => -past.duration().as_secs_f64(),
     }
 }
 

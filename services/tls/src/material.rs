@@ -10,7 +10,7 @@ use crate::identity::names_of;
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::Contexts;
 use crate::offer::Backend;
-use crate::pem::TlsError;
+use crate::pem::{TlsError, load_crls, next_update};
 use crate::report::describe;
 use crate::verified::Verifiers;
 use ringway_sansio::PeerNames;
@@ -32,6 +32,7 @@ pub struct TlsMaterial {
     /// The same certificates for DTLS; `None` with OpenSSL.
     certificates: Option<Arc<Certificates>>,
     expires: Option<SystemTime>,
+    lists_expire: Option<SystemTime>,
 }
 
 #[derive(Clone)]
@@ -68,7 +69,9 @@ impl TlsFiles {
             }
         };
         let has_client_auth = self.client_auth != ClientAuth::None;
-        Ok(TlsMaterial { sides, has_client_auth, verifiers, https, certificates, expires })
+        let lists = self.crl.as_deref().map(load_crls).transpose()?;
+        let lists_expire = lists.as_deref().and_then(next_update);
+        Ok(TlsMaterial { sides, has_client_auth, verifiers, https, certificates, expires, lists_expire })
     }
 }
 
@@ -76,13 +79,25 @@ impl TlsMaterial {
     /// Material of links, whose clients need a certificate.
     pub(crate) fn of_configs(configs: Configs) -> Self {
         let verifiers = Arc::clone(&configs.verifiers);
-        let sides = Sides::Rustls(configs);
-        Self { sides, has_client_auth: true, verifiers, https: None, certificates: None, expires: None }
+        Self {
+            sides: Sides::Rustls(configs),
+            has_client_auth: true,
+            verifiers,
+            https: None,
+            certificates: None,
+            expires: None,
+            lists_expire: None,
+        }
     }
 
     /// Time at which the first of the server's own certificates expires.
     pub const fn expires(&self) -> Option<SystemTime> {
         self.expires
+    }
+
+    /// Time at which the first revocation list should have been replaced by its next one. A later revocation is in none of them.
+    pub const fn lists_expire(&self) -> Option<SystemTime> {
+        self.lists_expire
     }
 
     /// Certificate for a client that asks for this name, by another protocol with the same certificates. `None`: there is none, or

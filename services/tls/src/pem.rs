@@ -5,7 +5,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 /// Error of loading [`TlsMaterial`](crate::TlsMaterial). The key names the entry of the `[tls]` section.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +145,16 @@ pub(crate) fn expiry(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
     Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// Time at which the first of these revocation lists should have been replaced (RFC 5280 §5.1.2.5).
+pub(crate) fn next_update(lists: &[CertificateRevocationListDer<'_>]) -> Option<SystemTime> {
+    let of_list = |list: &CertificateRevocationListDer<'_>| {
+        let (_, list) = CertificateRevocationList::from_der(list.as_ref()).ok()?;
+        let seconds = u64::try_from(list.next_update()?.timestamp()).unwrap_or(0);
+        Some(UNIX_EPOCH + Duration::from_secs(seconds))
+    };
+    lists.iter().filter_map(of_list).min()
 }
 
 /// Maximum number of certificates, or lists, that are read from a file.

@@ -17,6 +17,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 /// Authority with a folder for its files.
 pub(crate) struct Ca {
@@ -269,7 +270,28 @@ fn eight_certificates_are_refused_each_with_its_reason() {
     }
 }
 
+#[test]
+fn the_next_update_of_the_earliest_list_is_known() {
+    let ca = Ca::new();
+    let later = crl_of(&ca, SerialNumber::from(1_u64));
+    let text = fs::read_to_string(&later).unwrap();
+    let sooner = crl_until(&ca, SerialNumber::from(2_u64), 2025);
+    let both = ca.path("both.pem");
+    fs::write(&both, text + &fs::read_to_string(sooner).unwrap()).unwrap();
+    for [offer, _] in pairs() {
+        let material = TlsFiles { crl: Some(both.clone()), offer, ..ca.files(None) }.load().unwrap();
+        let expire = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_600);
+        assert_eq!(material.lists_expire(), Some(expire), "2025-01-01");
+    }
+    assert_eq!(ca.files(None).load().unwrap().lists_expire(), None);
+}
+
 fn crl_of(ca: &Ca, serial_number: SerialNumber) -> PathBuf {
+    crl_until(ca, serial_number, 2099)
+}
+
+/// Revocation list whose next one is due at the beginning of a year.
+fn crl_until(ca: &Ca, serial_number: SerialNumber, year: i32) -> PathBuf {
     let revoked = RevokedCertParams {
         serial_number,
         revocation_time: date_time_ymd(2024, 1, 1),
@@ -278,7 +300,7 @@ fn crl_of(ca: &Ca, serial_number: SerialNumber) -> PathBuf {
     };
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2024, 1, 1),
-        next_update: date_time_ymd(2099, 1, 1),
+        next_update: date_time_ymd(year, 1, 1),
         crl_number: SerialNumber::from(1_u64),
         issuing_distribution_point: None,
         revoked_certs: vec![revoked],

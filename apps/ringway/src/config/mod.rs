@@ -7,6 +7,7 @@
 //! `ringway-settings`.
 
 mod cluster;
+mod exposed;
 mod location;
 mod media;
 mod neighbours;
@@ -97,6 +98,11 @@ impl AdminConfig {
     /// True if other machines can reach the listener.
     pub(crate) fn is_public(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
+    }
+
+    /// True for a token that can be found by trying.
+    fn has_short_token(&self) -> bool {
+        (1..sections::TOKEN_BYTES_MIN).contains(&self.token.len())
     }
 }
 
@@ -226,7 +232,15 @@ impl Config {
                  readable; set [tls] certificate and private_key (`ringway cert init` makes them), or listen on 127.0.0.1"
             ));
         }
+        if self.admin.has_short_token() {
+            warnings.push(format!(
+                "[admin] token: it is shorter than {} characters, and every account of this machine can try it out; give a random \
+                 one (`openssl rand -hex 16` prints one)",
+                sections::TOKEN_BYTES_MIN
+            ));
+        }
         warnings.extend(tls::warnings(&self.tls));
+        warnings.extend(exposed::warnings(self));
         warnings
     }
 

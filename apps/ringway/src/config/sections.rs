@@ -16,6 +16,8 @@ const ORIGINS_MAX: usize = 1000;
 const DNS_PORT: u16 = 53;
 const DNS_SERVERS_MAX: usize = 8;
 const TOKEN_BYTES_MAX: usize = 255;
+/// Minimum length of a token that other machines can try: 16 random hexadecimal digits are 64 bits.
+pub(super) const TOKEN_BYTES_MIN: usize = 16;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
     let name = file.map(|file| file.display().to_string());
@@ -121,8 +123,16 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
         let message = "give at most 255 visible ASCII characters without spaces";
         reader.error(position, section.path("token"), message);
     }
+    let token_at = token.map_or(0, |(_, position)| position);
     let token = token.map(|(text, _)| text.to_owned()).unwrap_or_default();
     let admin = AdminConfig { listen, token };
+    if admin.has_short_token() && admin.is_public() {
+        let message = format!(
+            "is shorter than {TOKEN_BYTES_MIN} characters, and {listen} can be reached from other machines, which can try it out; give \
+             a random one (`openssl rand -hex 16` prints one), or listen on 127.0.0.1"
+        );
+        reader.error(token_at, section.path("token"), message);
+    }
     if admin.token.is_empty() && admin.is_public() {
         let message =
             format!("{listen} can be reached from other machines; set [admin] token, or listen on 127.0.0.1");

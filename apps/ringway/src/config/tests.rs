@@ -54,7 +54,7 @@ max_connections_per_source = 5
 memory_mb = 512
 [admin]
 listen = "0.0.0.0:8060"
-token = "s3cret"
+token = "s3cret-s3cret-s3cret"
 [log]
 level = "debug"
 format = "json"
@@ -216,7 +216,7 @@ fn every_key_is_read() {
         memory_mb: 512,
     };
     assert_eq!(config.limits, limits);
-    assert_eq!(config.admin.token, "s3cret");
+    assert_eq!(config.admin.token, "s3cret-s3cret-s3cret");
     assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
 }
 
@@ -720,6 +720,32 @@ fn passwords_that_are_read_while_requests_wait_have_a_warning() {
         let warnings = config.warnings().join("\n");
         assert_eq!(warnings.contains("PASSWORDS ARE READ FROM THE DATABASE"), has_warning, "{warnings}");
     }
+}
+
+#[test]
+fn a_token_that_other_machines_can_try_has_sixteen_characters() {
+    let admin = |listen: &str, token: &str| {
+        Config::parse(&format!("[admin]\nlisten = \"{listen}:8060\"\ntoken = \"{token}\""), None)
+    };
+    for token in ["x", "012345678abcdef"] {
+        for listen in ["0.0.0.0", "192.0.2.1", "[::]"] {
+            let errors = admin(listen, token).unwrap_err();
+            let said = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert!(said.contains("3: [admin] token: is shorter than 16 characters"), "{said}");
+            assert!(
+                said.contains("openssl rand -hex 16") && !said.contains(&format!("\"{token}\"")),
+                "{said}"
+            );
+        }
+        // A configuration of a server that only this machine reaches still starts.
+        let warnings = admin("127.0.0.1", token).unwrap().warnings().join("\n");
+        assert!(warnings.contains("[admin] token: it is shorter than 16 characters"), "{warnings}");
+    }
+    for listen in ["0.0.0.0", "127.0.0.1"] {
+        let warnings = admin(listen, "0123456789abcdef").unwrap().warnings().join("\n");
+        assert!(!warnings.contains("shorter"), "{warnings}");
+    }
+    assert!(admin("127.0.0.1", "").unwrap().warnings().is_empty());
 }
 
 #[test]

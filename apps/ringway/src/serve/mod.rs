@@ -41,6 +41,8 @@ mod users;
 mod view;
 mod write_back;
 
+pub(crate) use tls::Expiry;
+
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::random;

@@ -9,6 +9,7 @@ use ringway_sansio::{Seed, Transport};
 use ringway_server::{ClusterSecret, Links, node_domain};
 use ringway_stream::WebSocketServer;
 use ringway_tls::{HandshakeLimits, LinkTls, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +23,55 @@ pub(super) struct ServerTls {
     dtls: Option<Arc<DtlsTransport>>,
     /// Certificates of links to other nodes.
     of_links: Option<TlsMaterial>,
-    expires: Option<SystemTime>,
+    expiry: Expiry,
     /// Times of the last change of the files, as far as they could be read.
     changed: Vec<Option<SystemTime>>,
     checked: Instant,
-    warned: Option<Instant>,
+    /// Times of the last warnings, in the order of [`Expiry::warnings`].
+    warned: [Option<Instant>; 2],
+}
+
+/// Times at which files of `[tls]` expire.
+#[derive(Clone, Copy)]
+pub(crate) struct Expiry {
+    certificate: Option<SystemTime>,
+    lists: Option<SystemTime>,
+}
+
+/// Warning of a file that has expired, or expires soon.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ExpiryWarning {
+    Expired(&'static str),
+    Soon(String),
+}
+
+impl Expiry {
+    pub(crate) fn of(material: &TlsMaterial) -> Self {
+        Self { certificate: material.expires(), lists: material.lists_expire() }
+    }
+
+    /// Warnings of the certificate, and of the revocation lists. Lists are valid for days only, so that they have no warning before.
+    pub(crate) fn warnings(&self, now: SystemTime) -> [Option<ExpiryWarning>; 2] {
+        let certificate = self.certificate.and_then(|expires| match expires.duration_since(now) {
+            Err(_) => Some(ExpiryWarning::Expired(EXPIRED_CERTIFICATE)),
+            Ok(left) if left < WARN_BEFORE => {
+                let days = left.as_secs() / 86_400;
+                Some(ExpiryWarning::Soon(format!("a certificate of [tls] expires in {days} days; renew it")))
+            }
+            Ok(_) => None,
+        });
+        let lists = self.lists.filter(|expires| *expires < now).map(|_| ExpiryWarning::Expired(EXPIRED_LIST));
+        [certificate, lists]
+    }
+}
+
+impl fmt::Display for ExpiryWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired(line) => line,
+            Self::Soon(line) => line,
+        })
+    }
 }
 
 impl ServerTls {
@@ -39,7 +84,7 @@ impl ServerTls {
     ) -> Result<Self, Failure> {
         let files = &config.tls;
         let material = load(files)?;
-        let expires = material.expires();
+        let expiry = Expiry::of(&material);
         let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), &seed.part(LINE_RATES)));
         let log = Arc::new(HandshakeLog { rates, clock });
         let has_dtls = config.listen.iter().any(|listener| listener.transport == Transport::Dtls);
@@ -56,8 +101,8 @@ impl ServerTls {
             .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
         let changed = changed(files);
         let (files, checked) = (files.clone(), Instant::now());
-        let of_links = link_material(config)?;
-        Ok(Self { files, layers: Arc::new(layers), dtls, of_links, expires, changed, checked, warned: None })
+        let (layers, of_links, warned) = (Arc::new(layers), link_material(config)?, [None; 2]);
+        Ok(Self { files, layers, dtls, of_links, expiry, changed, checked, warned })
     }
 
     /// Replaces the certificates of links; [`ServerTls::set_links`] uses them.
@@ -111,8 +156,8 @@ impl ServerTls {
     pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial) {
         self.files = files.clone();
         self.changed = changed(files);
-        self.expires = material.expires();
-        self.warned = None;
+        self.expiry = Expiry::of(&material);
+        self.warned = [None; 2];
         if let Some(dtls) = &self.dtls {
             dtls.reload(material.clone());
         }
@@ -144,23 +189,20 @@ impl ServerTls {
         self.warn_of_expiry();
     }
 
-    /// Warns of a certificate that has expired, or expires soon.
+    /// Logs what has expired, or expires soon.
     pub(super) fn warn_of_expiry(&mut self) {
-        let Some(expires) = self.expires else { return };
-        if self.warned.is_some_and(|at| at.elapsed() < WARN_INTERVAL) {
-            return;
-        }
-        match expires.duration_since(SystemTime::now()) {
-            Err(_) => tracing::error!("a certificate of [tls] has expired: phones refuse it; renew it"),
-            Ok(left) if left < WARN_BEFORE => {
-                tracing::warn!(
-                    "a certificate of [tls] expires in {} days; renew it",
-                    left.as_secs() / 86_400
-                );
+        let warnings = self.expiry.warnings(SystemTime::now());
+        for (warning, warned) in warnings.into_iter().zip(&mut self.warned) {
+            if warned.is_some_and(|at| at.elapsed() < WARN_INTERVAL) {
+                continue;
             }
-            Ok(_) => return,
+            match warning {
+                Some(ExpiryWarning::Expired(line)) => tracing::error!("{line}"),
+                Some(ExpiryWarning::Soon(line)) => tracing::warn!("{line}"),
+                None => continue,
+            }
+            *warned = Some(Instant::now());
         }
-        self.warned = Some(Instant::now());
     }
 }
 
@@ -215,3 +257,24 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Remaining validity below which a warning is logged, and its interval.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
 const WARN_INTERVAL: Duration = Duration::from_secs(86_400);
+const EXPIRED_CERTIFICATE: &str = "a certificate of [tls] has expired: phones refuse it; renew it";
+const EXPIRED_LIST: &str = "a list of [tls] crl has expired: certificates that were revoked since then are accepted, and backend = \"openssl\" refuses \
+                            all of its authority; fetch the next list";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_expired_and_a_certificate_that_does_soon_have_warnings() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let day = Duration::from_secs(86_400);
+        let of = |certificate, lists| Expiry { certificate, lists }.warnings(now);
+        assert_eq!(of(None, None), [None, None]);
+        assert_eq!(of(Some(now + 15 * day), Some(now + day)), [None, None]);
+        let soon = ExpiryWarning::Soon("a certificate of [tls] expires in 2 days; renew it".to_owned());
+        let expired = ExpiryWarning::Expired(EXPIRED_LIST);
+        assert_eq!(of(Some(now + day * 5 / 2), Some(now - day)), [Some(soon), Some(expired)]);
+        assert_eq!(of(Some(now - day), None), [Some(ExpiryWarning::Expired(EXPIRED_CERTIFICATE)), None]);
+    }
+}

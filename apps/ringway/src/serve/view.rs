@@ -361,6 +361,13 @@ impl ServerView {
                 left_s,
             ));
         }
+        if let Some(left_s) = self.tls.lists_expire_s() {
+            stats.push(Stat::gauge(
+                "tls_crl_expires_s",
+                "Seconds until the first of the revocation lists should be replaced.",
+                left_s,
+            ));
+        }
         stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());
         stats.extend(self.services.location().into_iter().flat_map(SharedLocation::stats));

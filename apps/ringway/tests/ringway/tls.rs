@@ -6,14 +6,15 @@
 
 use crate::program::{Done, Running};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, SanType, SerialNumber, date_time_ymd,
 };
 use ringway_test_support::programs::has;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn serve(host: Option<&str>) -> Served {
     let folder = TempDir::new().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key = KeyPair::generate().unwrap();
     fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(params, key);
@@ -288,6 +289,36 @@ fn another_protocol_on_a_port_is_closed_and_logged() {
     assert_eq!(tls.read(&mut [0; 16]).unwrap_or(0), 0);
     served.running.says("this port is without TLS");
     assert_eq!((served.stat("tls_not_tls"), served.stat("tls_on_plain_port")), (1, 1));
+}
+
+#[test]
+fn an_expired_revocation_list_and_a_key_that_others_can_read_are_said_everywhere() {
+    let served = serve(None);
+    let folder = served.folder.path();
+    let list = CertificateRevocationListParams {
+        this_update: date_time_ymd(2024, 1, 1),
+        next_update: date_time_ymd(2024, 1, 8),
+        crl_number: SerialNumber::from(1_u64),
+        issuing_distribution_point: None,
+        revoked_certs: Vec::new(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    fs::write(folder.join("crl.pem"), list.signed_by(&served.issuer).unwrap().pem().unwrap()).unwrap();
+    let text = fs::read_to_string(folder.join("ringway.toml")).unwrap();
+    fs::write(folder.join("ringway.toml"), text.replace("[tls]", "[tls]\ncrl = \"crl.pem\"")).unwrap();
+    for (path, mode) in [(folder.to_owned(), 0o755), (folder.join("key.pem"), 0o644)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let said =
+        ["a list of [tls] crl has expired", "key.pem: every account of this machine can read this file"];
+    let checked = Running::start(folder, &["check"], "").done();
+    assert_eq!(checked.status, 0, "{checked:?}");
+    said.iter().for_each(|part| assert!(checked.err.contains(part), "{checked:?}"));
+    served.running.signal("-HUP");
+    said.iter().for_each(|part| drop(served.running.says(part)));
+    let args = ["show", "stats", "--json", "--admin", &served.admin()];
+    let stats = Running::start(folder, &args, "").done().json();
+    assert!(stats["tls_crl_expires_s"].as_f64().unwrap() < -86_400.0, "{stats}");
 }
 
 #[test]
