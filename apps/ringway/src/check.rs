@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             result["warnings"] = json!(warnings);
         }
         if let Some(report) = &report {
-            for key in ["changes", "restart"] {
+            for key in ["changes", "changes_left_out", "restart"] {
                 result[key] = report.get(key).cloned().unwrap_or_default();
             }
             result["reload"] = json!({ "ok": report.get("ok"), "errors": report.get("errors") });

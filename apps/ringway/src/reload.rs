@@ -37,6 +37,11 @@ pub(crate) fn print(report: &Value, done: &str) -> Result<(), Failure> {
         writeln!(out, "{}", printable(text))?;
         count += 1;
     }
+    let left_out = report.get("changes_left_out").and_then(Value::as_u64).unwrap_or_default();
+    if left_out > 0 {
+        writeln!(out, "and {left_out} more")?;
+        count += left_out;
+    }
     for warning in report.get("warnings").and_then(Value::as_array).into_iter().flatten() {
         writeln!(out, "warning: {}", printable(warning.as_str().unwrap_or_default()))?;
     }

@@ -73,7 +73,9 @@ impl Keys {
 
     /// Keys whose values differ in `new`, in alphabetical order.
     pub fn changes_to(&self, new: &Self) -> Vec<KeyChange> {
-        let of = |keys: &Self, key: &str| keys.values.get(key).cloned().flatten();
+        fn of<'k>(keys: &'k Keys, key: &str) -> Option<&'k String> {
+            keys.values.get(key).and_then(Option::as_ref)
+        }
         let only_new = new.values.keys().filter(|key| !self.values.contains_key(*key));
         let mut changes: Vec<KeyChange> = self
             .values
@@ -81,7 +83,7 @@ impl Keys {
             .chain(only_new)
             .filter_map(|key| {
                 let (old, new) = (of(self, key), of(new, key));
-                let shown = |value| ShownValue::of(key, value);
+                let shown = |value: Option<&String>| ShownValue::of(key, value.cloned());
                 (old != new).then(|| KeyChange { key: key.clone(), old: shown(old), new: shown(new) })
             })
             .collect();
@@ -154,14 +156,14 @@ pub fn is_secret(key: &str) -> bool {
     ["password", "passphrase", "secret", "token"].iter().any(|word| name.contains(word))
 }
 
-/// True for a URL with a password, as `"postgres://user:password@host/name"`.
-fn has_password(value: &str) -> bool {
 /// True for a key whose value is a secret itself.
 fn is_own_secret(key: &str, value: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     matches!(name, "password" | "token") && value != "\"\"" || has_password(value)
 }
 
+/// True for a URL with a password, as `"postgres://user:password@host/name"`.
+fn has_password(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     authority.and_then(|authority| authority.rsplit_once('@')).is_some_and(|(login, _)| login.contains(':'))
 }

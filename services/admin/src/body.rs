@@ -6,7 +6,10 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::response::Response;
-use serde::Deserialize;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// Query of a reload.
@@ -15,6 +18,34 @@ use std::time::Duration;
 pub(crate) struct ReloadQuery {
     #[serde(default)]
     pub(crate) dry_run: bool,
+}
+
+/// Keys of a configuration with their values, of a bounded number.
+pub(crate) struct KeyList(pub(crate) BTreeMap<String, Option<String>>);
+
+impl<'de> Deserialize<'de> for KeyList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = KeyList;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("keys and values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<KeyList, A::Error> {
+                let mut keys = BTreeMap::new();
+                while let Some((key, value)) = entries.next_entry()? {
+                    keys.insert(key, value);
+                    if keys.len() > KEYS_MAX {
+                        return Err(A::Error::custom(TOO_MANY_KEYS));
+                    }
+                }
+                Ok(KeyList(keys))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
 }
 
 /// Reads a body of at most `bytes_max`; the error is the response.
@@ -32,5 +63,8 @@ pub(crate) async fn read_body(request: Request, bytes_max: usize) -> Result<Byte
     }
 }
 
+/// Maximum number of keys of a configuration.
+const KEYS_MAX: usize = 100_000;
+const TOO_MANY_KEYS: &str = "more than 100000 keys; for a longer configuration use `ringway reload --dry-run`, which reads the server's own file";
 /// Maximum time for a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! The paths of the admin API that change the server.
 
 use crate::answer::{Shared, answer, apply, failed};
-use crate::body::{ReloadQuery, read_body};
+use crate::body::{KeyList, ReloadQuery, read_body};
 use crate::control::{Change, Control, Forwards, NewBlock, NewDrain};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
 use crate::{routes, users};
@@ -54,7 +54,7 @@ async fn reload(
         (false, true) => Change::Reload,
         (true, true) => Change::DryRun,
         (true, false) => match serde_json::from_slice(&body) {
-            Ok(keys) => Change::Compare(keys),
+            Ok(KeyList(keys)) => Change::Compare(keys),
             Err(error) => {
                 let why = format!("write keys and values as {{\"auth.realm\": \"\\\"a\\\"\"}}: {error}");
                 return refusal(StatusCode::BAD_REQUEST, &why);

@@ -58,10 +58,12 @@ impl ReloadReport {
                 "text": change.to_string(),
             })
         };
+        let shown = self.changes.iter().take(CHANGES_SHOWN_MAX);
         let mut object = json!({
             "ok": self.outcome != ReloadOutcome::Refused,
             "applied": self.outcome == ReloadOutcome::Applied,
-            "changes": self.changes.iter().map(change).collect::<Vec<_>>(),
+            "changes": shown.map(change).collect::<Vec<_>>(),
+            "changes_left_out": self.changes.len().saturating_sub(CHANGES_SHOWN_MAX),
             "restart": self.restart,
             "warnings": self.warnings,
             "errors": self.errors,
@@ -72,3 +74,6 @@ impl ReloadReport {
         object
     }
 }
+
+/// Maximum number of changes in an answer.
+const CHANGES_SHOWN_MAX: usize = 1000;

@@ -330,6 +330,22 @@ fn twenty_reloads_under_load_lose_no_request() {
 }
 
 #[test]
+fn a_long_difference_is_cut_and_the_number_of_the_others_is_said() {
+    let server = Server::start("[log]\nlevel = \"info\"");
+    let route = |number: u32| format!("[[route]]\nprefix = \"{number}\"\nto = [\"t\"]\n");
+    let routes: String = (1..1000).map(route).collect();
+    server.write(&[], &format!("[[trunk]]\nname = \"t\"\nuri = \"sip:t.example.net\"\n{routes}"));
+    let args = ["check", "ringway.toml", "--against-running", "--admin", &server.admin];
+    let done = server.command(&args);
+    let (listed, left_out) =
+        (done.out.matches(" → ").count(), done.out.lines().rev().nth(1).unwrap().to_owned());
+    assert!(listed == 1000 && left_out.starts_with("and ") && left_out.ends_with(" more"), "{left_out}");
+    let report = server.command(&[&args[..], &["--json"]].concat()).json();
+    assert_eq!(report["changes"].as_array().unwrap().len(), 1000);
+    assert_eq!(left_out, format!("and {} more", report["changes_left_out"]));
+}
+
+#[test]
 fn what_needs_a_restart_is_named_and_secrets_are_not_shown() {
     let server = Server::start("[log]\nlevel = \"info\"");
     let address = server.running.address();

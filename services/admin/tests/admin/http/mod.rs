@@ -428,3 +428,10 @@ fn bodies_are_bounded_and_checked() {
     assert!(status == 200 && body.contains("\"next\":\"2\"") && body.contains("\"total\":3"), "{body}");
     assert!(get(address, "/api/blocks?after=2").1.contains("\"next\":null"));
 }
+    let keys = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|number| format!("\"k{number}\":\"1\"")).collect();
+        format!("{{{}}}", keys.join(","))
+    };
+    assert_eq!(ask("POST /api/reload?dry_run=true", &good, &keys(100_000)).0, 200);
+    let (status, body) = ask("POST /api/reload?dry_run=true", &good, &keys(200_000));
+    assert!(status == 400 && body.contains("more than 100000 keys"), "{status} {body}");
