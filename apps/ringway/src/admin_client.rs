@@ -4,11 +4,13 @@ use crate::args::ServerArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::printable;
+use crate::random;
+use ringway_admin::TokenProof;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use ureq::Agent;
 use ureq::http::Response;
+use ureq::{Agent, RequestBuilder};
 
 /// The admin API of a running server.
 pub(crate) struct AdminClient {
@@ -54,8 +56,7 @@ impl AdminClient {
     /// Gets a listing.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
         let url = self.url(path);
-        let request = self.agent.get(&url).header("Authorization", self.authorization());
-        match self.answer(&url, request.call())? {
+        match self.answer(&url, self.with_token(self.agent.get(&url))?.call())? {
             (200, object) => Ok(object),
             (status, object) => Err(Failure::failed(match object.get("error").and_then(Value::as_str) {
                 // The server's sentence says what to do.
@@ -68,23 +69,42 @@ impl AdminClient {
     /// Requests a change. Returns the status, and the object that the server answered with.
     pub(crate) fn post(&self, path: &str, body: &str) -> Result<(u16, Value), Failure> {
         let url = self.url(path);
-        let request = self.agent.post(&url).header("Authorization", self.authorization());
-        self.answer(&url, request.send(body))
+        self.answer(&url, self.with_token(self.agent.post(&url))?.send(body))
     }
 
     /// Requests the end of something. Returns the same as [`AdminClient::post`].
     pub(crate) fn delete(&self, path: &str) -> Result<(u16, Value), Failure> {
         let url = self.url(path);
-        let request = self.agent.delete(&url).header("Authorization", self.authorization());
-        self.answer(&url, request.call())
+        self.answer(&url, self.with_token(self.agent.delete(&url))?.call())
     }
 
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    fn authorization(&self) -> String {
-        format!("Bearer {}", self.token)
+    /// Adds the token, after the process that listens at the address proved that it has it too: any account of a machine may
+    /// listen at a port that no server uses.
+    fn with_token<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, Failure> {
+        if self.token.is_empty() {
+            return Ok(request);
+        }
+        let proof = TokenProof::new(&self.token, random::bytes()?);
+        let url = self.url(TokenProof::PATH);
+        let asked = self.agent.get(&url).header("Authorization", proof.authorization());
+        let (status, answer) = self.answer(&url, asked.call())?;
+        if status == 200 && answer.get("token") == Some(&Value::Bool(false)) {
+            return Ok(request);
+        }
+        match answer.get("proof").and_then(Value::as_str) {
+            Some(given) if proof.is_of_server(given) => {
+                Ok(request.header("Authorization", format!("Bearer {}", self.token)))
+            }
+            _ => Err(Failure::failed(format!(
+                "the program at {} did not prove that it has the token of [admin] token, which was not sent to it; check that it is \
+                 the server, and of this version: after an update, restart it",
+                self.address
+            ))),
+        }
     }
 
     fn answer(
@@ -108,8 +128,12 @@ impl AdminClient {
         match (status, value) {
             (401, _) => Err(Failure::failed(format!(
                 "{url}: the server requires its token; use --config with the server's configuration, which has [admin] \
-                 token. If the token in the file was changed, send SIGHUP to the server"
+                 token. If the token in the file was changed, send SIGHUP to the server; after an update, restart it"
             ))),
+            (429, value) => {
+                let why = value.get("error").and_then(Value::as_str).unwrap_or_default();
+                Err(Failure::failed(format!("the server at {} refused: {}", self.address, printable(why))))
+            }
             (200, Value::Object(object)) => Ok((200, Value::Object(object))),
             // Another server.
             (200, _) => Ok((404, Value::Null)),

@@ -1,10 +1,12 @@
 //! Access rules of the admin API: the bearer token, and the headers Host and Origin.
 
+use crate::guesses::TokenGuesses;
+use crate::proof;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
-use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 use subtle::ConstantTimeEq;
 
 /// Conditions that a request must meet.
@@ -13,11 +15,16 @@ pub(crate) struct AccessCheck {
     /// The hash of the token: comparing hashes tells nothing of the token's length.
     token: RwLock<Option<[u8; 32]>>,
     is_loopback: bool,
+    guesses: TokenGuesses,
 }
+
+/// Status and reason of a refusal.
+type Refusal = (StatusCode, &'static str);
 
 impl AccessCheck {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
-        Self { token: RwLock::new(hash_of(token)), is_loopback: address.ip().to_canonical().is_loopback() }
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        Self { token: RwLock::new(hash_of(token)), is_loopback, guesses: TokenGuesses::default() }
     }
 
     /// Requires another token from now on.
@@ -25,65 +32,107 @@ impl AccessCheck {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = hash_of(token);
     }
 
-    /// Checks a request.
-    ///
-    /// # Errors
-    /// The status and the reason of the refusal.
-    pub(crate) fn check(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Result<(), (StatusCode, &'static str)> {
-        self.check_without_token(method, headers)?;
-        let token = *self.token.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(token) = token else { return Ok(()) };
-        let given = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.as_bytes().split_at_checked(7))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
-            .map_or(&[][..], |(_, given)| given.trim_ascii());
-        let given: [u8; 32] = Sha256::digest(given).into();
-        if bool::from(given.ct_eq(&token)) {
-            Ok(())
-        } else {
-            let why = "give the token of [admin] token as Authorization: Bearer TOKEN";
-            Err((StatusCode::UNAUTHORIZED, why))
-        }
+    /// Limit of wrong tokens.
+    pub(crate) const fn guesses(&self) -> &TokenGuesses {
+        &self.guesses
     }
 
-    /// Checks a request for something that holds no data.
+    /// Checks a request of `source`.
     ///
     /// # Errors
     /// The status and the reason of the refusal.
-    pub(crate) fn check_without_token(
+    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap, source: IpAddr) -> Result<(), Refusal> {
+        self.check_origin(method, headers)?;
+        if is_foreign_page(headers) {
+            return Err(FOREIGN_PAGE);
+        }
+        let Some(token) = self.token() else { return Ok(()) };
+        self.compare(headers, source, |given| {
+            let given = bearer(given).map(|given| proof::key_of_bytes(given.trim_ascii()));
+            given.is_some_and(|given| bool::from(given.ct_eq(&token))).then_some(())
+        })
+    }
+
+    /// Answers a client that checks whether this server has the token, before it sends it; `None`: no token is required.
+    ///
+    /// # Errors
+    /// The status and the reason of the refusal.
+    pub(crate) fn prove(
         &self,
         method: &Method,
         headers: &HeaderMap,
-    ) -> Result<(), (StatusCode, &'static str)> {
+        source: IpAddr,
+    ) -> Result<Option<String>, Refusal> {
+        self.check_origin(method, headers)?;
+        let Some(token) = self.token() else { return Ok(None) };
+        self.compare(headers, source, |given| proof::answer(&token, given)).map(Some)
+    }
+
+    /// Checks a request for something that holds no data: links of other pages may lead there.
+    ///
+    /// # Errors
+    /// The status and the reason of the refusal.
+    pub(crate) fn check_without_token(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.check_origin(method, headers)?;
+        if is_foreign_page(headers) && !is_navigation(headers) { Err(FOREIGN_PAGE) } else { Ok(()) }
+    }
+
+    fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.is_loopback && !names_loopback(headers) {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
         }
-        let is_change = !method.is_safe();
-        if is_foreign_page(headers) || is_change && !is_of_this_origin(headers) {
-            let why = "web pages of other origins may not ask or change anything here";
-            return Err((StatusCode::FORBIDDEN, why));
+        if !method.is_safe() && !is_of_this_origin(headers) { Err(FOREIGN_PAGE) } else { Ok(()) }
+    }
+
+    /// Compares what a request gives as its proof of the token, unless its source had too many wrong ones.
+    fn compare<T>(
+        &self,
+        headers: &HeaderMap,
+        source: IpAddr,
+        proven: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<T, Refusal> {
+        let Some(given) = headers.get(AUTHORIZATION) else { return Err(NO_TOKEN) };
+        let now = Instant::now();
+        if !self.guesses.may_try(source, now) {
+            return Err(SLOWED);
         }
-        Ok(())
+        if let Some(proven) = proven(given.as_bytes()) {
+            return Ok(proven);
+        }
+        if let Some(suppressed) = self.guesses.on_wrong(source, now) {
+            tracing::warn!(address = %source.to_canonical(), suppressed, "refused admin token");
+        }
+        Err(NO_TOKEN)
+    }
+
+    fn token(&self) -> Option<[u8; 32]> {
+        *self.token.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn hash_of(token: &str) -> Option<[u8; 32]> {
-    (!token.is_empty()).then(|| Sha256::digest(token).into())
+fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, given) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(given)
 }
 
-/// True for a request that a page of another origin makes, as browsers say of each request to this machine and over TLS: even
-/// reading has effects, as a trace begins. Following a link is none.
+fn hash_of(token: &str) -> Option<[u8; 32]> {
+    (!token.is_empty()).then(|| proof::key_of(token))
+}
+
+/// True for a request that a page of another origin causes, as browsers say of each request to this machine and over TLS: even
+/// reading has effects, as a trace begins.
 fn is_foreign_page(headers: &HeaderMap) -> bool {
-    let is = |name, expected: &[&[u8]]| {
-        headers.get(name).is_some_and(|value| expected.contains(&value.as_bytes()))
-    };
-    is("sec-fetch-site", &[b"cross-site", b"same-site"]) && !is("sec-fetch-mode", &[b"navigate"])
+    has(headers, "sec-fetch-site", &[b"cross-site", b"same-site"])
+}
+
+/// True for a request by which a browser opens a page.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    has(headers, "sec-fetch-mode", &[b"navigate"])
+}
+
+fn has(headers: &HeaderMap, name: &str, expected: &[&[u8]]) -> bool {
+    headers.get(name).is_some_and(|value| expected.contains(&value.as_bytes()))
 }
 
 /// True unless a web page of another origin made the request: a browser names the page's origin in each request that may
@@ -109,9 +158,18 @@ fn names_loopback(headers: &HeaderMap) -> bool {
         || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
+const NO_TOKEN: Refusal =
+    (StatusCode::UNAUTHORIZED, "give the token of [admin] token as Authorization: Bearer TOKEN");
+const SLOWED: Refusal =
+    (StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens came from this address; try again in a minute");
+const FOREIGN_PAGE: Refusal =
+    (StatusCode::FORBIDDEN, "web pages of other origins may not ask or change anything here");
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn access_check(token: &str) -> AccessCheck {
         AccessCheck::new("127.0.0.1:8060".parse().unwrap(), token)
@@ -129,41 +187,76 @@ mod tests {
     #[test]
     fn a_loopback_listener_answers_only_to_loopback_names() {
         for host in ["localhost", "LOCALHOST:8060", "127.0.0.1:8060", "[::1]:8060", "127.9.9.9"] {
-            assert_eq!(access_check("").check(&Method::GET, &headers(host, "")), Ok(()), "{host}");
+            assert_eq!(access_check("").check(&Method::GET, &headers(host, ""), SOURCE), Ok(()), "{host}");
         }
         for host in ["evil.example", "evil.example:8060", "localhost.evil.example", "192.0.2.1", "", ":80"] {
             assert_eq!(
-                access_check("").check(&Method::GET, &headers(host, "")).unwrap_err().0,
+                access_check("").check(&Method::GET, &headers(host, ""), SOURCE).unwrap_err().0,
                 StatusCode::FORBIDDEN,
                 "{host}"
             );
         }
-        assert!(access_check("").check(&Method::GET, &HeaderMap::new()).is_err());
+        assert!(access_check("").check(&Method::GET, &HeaderMap::new(), SOURCE).is_err());
         let open = AccessCheck::new("192.0.2.1:8060".parse().unwrap(), "");
-        assert_eq!(open.check(&Method::GET, &headers("pbx.example.org", "")), Ok(()));
+        assert_eq!(open.check(&Method::GET, &headers("pbx.example.org", ""), SOURCE), Ok(()));
     }
 
     #[test]
     fn a_token_is_compared_as_a_whole() {
         let check = access_check("s3cret");
-        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer s3cret")), Ok(()));
-        assert_eq!(check.check(&Method::GET, &headers("localhost", "bearer s3cret")), Ok(()));
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer s3cret"), SOURCE), Ok(()));
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "bearer s3cret"), SOURCE), Ok(()));
         for wrong in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret"] {
-            let refused = check.check(&Method::GET, &headers("localhost", wrong));
+            let refused = check.check(&Method::GET, &headers("localhost", wrong), SOURCE);
             assert_eq!(refused.unwrap_err().0, StatusCode::UNAUTHORIZED, "{wrong}");
         }
     }
 
     #[test]
-    fn pages_of_other_origins_read_nothing_but_links_lead_here() {
+    fn pages_of_other_origins_read_nothing_but_links_lead_to_the_dashboard() {
         let check = |site: &str, mode: &str| {
             let mut headers = headers("127.0.0.1:8060", "");
             headers.insert("sec-fetch-site", site.parse().unwrap());
             headers.insert("sec-fetch-mode", mode.parse().unwrap());
-            access_check("").check(&Method::GET, &headers).is_ok()
+            let check = access_check("");
+            [check.check(&Method::GET, &headers, SOURCE), check.check_without_token(&Method::GET, &headers)]
+                .map(|checked| checked.is_ok())
         };
-        assert!(check("same-origin", "cors") && check("none", "navigate") && check("cross-site", "navigate"));
-        assert!(!check("cross-site", "no-cors") && !check("same-site", "cors"));
+        for (site, mode) in [("same-origin", "cors"), ("same-origin", "navigate"), ("none", "navigate")] {
+            assert_eq!(check(site, mode), [true, true], "{site} {mode}");
+        }
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(check(site, "navigate"), [false, true], "{site}: data, and a file of the dashboard");
+            for mode in ["no-cors", "cors", "websocket"] {
+                assert_eq!(check(site, mode), [false, false], "{site} {mode}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_tokens_of_a_source_are_slowed_and_those_of_others_are_not() {
+        let check = access_check("s3cret");
+        let of = |token: &str, source: IpAddr| {
+            let authorization = if token.is_empty() { String::new() } else { format!("Bearer {token}") };
+            check
+                .check(&Method::GET, &headers("localhost", &authorization), source)
+                .map_err(|(status, _)| status)
+        };
+        let eve = IpAddr::from([192, 0, 2, 66]);
+        let slowed: Vec<_> = (0..1000).map(|_| of("", eve)).collect();
+        assert!(
+            slowed.iter().all(|result| *result == Err(StatusCode::UNAUTHORIZED)),
+            "without one it is no guess"
+        );
+        let statuses: Vec<_> = (0..1000).map(|number| of(&number.to_string(), eve)).collect();
+        let compared = statuses.iter().filter(|result| **result == Err(StatusCode::UNAUTHORIZED)).count();
+        assert_eq!((compared as u64, check.guesses().wrong(), check.guesses().slowed()), (20, 20, 980));
+        assert_eq!(
+            of("s3cret", eve),
+            Err(StatusCode::TOO_MANY_REQUESTS),
+            "the right one is not found by trying"
+        );
+        assert_eq!(of("s3cret", SOURCE), Ok(()));
     }
 
     #[test]
@@ -173,7 +266,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert(ORIGIN, origin.parse().unwrap());
             }
-            access_check("").check(&method, &headers).map_err(|(status, _)| status)
+            access_check("").check(&method, &headers, SOURCE).map_err(|(status, _)| status)
         };
         for origin in
             ["http://evil.example", "http://127.0.0.1:80", "http://127.0.0.1", "null", "", "127.0.0.1:8060"]
@@ -191,9 +284,9 @@ mod tests {
     fn another_token_is_required_at_once() {
         let check = access_check("first");
         check.set_token("second");
-        assert!(check.check(&Method::GET, &headers("localhost", "Bearer first")).is_err());
-        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer second")), Ok(()));
+        assert!(check.check(&Method::GET, &headers("localhost", "Bearer first"), SOURCE).is_err());
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer second"), SOURCE), Ok(()));
         check.set_token("");
-        assert_eq!(check.check(&Method::GET, &headers("localhost", "")), Ok(()));
+        assert_eq!(check.check(&Method::GET, &headers("localhost", ""), SOURCE), Ok(()));
     }
 }

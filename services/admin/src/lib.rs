@@ -3,9 +3,9 @@
 //! Does: answers `/api/server`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
 //! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes and what must be read from files (`/api/users`, `/api/config`, `/api/routes`,
 //! `/api/reload`, `/api/blocks`) to its [`Control`]; has the files of the dashboard, which use this API; asks for a bearer
-//! token when one is set, except for these files; on a loopback address answers only to
-//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and changes nothing for pages of other
-//! origins; speaks TLS with clients that
+//! token when one is set, except for these files, slows wrong ones, and proves to a client that it has it; on a loopback address answers only to
+//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and shows and changes nothing for pages of
+//! other origins; speaks TLS with clients that
 //! begin it, and requires it of other machines' clients if there is a certificate.
 //!
 //! Does not: decide about a change, or load certificates. Its tokio runtime never touches the threads that carry SIP.
@@ -19,8 +19,10 @@ mod changes;
 mod clients;
 mod control;
 mod dashboard;
+mod guesses;
 mod pace;
 mod pages;
+mod proof;
 mod routes;
 mod secure;
 mod shard_pages;
@@ -33,6 +35,7 @@ pub use control::{
     Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, RoutesEdit, RoutesEffect,
     TextPosition, User, UserQuery,
 };
+pub use proof::TokenProof;
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
 pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
@@ -44,10 +47,14 @@ pub use view::{
 use access::AccessCheck;
 use axum::Router;
 use clients::Clients;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pace::HandshakePace;
+use pages::Source;
 use secure::Opened;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -171,9 +178,9 @@ impl AdminServer {
         self.access.set_token(token);
     }
 
-    /// Connections closed to make room for newer ones, since the start.
-    pub fn clients_displaced(&self) -> u64 {
-        self.clients.displaced()
+    /// Counters of limits since the start, with their names.
+    pub fn limits(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        pages::limits(&self.clients, &self.access).into_iter().map(|(name, _, count)| (name, count))
     }
 
     /// Closes the listener and all connections, and ends the thread.
@@ -216,8 +223,9 @@ async fn accept(
         let (router, tls, pace) = (router.clone(), Arc::clone(tls), Arc::clone(&pace));
         tokio::spawn(async move {
             // A connection that takes too long is closed without a response.
+            let service = Service { router, source: Source(peer.ip()) };
             tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router, &tls, &pace)) => {}
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, service, &tls, &pace)) => {}
                 _ = displaced => {}
             }
             drop(slot);
@@ -227,21 +235,32 @@ async fn accept(
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, tls: &TlsSource, pace: &HandshakePace) {
+async fn serve_connection(stream: TcpStream, service: Service, tls: &TlsSource, pace: &HandshakePace) {
     match secure::open(stream, tls, pace).await {
-        Some(Opened::Plain(stream)) => serve_http(stream, router).await,
-        Some(Opened::Tls(stream)) => serve_http(stream, router).await,
+        Some(Opened::Plain(stream)) => serve_http(stream, service).await,
+        Some(Opened::Tls(stream)) => serve_http(stream, service).await,
         None => {}
     }
 }
 
-async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+/// The paths for the requests of one connection.
+struct Service {
+    router: Router,
+    source: Source,
+}
+
+async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, Service { router, source }: Service) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(source);
+        router.call(request)
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
         tracing::debug!("an admin connection ended: {error}");

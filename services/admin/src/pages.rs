@@ -3,8 +3,8 @@
 use crate::access::AccessCheck;
 use crate::clients::Clients;
 use crate::dashboard;
+use crate::proof::TokenProof;
 use crate::view::{MetricKind, Page, Stat, Stats, View};
-use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -13,9 +13,11 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Items in one answer unless `limit` asks for fewer or more.
@@ -29,21 +31,43 @@ pub(crate) const TEXT_BYTES_MAX: usize = 128;
 /// Description of all paths, OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
-type Shared = State<Arc<Source>>;
+type Shared = State<Arc<Shown>>;
 
-/// Source of the pages: the server and the admin API itself.
-struct Source {
+/// Address that a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source(pub(crate) IpAddr);
+
+/// What the pages show: the server and the admin API itself.
+struct Shown {
     view: Arc<dyn View>,
     clients: Arc<Clients>,
+    access: Arc<AccessCheck>,
 }
 
-impl Source {
+impl Shown {
     fn stats(&self) -> Stats {
-        let mut stats = self.view.stats();
-        let help = "Connections of the admin API closed to make room for newer ones.";
-        stats.push(Stat::counter("admin_clients_displaced", help, self.clients.displaced()));
-        stats
+        let limits = limits(&self.clients, &self.access);
+        let limits = limits.into_iter().map(|(name, help, count)| Stat::counter(name, help, count));
+        self.view.stats().into_iter().chain(limits).collect()
     }
+}
+
+/// Counters of the admin API's own limits, each with its name and its help.
+pub(crate) fn limits(clients: &Clients, access: &AccessCheck) -> [(&'static str, &'static str, u64); 3] {
+    let guesses = access.guesses();
+    [
+        (
+            "admin_clients_displaced",
+            "Connections of the admin API closed to make room for newer ones.",
+            clients.displaced(),
+        ),
+        ("admin_tokens_refused", "Requests to the admin API with a wrong token.", guesses.wrong()),
+        (
+            "admin_tokens_slowed",
+            "Requests to the admin API whose token was not compared, after too many wrong ones of their source.",
+            guesses.slowed(),
+        ),
+    ]
 }
 
 /// The paths that show something at once, and `others`; each request must pass `access`.
@@ -54,23 +78,23 @@ pub(crate) fn router(
     access: Arc<AccessCheck>,
 ) -> Router {
     Router::new()
-        .route("/api/server", get(async |State(source): Shared| json_of(&json!(source.view.server()))))
+        .route("/api/server", get(async |State(shown): Shared| json_of(&json!(shown.view.server()))))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/records", get(records))
         .route("/api/connections", get(connections))
-        .route("/api/trunks", get(async |State(source): Shared| whole("trunks", &source.view.trunks())))
-        .route("/api/relays", get(async |State(source): Shared| whole("relays", &source.view.relays())))
+        .route("/api/trunks", get(async |State(shown): Shared| whole("trunks", &shown.view.trunks())))
+        .route("/api/relays", get(async |State(shown): Shared| whole("relays", &shown.view.relays())))
         .route("/api/cluster", get(cluster))
-        .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
+        .route("/api/stats", get(async |State(shown): Shared| json_of(&stats(&shown.stats()))))
         .route(
             "/metrics",
-            get(async |State(source): Shared| {
-                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
+            get(async |State(shown): Shared| {
+                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&shown.stats()))
             }),
         )
         .route("/api/openapi.json", get(async || typed("application/json", DESCRIPTION.to_owned())))
-        .with_state(Arc::new(Source { view, clients }))
+        .with_state(Arc::new(Shown { view, clients, access: Arc::clone(&access) }))
         .merge(others)
         .merge(dashboard::router())
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
@@ -80,14 +104,24 @@ pub(crate) fn router(
         .layer(from_fn_with_state(access, guard))
 }
 
-async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(access): State<Arc<AccessCheck>>,
+    Extension(Source(source)): Extension<Source>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (method, headers) = (request.method(), request.headers());
     let is_file = dashboard::is_file(request.uri().path());
-    let checked = match is_file {
-        true => access.check_without_token(request.method(), request.headers()),
-        false => access.check(request.method(), request.headers()),
+    let checked = match request.uri().path() {
+        TokenProof::PATH => access
+            .prove(method, headers, source)
+            .map(|proof| Some(json_of(&json!({ "token": proof.is_some(), "proof": proof })))),
+        _ if is_file => access.check_without_token(method, headers).map(|()| None),
+        _ => access.check(method, headers, source).map(|()| None),
     };
     let mut response = match checked {
-        Ok(()) => next.run(request).await,
+        Ok(Some(response)) => response,
+        Ok(None) => next.run(request).await,
         Err((status, why)) => refusal(status, why),
     };
     let policy = if is_file { dashboard::CONTENT_SECURITY } else { "default-src 'none'" };
@@ -110,25 +144,25 @@ pub(crate) struct PageQuery {
 
 type QueryResult = Result<Query<PageQuery>, QueryRejection>;
 
-async fn registrations(State(source): Shared, query: QueryResult) -> Response {
-    page("registrations", query, |after, limit, text| source.view.registrations(after, limit, text))
+async fn registrations(State(shown): Shared, query: QueryResult) -> Response {
+    page("registrations", query, |after, limit, text| shown.view.registrations(after, limit, text))
 }
 
-async fn calls(State(source): Shared, query: QueryResult) -> Response {
-    page("calls", query, |after, limit, _| source.view.calls(after, limit))
+async fn calls(State(shown): Shared, query: QueryResult) -> Response {
+    page("calls", query, |after, limit, _| shown.view.calls(after, limit))
 }
 
-async fn records(State(source): Shared, query: QueryResult) -> Response {
-    page("records", query, |after, limit, _| source.view.records(after, limit))
+async fn records(State(shown): Shared, query: QueryResult) -> Response {
+    page("records", query, |after, limit, _| shown.view.records(after, limit))
 }
 
-async fn connections(State(source): Shared, query: QueryResult) -> Response {
-    page("connections", query, |after, limit, text| source.view.connections(after, limit, text))
+async fn connections(State(shown): Shared, query: QueryResult) -> Response {
+    page("connections", query, |after, limit, text| shown.view.connections(after, limit, text))
 }
 
-async fn cluster(State(source): Shared) -> Response {
+async fn cluster(State(shown): Shared) -> Response {
     json_of(
-        &source
+        &shown
             .view
             .cluster()
             .map_or_else(|| json!({ "node": null, "store": null, "nodes": [] }), |cluster| json!(cluster)),

@@ -58,6 +58,7 @@ pub(super) fn write(reached: &[(&'static str, u64)]) {
 /// Counters of limits.
 const LIMITS: &[&str] = &[
     "admin_clients_displaced",
+    "admin_tokens_slowed",
     "blocked_sources",
     "connections_over_source",
     "connections_refused",

@@ -289,8 +289,8 @@ impl Running {
         }
         let stats = self.view.counted();
         let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
-        let displaced = ("admin_clients_displaced", self.admin.clients_displaced());
-        limit_log::write(&self.limits.reached(now, counters.chain([displaced])));
+        let of_admin: Vec<(&str, u64)> = self.admin.limits().collect();
+        limit_log::write(&self.limits.reached(now, counters.chain(of_admin)));
     }
 
     /// Prints the `ready` line to standard output, and logs warnings.

@@ -9,6 +9,8 @@ use ringway_admin::{
 };
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -502,10 +504,11 @@ fn registrations_are_shown_as_a_table_and_as_json_over_pages() {
         assert_eq!(value, json!({what: [], "total": 0}));
     }
     let stats = ringway_json(folder.path(), &["show", "stats", "--json", "--admin", &admin]);
-    assert_eq!(stats, json!({"admin_clients_displaced": 0, "registrations": 12_000}));
+    let limits = ["admin_clients_displaced", "admin_tokens_refused", "admin_tokens_slowed"];
+    assert_eq!(stats, json!({limits[0]: 0, limits[1]: 0, limits[2]: 0, "registrations": 12_000}));
     let shown = ringway(folder.path(), &["show", "stats", "--admin", &admin]).ok();
     let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows, [["admin_clients_displaced", "0"], ["registrations", "12000"]]);
+    assert_eq!(rows, [[limits[0], "0"], [limits[1], "0"], [limits[2], "0"], ["registrations", "12000"]]);
 }
 
 #[test]
@@ -520,6 +523,51 @@ fn show_takes_address_and_token_from_the_servers_configuration() {
     assert!(config("t0ken").ok().ends_with("2 registrations\n"));
     let error = config("wrong").refused(1);
     assert!(error.contains("token"), "{error}");
+}
+
+#[test]
+fn a_program_that_does_not_have_the_token_does_not_get_it() {
+    let folder = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = listener.local_addr().unwrap();
+    let text = format!("[admin]\nlisten = \"{admin}\"\ntoken = \"a-token-that-nobody-guesses\"\n");
+    fs::write(folder.path().join("ringway.toml"), text).unwrap();
+    let answers = [
+        ("404 Not Found", "{}"),
+        ("200 OK", "{}"),
+        ("200 OK", "{\"token\":true,\"proof\":null}"),
+        ("200 OK", "{\"token\":true,\"proof\":\"\"}"),
+        (
+            "200 OK",
+            "{\"token\":true,\"proof\":\"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"}",
+        ),
+    ];
+    for (status, body) in answers {
+        let commands: [&[&str]; 4] =
+            [&["show", "calls"], &["drain"], &["reload", "--dry-run"], &["check", "--against-running"]];
+        for command in commands {
+            let asked = std::thread::scope(|scope| {
+                let running = scope.spawn(|| ringway(folder.path(), command));
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = vec![0; 4096];
+                let length = stream.read(&mut asked).unwrap();
+                let length_of_body = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {length_of_body}\r\nConnection: close\r\n\r\n"
+                );
+                stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+                let done = running.join().unwrap();
+                assert_eq!(done.status, 1, "{done:?}");
+                assert!(done.err.contains("did not prove that it has the token"), "{done:?}");
+                String::from_utf8(asked[..length].to_vec()).unwrap()
+            });
+            assert!(asked.starts_with("GET /api/proof ") && !asked.contains("nobody-guesses"), "{asked}");
+        }
+    }
+    // One that says that it needs none gets none.
+    let server = serve(2, "");
+    let args = ["show", "registrations", "--admin", &server.address().to_string()];
+    assert!(ringway(folder.path(), &args).ok().ends_with("2 registrations\n"));
 }
 
 #[test]

@@ -35,6 +35,8 @@ export const REASONS = [
     'The connection is closed'],
   ['admin_clients_displaced', '128 connections of the admin API',
     'The oldest one of the source that has most is closed'],
+  ['admin_tokens_slowed', '20 wrong tokens of a source, and 10 more a minute',
+    'The token is not compared: 429'],
   ['keep_alive_closes', '16 keep-alives at once, and one more each second, on a connection',
     'The connection is closed'],
   ['write_queue_closes', '1 MiB unread, or 30 s of not reading',

@@ -5,7 +5,7 @@ mod dashboard;
 
 use ringway_admin::{
     Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock,
-    NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, User, UserQuery, View,
+    NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, TokenProof, User, UserQuery, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -145,6 +145,19 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     ask_over(stream, request)
 }
 
+/// Connection from this address of the machine.
+fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
 fn ask_over(mut stream: impl Read + Write, request: &str) -> (u16, String) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -182,7 +195,10 @@ fn registrations_come_in_parts_with_a_cursor() {
     );
     assert_eq!(
         get(server.address(), "/api/stats"),
-        (200, "{\"admin_clients_displaced\":0,\"registers_total\":3}\n".into())
+        (
+            200,
+            "{\"admin_clients_displaced\":0,\"admin_tokens_refused\":0,\"admin_tokens_slowed\":0,\"registers_total\":3}\n".into()
+        )
     );
     let (status, body) = get(server.address(), "/metrics");
     assert!(status == 200 && body.contains("\nringway_registers_total 3\n"), "{body}");
@@ -218,6 +234,91 @@ fn requests_that_should_not_be_served_are_not() {
     let _ = stream.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a head of 100,000 bytes was served");
     assert_eq!(request("GET /api/stats", good).0, 200);
+}
+
+#[test]
+fn wrong_tokens_are_slowed_by_source_and_counted() {
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", no_tls())
+        .unwrap();
+    let get = |from: &str, path: &str, token: &str| {
+        let stream = connect_from(from, server.address());
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        ask_over(stream, &head)
+    };
+    let statuses: Vec<u16> =
+        (0..100).map(|number| get("127.0.0.66", "/api/calls", &format!("{number}")).0).collect();
+    let refused = statuses.iter().filter(|status| **status == 401).count();
+    assert!(refused >= 20 && statuses[..20].iter().all(|status| *status == 401), "{statuses:?}");
+    assert_eq!(get("127.0.0.66", "/api/calls", "t0ken").0, 429);
+    let (status, stats) = get("127.0.0.1", "/api/stats", "t0ken");
+    assert_eq!(status, 200, "the right token from another address");
+    let slowed = statuses.len() - refused + 1;
+    assert!(
+        stats.contains(&format!("\"admin_tokens_refused\":{refused},\"admin_tokens_slowed\":{slowed},")),
+        "{stats}"
+    );
+}
+
+#[test]
+fn a_server_with_the_token_proves_it_to_a_client_that_has_it() {
+    for token in ["t0ken", ""] {
+        let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+            .unwrap()
+            .serve(Arc::new(Three), Arc::new(Recorder::default()), token, no_tls())
+            .unwrap();
+        let prove = |line: &str, authorization: &str| {
+            let head = format!(
+                "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
+            );
+            ask(server.address(), &head)
+        };
+        let proof = TokenProof::new("t0ken", [1; 32]);
+        let (status, body) = prove("GET /api/proof", &proof.authorization());
+        assert_eq!(status, 200);
+        let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+        if token.is_empty() {
+            assert_eq!(answer, serde_json::json!({"token": false, "proof": null}));
+            continue;
+        }
+        assert!(proof.is_of_server(answer["proof"].as_str().unwrap()), "{body}");
+        assert_eq!(prove("GET /api/calls", &proof.authorization()).0, 401, "it is good for nothing else");
+        let other = TokenProof::new("other", [1; 32]).authorization();
+        for (line, authorization) in [("GET /api/proof", &other[..]), ("GET /api/proof", "Bearer t0ken")] {
+            assert_eq!(prove(line, authorization).0, 401, "{authorization}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_navigates_here_starts_no_trace() {
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
+        .unwrap();
+    let get = |path: &str, site: &str, mode: &str| {
+        let fetch = format!("Sec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}\r\n");
+        ask(
+            server.address(),
+            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fetch}\r\n"),
+        )
+        .0
+    };
+    let all = ["/api/trace?user=bob", "/api/calls", "/api/users", "/api/config", "/metrics", "/nothing"];
+    for path in all {
+        for mode in ["navigate", "no-cors", "cors"] {
+            assert_eq!(get(path, "cross-site", mode), 403, "{path} {mode}");
+            assert_eq!(get(path, "same-site", mode), 403, "{path} {mode}");
+        }
+    }
+    // This view has no traces.
+    assert_eq!(get(all[0], "none", "navigate"), 404, "an address that its user typed");
+    assert_eq!(get(all[0], "same-origin", "cors"), 404, "the dashboard");
+    assert_eq!(get("/", "cross-site", "navigate"), 200, "a link to the dashboard");
+    assert_eq!(get("/", "cross-site", "no-cors"), 403);
 }
 
 #[test]
@@ -373,6 +474,13 @@ fn changes_need_the_token_the_method_and_this_origin() {
     ] {
         assert_eq!(ask(line, &good, "").0, status, "{line}");
     }
+    let keys = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|number| format!("\"k{number}\":\"1\"")).collect();
+        format!("{{{}}}", keys.join(","))
+    };
+    assert_eq!(ask("POST /api/reload?dry_run=true", &good, &keys(100_000)).0, 200);
+    let (status, body) = ask("POST /api/reload?dry_run=true", &good, &keys(200_000));
+    assert!(status == 400 && body.contains("more than 100000 keys"), "{status} {body}");
     server.set_token("new");
     assert_eq!(ask("POST /api/reload", &good, "").0, 401);
     assert_eq!(ask("POST /api/reload", &good.replace("t0ken", "new"), "").0, 200);
@@ -428,10 +536,3 @@ fn bodies_are_bounded_and_checked() {
     assert!(status == 200 && body.contains("\"next\":\"2\"") && body.contains("\"total\":3"), "{body}");
     assert!(get(address, "/api/blocks?after=2").1.contains("\"next\":null"));
 }
-    let keys = |count: usize| {
-        let keys: Vec<String> = (0..count).map(|number| format!("\"k{number}\":\"1\"")).collect();
-        format!("{{{}}}", keys.join(","))
-    };
-    assert_eq!(ask("POST /api/reload?dry_run=true", &good, &keys(100_000)).0, 200);
-    let (status, body) = ask("POST /api/reload?dry_run=true", &good, &keys(200_000));
-    assert!(status == 400 && body.contains("more than 100000 keys"), "{status} {body}");
