@@ -77,6 +77,7 @@ impl From<StoreError> for Failure {
             | StoreError::Exists(_)
             | StoreError::NoSuchUser(_)
             | StoreError::NoSuchContact { .. }
+            | StoreError::BackupRow { .. }
             | StoreError::BadRow { .. } => Self::failed(error.to_string()),
         }
     }

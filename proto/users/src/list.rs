@@ -67,6 +67,9 @@ struct Position {
 }
 
 impl UserList {
+    /// Maximum length of a row in bytes.
+    pub const ROW_BYTES_MAX: u64 = 256 << 10;
+
     /// A reader for a list whose rows without a domain belong to `domain`.
     pub fn new(domain: &str) -> Self {
         Self {
@@ -89,7 +92,7 @@ impl UserList {
     /// The header or the row is wrong. The list cannot be read further.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<UserRow<'_>>, BadRow> {
         let is_end = bytes.is_empty();
-        while self.read(bytes) {
+        while self.read(bytes)? {
             let start = self.start.take().unwrap_or(Position { line: self.core.line(), byte: self.bytes });
             let bad = |detail| BadRow { line: start.line, detail };
             match self.columns {
@@ -108,7 +111,10 @@ impl UserList {
     }
 
     /// Reads one row into `text` and `ends`. False: it is incomplete, or there are no more.
-    fn read(&mut self, bytes: &mut &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// The row is longer than [`UserList::ROW_BYTES_MAX`].
+    fn read(&mut self, bytes: &mut &[u8]) -> Result<bool, BadRow> {
         // For the parser an empty slice is the end of the list, so it must not get one in the middle.
         let is_end = bytes.is_empty();
         if self.start.is_none() {
@@ -127,16 +133,25 @@ impl UserList {
             let (result, read, written, ended) = self.core.read_record(bytes, text, ends);
             *bytes = bytes.get(read..).unwrap_or_default();
             self.bytes += read as u64;
+            if let Some(start) = self.start
+                && self.bytes - start.byte > Self::ROW_BYTES_MAX
+            {
+                let detail = format!(
+                    "the row is longer than {} bytes; end each row with a line break, and each quoted field with a quote",
+                    Self::ROW_BYTES_MAX
+                );
+                return Err(BadRow { line: start.line, detail });
+            }
             self.text_bytes += written;
             self.fields += ended;
             match result {
-                ReadRecordResult::Record => return true,
-                ReadRecordResult::InputEmpty | ReadRecordResult::End => return false,
+                ReadRecordResult::Record => return Ok(true),
+                ReadRecordResult::InputEmpty | ReadRecordResult::End => return Ok(false),
                 ReadRecordResult::OutputFull => self.text.resize((self.text.len() * 2).max(256), 0),
                 ReadRecordResult::OutputEndsFull => {}
             }
         }
-        false
+        Ok(false)
     }
 
     /// Empty lines are no rows, and the LF of a CRLF is not in the line that it ends: a row's line is the one that its
@@ -161,6 +176,7 @@ impl UserList {
                 "password" => &mut password,
                 "domain" => &mut domain,
                 other => {
+                    let other: String = other.chars().take(SHOWN_CHARS_MAX).collect();
                     return Err(format!(
                         "unknown column {other:?}; the header is username,password and perhaps domain"
                     ));
@@ -214,6 +230,8 @@ impl fmt::Debug for UserList {
     }
 }
 
+/// Maximum length of a value in an error.
+const SHOWN_CHARS_MAX: usize = 80;
 /// Columns that a header can have.
 const COLUMNS_MAX: usize = 3;
 const NO_USERNAME: &str = "the column username is missing; the header is username,password";

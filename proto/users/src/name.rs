@@ -29,7 +29,10 @@ impl UserName {
     /// A part is empty or longer than 255 bytes, or has characters that are not allowed in the user part or the host of
     /// a SIP URI.
     pub fn new(name: &str, domain: &str) -> Result<Self, Unusable> {
-        let unusable = |what: &str, why| Unusable { what: format!("{what:?}"), why };
+        let unusable = |what: &str, why| {
+            let start: String = what.chars().take(SHOWN_CHARS_MAX).collect();
+            Unusable { what: format!("{start:?}"), why }
+        };
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(unusable(name, "a user name has 1 to 255 bytes"));
         }
@@ -92,6 +95,8 @@ pub struct Unusable {
 
 /// Longest user name and longest domain, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+/// Maximum length of a value in an error.
+const SHOWN_CHARS_MAX: usize = 80;
 
 #[cfg(test)]
 mod tests {

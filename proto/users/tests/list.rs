@@ -48,6 +48,28 @@ fn a_list_becomes_users_with_the_hashes_of_their_passwords() {
 }
 
 #[test]
+fn a_row_without_an_end_is_refused_at_its_line_before_it_fills_the_memory() {
+    let longest = UserList::ROW_BYTES_MAX as usize;
+    let start = "username,password\nalice,1\n\n";
+    for row in ["a".repeat(1 << 20), format!("bob,\"{}", "x\n".repeat(1 << 19)), ",".repeat(1 << 20)] {
+        for chunk in [64, 8192, 1 << 22] {
+            let error = read(format!("{start}{row}").as_bytes(), chunk).unwrap_err();
+            assert_eq!(error.line, 4, "{error}");
+            assert!(error.detail.contains("longer than 262144 bytes") && error.detail.len() < 200, "{error}");
+        }
+    }
+    let error = read("a".repeat(1 << 20).as_bytes(), 8192).unwrap_err();
+    assert!(error.line == 1 && error.detail.contains("longer than"), "{error}");
+    // The longest row is read: another rule refuses its name.
+    let row = format!("{},1\n", "b".repeat(longest - 10));
+    let error = read(format!("{start}{row}").as_bytes(), 8192).unwrap_err();
+    assert!(error.detail.contains("255 bytes") && error.detail.len() < 200, "{error}");
+    let rows =
+        read(format!("username,password\n{}alice,1\n", "\n".repeat(100_000)).as_bytes(), 8192).unwrap();
+    assert_eq!(rows[0].0, 100_002, "empty lines are no rows");
+}
+
+#[test]
 fn columns_come_in_any_order_and_a_row_may_name_its_domain() {
     let text = b"password,domain,username\n\"a,\"\"b\"\"\",Other.example,bob\nx,,carol\n";
     let rows = read(text, 1000).unwrap();

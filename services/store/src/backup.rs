@@ -1,11 +1,15 @@
 //! Backups of the database, and their restoration while a server uses it.
 //!
-//! A restoration changes what differs only, as the commands do: a running server follows it.
+//! A restoration changes what differs only, as the commands do: a running server follows it. A backup is a file that somebody gave:
+//! its rows are read and checked one by one, and nothing in it is run as a query.
 
 use super::change_log::Kind;
+use super::rows::{self, Table};
 use super::{Store, StoreError, schema};
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
-use std::path::Path;
+use rusqlite::limits::Limit;
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params_from_iter};
+use std::path::{Path, PathBuf};
 
 /// Effect of [`Backups::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +61,12 @@ impl<'s> Backups<'s> {
     /// Makes the data of this store that of a backup, or of another database of this program, and returns the difference.
     ///
     /// # Errors
-    /// The file is none, is damaged, or has a newer version; a query failed. The store is unchanged then.
+    /// The file is none, is damaged, has a newer version, or has a row that no command writes; a query failed. The store is
+    /// unchanged then.
     pub fn restore(&self, from: &Path, restoration: Restoration) -> Result<Restored, StoreError> {
         let folder = tempfile::tempdir().map_err(StoreError::io(std::env::temp_dir(), "make a folder"))?;
         let newest = folder.path().join("backup.db");
-        let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)
-            .map_err(|error| schema::from_sqlite(from, error))?;
-        schema::check_owner(&source, from)?;
-        schema::copy(&source, &newest)?;
-        // An earlier schema is brought to the newest one.
-        drop(schema::open(&newest)?);
+        BackupFile::open(from)?.copy_to(&newest)?;
         restore_from(self.store, &newest, Source::Backup, restoration, |_| Ok(()))
     }
 
@@ -171,47 +171,112 @@ fn restore(
     Ok(restored)
 }
 
+/// A file to restore from, which may have anything in it.
+struct BackupFile {
+    connection: Connection,
+    version: i64,
+    path: PathBuf,
+}
+
+impl BackupFile {
+    fn open(path: &Path) -> Result<Self, StoreError> {
+        let sql = |error| schema::from_sqlite(path, error);
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, COLUMN_BYTES_MAX).map_err(sql)?;
+        let version = schema::check_owner(&connection, path)?;
+        Ok(Self { connection, version, path: path.to_owned() })
+    }
+
+    /// Copies the rows of users into a new database.
+    fn copy_to(&self, newest: &Path) -> Result<(), StoreError> {
+        let mut copy = schema::open_scratch(newest)?;
+        let sql = |error| schema::from_sqlite(newest, error);
+        let transaction = copy.transaction().map_err(sql)?;
+        for table in Table::ALL.into_iter().filter(|table| self.version >= table.since()) {
+            self.check_table(table)?;
+            self.copy_table(table, &transaction)?;
+        }
+        transaction.commit().map_err(sql)
+    }
+
+    /// Refuses a view, a virtual table, and computed columns: reading them would run what is in the file.
+    fn check_table(&self, table: Table) -> Result<(), StoreError> {
+        let name = table.name();
+        let query = "SELECT count(*) FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type = 'table' AND rootpage > 0
+                         AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden <> 0)";
+        let found: i64 =
+            self.connection.query_row(query, [name], |row| row.get(0)).map_err(|error| self.sql(error))?;
+        match found {
+            1 => Ok(()),
+            _ => Err(self.corrupt(format!("it has no plain table {name}"))),
+        }
+    }
+
+    fn copy_table(&self, table: Table, to: &Transaction<'_>) -> Result<(), StoreError> {
+        let (name, columns) = (table.name(), table.columns());
+        let count = columns.split(',').count();
+        let places = vec!["?"; count].join(", ");
+        let insert = format!("INSERT OR IGNORE INTO {name} ({columns}) VALUES ({places})");
+        let sql = |error| self.sql(error);
+        let mut insert = to.prepare(&insert).map_err(sql)?;
+        let mut select = self.connection.prepare(&format!("SELECT {columns} FROM {name}")).map_err(sql)?;
+        let mut rows = select.query([]).map_err(sql)?;
+        let mut number = 0;
+        while let Some(row) = rows.next().map_err(sql)? {
+            number += 1;
+            let refused = |fault| StoreError::BackupRow {
+                file: self.path.clone(),
+                table: name,
+                row: number,
+                user: rows::user_shown(row),
+                fault,
+            };
+            rows::check(table, row).map_err(refused)?;
+            if number > table.rows_max() {
+                return Err(refused(format!("the table has more than {} rows", table.rows_max())));
+            }
+            let values: rusqlite::Result<Vec<_>> =
+                (0..count).map(|column| row.get_ref(column).map(ToSqlOutput::Borrowed)).collect();
+            // Rows of a page that is in the file several times come again, too: the copy is never longer than the file.
+            if insert.execute(params_from_iter(values.map_err(sql)?)).map_err(sql)? == 0 {
+                return Err(refused("an earlier row has the same key".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn sql(&self, error: rusqlite::Error) -> StoreError {
+        schema::from_sqlite(&self.path, error)
+    }
+
+    fn corrupt(&self, detail: String) -> StoreError {
+        StoreError::Corrupt { file: self.path.clone(), detail }
+    }
+}
+
+/// Maximum length of a column.
+const COLUMN_BYTES_MAX: i32 = 1 << 20;
+
 /// Table whose rows belong to users.
 #[derive(Clone, Copy)]
 struct Part {
-    table: &'static str,
+    table: Table,
     key: &'static str,
-    columns: &'static str,
     kind: Kind,
 }
 
 /// A subscriber's change without a row is a removal ([`Store::changes_since`]).
 const PARTS: [Part; 4] = [
-    Part {
-        table: "subscriber",
-        key: "domain, name",
-        columns: "domain, name, realm, ha1_md5, ha1_sha256",
-        kind: Kind::Subscriber,
-    },
-    Part {
-        table: "contact",
-        key: "domain, name, contact",
-        columns: "domain, name, contact",
-        kind: Kind::Contacts,
-    },
-    Part {
-        table: "forward",
-        key: "domain, name, condition",
-        columns: "domain, name, condition, after_s, uri",
-        kind: Kind::Forwards,
-    },
-    Part {
-        table: "block",
-        key: "domain, name, kind, pattern",
-        columns: "domain, name, kind, pattern, reason, expires_s",
-        kind: Kind::Blocks,
-    },
+    Part { table: Table::Subscriber, key: "domain, name", kind: Kind::Subscriber },
+    Part { table: Table::Contact, key: "domain, name, contact", kind: Kind::Contacts },
+    Part { table: Table::Forward, key: "domain, name, condition", kind: Kind::Forwards },
+    Part { table: Table::Block, key: "domain, name, kind, pattern", kind: Kind::Blocks },
 ];
 
 impl Part {
     /// Makes the rows of the attached database those of this one, but for subscribers that it does not have.
     fn take_over(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let Self { table, columns, .. } = self;
+        let (table, columns) = (self.table.name(), self.table.columns());
         transaction.execute(&format!("DELETE FROM backup.{table}"), [])?;
         transaction.execute(
             &format!(
@@ -225,7 +290,7 @@ impl Part {
 
     /// Adds the rows of this database whose keys the attached one does not have.
     fn keep(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let Self { table, columns, .. } = self;
+        let (table, columns) = (self.table.name(), self.table.columns());
         let query =
             format!("INSERT OR IGNORE INTO backup.{table} ({columns}) SELECT {columns} FROM main.{table}");
         transaction.execute(&query, [])?;
@@ -234,8 +299,8 @@ impl Part {
 
     /// Makes the rows those of the backup, and notes the change of each user that has others; returns their number.
     fn restore(self, transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
-        let Self { table, key, columns, kind } = self;
-        let kind = kind as i64;
+        let (table, columns) = (self.table.name(), self.table.columns());
+        let (key, kind) = (self.key, self.kind as i64);
         let only = |one: &str, other: &str| {
             format!("SELECT {columns} FROM {one}.{table} EXCEPT SELECT {columns} FROM {other}.{table}")
         };

@@ -3,8 +3,10 @@
 //! The store has the text of the patterns; what they mean is the server's.
 
 use super::change_log::{Kind, note};
+use super::rows::{self, Fault, Unreadable};
 use super::{Store, StoreError};
 use ringway_users::UserName;
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 /// Kind of a blocked pattern.
@@ -55,7 +57,12 @@ pub const USER_BLOCKS_MAX: u64 = 1000;
 /// Maximum length of a reason in bytes.
 const REASON_BYTES_MAX: usize = 200;
 
-const COLUMNS: &str = "id, domain, name, kind, pattern, reason, expires_s";
+/// Maximum length of a pattern in bytes.
+const PATTERN_BYTES_MAX: usize = 255;
+
+/// Columns of a row; those of [`Table::Block`](rows::Table) and its number.
+const COLUMNS: &str = "domain, name, kind, pattern, reason, expires_s, id";
+const TABLE: &str = "block";
 
 /// Block lists of a store.
 #[derive(Clone, Copy)]
@@ -152,12 +159,17 @@ impl<'s> BlockLists<'s> {
     /// A query failed, or the data is damaged.
     pub fn list(&self, after: u64, limit: usize, each: impl FnMut(BlockRow)) -> Result<u64, StoreError> {
         let connection = self.store.lock();
-        let query = format!("SELECT {COLUMNS} FROM block WHERE id > ?1 ORDER BY id LIMIT ?2");
+        let query = format!("SELECT {COLUMNS} FROM block WHERE id > ?1 ORDER BY id");
         let read = || {
             let mut statement = connection.prepare_cached(&query)?;
-            let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let rows = statement.query_map(params![after, limit as i64], row_of)?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
+            let mut rows = statement.query([i64::try_from(after).unwrap_or(i64::MAX)])?;
+            let mut list = Vec::new();
+            while list.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                list.extend(self.store.unreadable.pass(TABLE, row, numbered(row)));
+            }
+            Ok(list)
         };
         read().map_err(self.store.sql())?.into_iter().for_each(each);
         let [all, _] = counts(&connection, "", "").map_err(self.store.sql())?;
@@ -166,10 +178,20 @@ impl<'s> BlockLists<'s> {
 }
 
 /// Reads the entries of one list.
-pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlite::Result<Vec<BlockRow>> {
+pub(super) fn read(
+    connection: &Connection,
+    domain: &str,
+    name: &str,
+    unreadable: &Unreadable,
+) -> rusqlite::Result<Vec<BlockRow>> {
     let query = format!("SELECT {COLUMNS} FROM block WHERE domain = ?1 AND name = ?2");
     let mut statement = connection.prepare_cached(&query)?;
-    statement.query_map(params![domain, name], row_of)?.collect()
+    let mut rows = statement.query(params![domain, name])?;
+    let mut list = Vec::new();
+    while let Some(row) = rows.next()? {
+        list.extend(unreadable.pass(TABLE, row, numbered(row)));
+    }
+    Ok(list)
 }
 
 /// Removes entries and notes the change of each of their lists.
@@ -222,18 +244,38 @@ const fn number(kind: BlockKind) -> i64 {
     }
 }
 
-fn row_of(row: &Row<'_>) -> rusqlite::Result<BlockRow> {
-    let (domain, name): (String, String) = (row.get(1)?, row.get(2)?);
+/// The entry of a row with all columns.
+fn numbered(row: &Row<'_>) -> Result<BlockRow, Fault> {
+    let id = rows::number(row, 6)?.unsigned_abs();
+    row_of(row).map(|entry| BlockRow { id, ..entry })
+}
+
+/// The entry of a row without its number.
+pub(super) fn row_of(row: &Row<'_>) -> Result<BlockRow, Fault> {
+    let (domain, name) = (rows::text(row, 0)?, rows::text(row, 1)?);
+    if !(domain.is_empty() && name.is_empty()) {
+        rows::user(row)?;
+    }
+    let (pattern, reason) = (rows::text(row, 3)?, rows::text(row, 4)?);
+    if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX || pattern.chars().any(char::is_control) {
+        return Err("its pattern is no text of 1 to 255 bytes without control characters".to_owned());
+    }
+    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        return Err("its reason is no text of at most 200 bytes without control characters".to_owned());
+    }
+    let has_end = row.get_ref(5).is_ok_and(|value| value.data_type() != Type::Null);
+    let expires_s = has_end.then(|| rows::number(row, 5)).transpose()?;
+    let expires_s = expires_s.map(u64::try_from).transpose();
     Ok(BlockRow {
-        id: row.get::<_, i64>(0)?.unsigned_abs(),
-        user: (!name.is_empty()).then_some((name, domain)),
-        kind: match row.get::<_, i64>(3)? {
+        id: 0,
+        user: (!name.is_empty()).then(|| (name.to_owned(), domain.to_owned())),
+        kind: match rows::number(row, 2)? {
             1 => BlockKind::Caller,
             2 => BlockKind::Network,
-            _ => return Err(rusqlite::Error::IntegralValueOutOfRange(3, 0)),
+            kind => return Err(format!("there is no kind {kind}")),
         },
-        pattern: row.get(4)?,
-        reason: row.get(5)?,
-        expires_s: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+        pattern: pattern.to_owned(),
+        reason: reason.to_owned(),
+        expires_s: expires_s.map_err(|_| "its end is negative".to_owned())?,
     })
 }

@@ -1,14 +1,16 @@
 //! Changes of subscribers and contacts since a given number.
 
 use super::change_log::Kind;
+use super::rows::{self, Unreadable};
 use super::{BlockRow, Store, StoreError, SubscriberRow, blocks, forwards};
 use ringway_users::{Forwards, Ha1};
+use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 
 /// Changes after a number, at most 10,000. The limit is a literal and the number has a unary `+`: SQLite compiles a
 /// statement anew for each execution if the plan may depend on a bound value, and a server runs it twice a second.
 const CHANGES_AFTER: &str = "
-    SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
+    SELECT s.domain, s.name, s.realm, s.ha1_md5, s.ha1_sha256, c.seq, c.kind, c.name, c.domain
     FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
     WHERE c.seq > +?1 ORDER BY c.seq LIMIT 10000";
 
@@ -50,7 +52,7 @@ impl Store {
     /// A query failed.
     pub fn changes_since(&self, seq: u64) -> Result<Vec<Change>, StoreError> {
         let connection = self.lock();
-        read(&connection, seq).map_err(self.sql())
+        read(&connection, seq, &self.unreadable).map_err(self.sql())
     }
 
     /// Stores that a server has applied all changes up to number `seq`, for its next start.
@@ -66,29 +68,55 @@ impl Store {
     }
 }
 
-fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
+fn read(connection: &Connection, seq: u64, unreadable: &Unreadable) -> rusqlite::Result<Vec<Change>> {
     let mut statement = connection.prepare_cached(CHANGES_AFTER)?;
-    let mut contacts = connection
-        .prepare_cached("SELECT contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact")?;
     let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX)])?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
-        let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);
-        let is_subscriber = row.get_ref(4)?.as_str_or_null()?.is_some();
-        let kind = match Kind::of(row.get(1)?) {
-            Some(Kind::Contacts) => {
-                let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
-                ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+        let seq = row.get::<_, i64>(5)?.unsigned_abs();
+        let (Ok(name), Ok(domain)) = (row.get::<_, String>(7), row.get::<_, String>(8)) else {
+            unreadable.note("changed", row, "its name or domain is not text");
+            changes.push(Change {
+                seq,
+                name: String::new(),
+                domain: String::new(),
+                kind: ChangeKind::Unknown,
+            });
+            continue;
+        };
+        let is_subscriber = row.get_ref(0)?.data_type() != Type::Null;
+        let kind = match rows::number(row, 6).ok().and_then(Kind::of) {
+            Some(Kind::Contacts) => ChangeKind::Contacts(contacts(connection, &domain, &name, unreadable)?),
+            Some(Kind::Forwards) => {
+                ChangeKind::Forwards(forwards::read(connection, &domain, &name, unreadable)?)
             }
-            Some(Kind::Forwards) => ChangeKind::Forwards(forwards::read(connection, &domain, &name)?),
-            Some(Kind::Blocks) => ChangeKind::Blocks(blocks::read(connection, &domain, &name)?),
+            Some(Kind::Blocks) => ChangeKind::Blocks(blocks::read(connection, &domain, &name, unreadable)?),
             Some(Kind::Subscriber) if is_subscriber => {
-                ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
+                match unreadable.pass("subscriber", row, SubscriberRow::read(row)) {
+                    Some(subscriber) => ChangeKind::Subscriber(subscriber.ha1()),
+                    None => ChangeKind::Removed,
+                }
             }
             Some(Kind::Subscriber | Kind::Removed) => ChangeKind::Removed,
             None => ChangeKind::Unknown,
         };
-        changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
+        changes.push(Change { seq, name, domain, kind });
     }
     Ok(changes)
+}
+
+fn contacts(
+    connection: &Connection,
+    domain: &str,
+    name: &str,
+    unreadable: &Unreadable,
+) -> rusqlite::Result<Vec<String>> {
+    let query = "SELECT domain, name, contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact";
+    let mut statement = connection.prepare_cached(query)?;
+    let mut rows = statement.query(params![domain, name])?;
+    let mut contacts = Vec::new();
+    while let Some(row) = rows.next()? {
+        contacts.extend(unreadable.pass("contact", row, rows::contact(row)).map(str::to_owned));
+    }
+    Ok(contacts)
 }

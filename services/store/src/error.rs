@@ -89,6 +89,20 @@ pub enum StoreError {
         /// Cause and remedy.
         why: &'static str,
     },
+    /// A row of a backup is one that no command writes; nothing was restored.
+    #[error("{}: row {row} of the table {table}, of {user}: {fault}; nothing was restored, take another backup", file.display())]
+    BackupRow {
+        /// Path of the backup.
+        file: PathBuf,
+        /// The table.
+        table: &'static str,
+        /// Number of the row in the order of the table, from 1.
+        row: u64,
+        /// Name of the user in the row, quoted.
+        user: String,
+        /// Cause.
+        fault: String,
+    },
     /// A row of an import is invalid; nothing was imported.
     #[error("{}:{line}: {detail}; nothing was imported", file.display())]
     BadRow {

@@ -1,6 +1,7 @@
 //! Forwards of users.
 
 use super::change_log::{Kind, note};
+use super::rows::{self, Fault, Unreadable};
 use super::subscribers::exists;
 use super::{Store, StoreError};
 use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer, UserName};
@@ -39,7 +40,7 @@ impl Store {
     /// # Errors
     /// A query failed, or the data is damaged.
     pub fn forwards(&self, user: &UserName) -> Result<Forwards, StoreError> {
-        read(&self.lock(), user.domain(), user.name()).map_err(self.sql())
+        read(&self.lock(), user.domain(), user.name(), &self.unreadable).map_err(self.sql())
     }
 
     /// Passes the forwards of all users that have some, with name and domain.
@@ -49,18 +50,20 @@ impl Store {
     pub fn load_forwards(&self, mut on_user: impl FnMut(&str, &str, Forwards)) -> Result<(), StoreError> {
         let connection = self.lock();
         let mut load = || {
-            let mut statement = connection
-                .prepare("SELECT condition, after_s, uri, name, domain FROM forward ORDER BY domain, name")?;
+            let query = "SELECT domain, name, condition, after_s, uri FROM forward ORDER BY domain, name";
+            let mut statement = connection.prepare(query)?;
             let mut rows = statement.query([])?;
             let mut current: Option<(String, String, Forwards)> = None;
             while let Some(row) = rows.next()? {
-                let (name, domain): (String, String) = (row.get(3)?, row.get(4)?);
+                let read = rows::user(row).and_then(|user| Ok((user, forward(row)?)));
+                let Some((user, new)) = self.unreadable.pass(TABLE, row, read) else { continue };
+                let (name, domain) = (user.name().to_owned(), user.domain().to_owned());
                 let is_same = matches!(&current, Some((last, of, _)) if *last == name && *of == domain);
                 if !is_same && let Some((name, domain, forwards)) = current.take() {
                     on_user(&name, &domain, forwards);
                 }
                 let (_, _, forwards) = current.get_or_insert_with(|| (name, domain, Forwards::default()));
-                add(forwards, row)?;
+                new.add_to(forwards);
             }
             if let Some((name, domain, forwards)) = current {
                 on_user(&name, &domain, forwards);
@@ -72,13 +75,21 @@ impl Store {
 }
 
 /// Reads the forwards of a user.
-pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlite::Result<Forwards> {
-    let mut statement = connection
-        .prepare_cached("SELECT condition, after_s, uri FROM forward WHERE domain = ?1 AND name = ?2")?;
+pub(super) fn read(
+    connection: &Connection,
+    domain: &str,
+    name: &str,
+    unreadable: &Unreadable,
+) -> rusqlite::Result<Forwards> {
+    let mut statement = connection.prepare_cached(
+        "SELECT domain, name, condition, after_s, uri FROM forward WHERE domain = ?1 AND name = ?2",
+    )?;
     let mut rows = statement.query(params![domain, name])?;
     let mut forwards = Forwards::default();
     while let Some(row) = rows.next()? {
-        add(&mut forwards, row)?;
+        if let Some(new) = unreadable.pass(TABLE, row, forward(row)) {
+            new.add_to(&mut forwards);
+        }
     }
     Ok(forwards)
 }
@@ -115,40 +126,36 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Adds the forward of a row with the columns condition, after_s and uri. One that nobody can have set is left out with a warning: the other users' must not depend on it.
-fn add(forwards: &mut Forwards, row: &Row<'_>) -> rusqlite::Result<()> {
-    match add_valid(forwards, row) {
-        Err(
-            rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..)
-            | rusqlite::Error::FromSqlConversionFailure(..),
-        ) => {
-            tracing::warn!(
-                "a forward in the database is damaged, and left out; set the forwards of that user again"
-            );
-            Ok(())
+/// A forward of a user.
+pub(super) enum Forward {
+    To(Condition, ForwardUri),
+    NoAnswer(NoAnswer),
+}
+
+impl Forward {
+    fn add_to(self, forwards: &mut Forwards) {
+        match self {
+            Self::To(Condition::Always, target) => forwards.always = Some(target),
+            Self::To(Condition::Busy, target) => forwards.busy = Some(target),
+            Self::To(Condition::Unregistered, target) => forwards.unregistered = Some(target),
+            // It has a time.
+            Self::To(Condition::NoAnswer, _) => {}
+            Self::NoAnswer(no_answer) => forwards.no_answer = Some(no_answer),
         }
-        other => other,
     }
 }
 
-fn add_valid(forwards: &mut Forwards, row: &Row<'_>) -> rusqlite::Result<()> {
-    let damaged = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
-    let number: i64 = row.get(0)?;
+/// The forward of a row with the columns domain, name, condition, after_s and uri.
+pub(super) fn forward(row: &Row<'_>) -> Result<Forward, Fault> {
+    let number = rows::number(row, 2)?;
     let condition = Condition::ALL.into_iter().find(|condition| number_of(*condition) == number);
-    let target = ForwardUri::new(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?);
-    let target = target.map_err(|_| damaged(2))?;
-    match condition.ok_or_else(|| damaged(0))? {
-        Condition::Always => forwards.always = Some(target),
-        Condition::Busy => forwards.busy = Some(target),
-        Condition::Unregistered => forwards.unregistered = Some(target),
-        Condition::NoAnswer => {
-            let after_s: u32 = row.get(1)?;
-            let no_answer = NoAnswer::new(after_s.into(), target).map_err(|_| damaged(1))?;
-            forwards.no_answer = Some(no_answer);
-        }
+    let condition = condition.ok_or_else(|| format!("there is no condition {number}"))?;
+    let target = ForwardUri::new(rows::text(row, 4)?).map_err(|unusable| unusable.to_string())?;
+    if condition != Condition::NoAnswer {
+        return Ok(Forward::To(condition, target));
     }
-    Ok(())
+    let after_s = u64::try_from(rows::number(row, 3)?).unwrap_or_default();
+    NoAnswer::new(after_s, target).map(Forward::NoAnswer).map_err(|unusable| unusable.to_string())
 }
 
 /// Number of a condition in the table.
@@ -160,3 +167,5 @@ const fn number_of(condition: Condition) -> i64 {
         Condition::Unregistered => 4,
     }
 }
+
+const TABLE: &str = "forward";

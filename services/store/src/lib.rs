@@ -23,6 +23,7 @@ mod import;
 mod provisioned;
 mod record_database;
 mod record_file;
+mod rows;
 mod schema;
 mod subscribers;
 mod user_pages;

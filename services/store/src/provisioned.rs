@@ -4,6 +4,7 @@
 
 use super::backup::{Restoration, Restored, Source, restore_from};
 use super::change_log::{Kind, note};
+use super::rows::Unreadable;
 use super::subscribers::{SubscriberRow, insert_row};
 use super::{Store, StoreError, forwards, schema};
 use ringway_users::{Forwards, Ha1, UserName};
@@ -147,7 +148,8 @@ impl<'s> Provisioned<'s> {
         self.store.write(|transaction| {
             let mut changed = 0;
             for (user, state) in users {
-                changed += u64::from(put(transaction, user, state).map_err(self.store.sql())?);
+                let unreadable = &self.store.unreadable;
+                changed += u64::from(put(transaction, user, state, unreadable).map_err(self.store.sql())?);
             }
             write_position(transaction, position).map_err(self.store.sql())?;
             Ok(changed)
@@ -169,7 +171,7 @@ impl<'s> Provisioned<'s> {
     /// # Errors
     /// A query failed.
     pub fn user(&self, user: &UserName) -> Result<UserState, StoreError> {
-        read(&self.store.lock(), user).map_err(self.store.sql())
+        read(&self.store.lock(), user, &self.store.unreadable).map_err(self.store.sql())
     }
 }
 
@@ -246,8 +248,13 @@ impl Drop for IncomingFile {
 }
 
 /// Gives a user a new state. False: it had that state.
-fn put(transaction: &Transaction<'_>, user: &UserName, new: &UserState) -> rusqlite::Result<bool> {
-    let old = read(transaction, user)?;
+fn put(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    new: &UserState,
+    unreadable: &Unreadable,
+) -> rusqlite::Result<bool> {
+    let old = read(transaction, user, unreadable)?;
     let key = params![user.domain(), user.name()];
     if old.password != new.password {
         transaction.execute("DELETE FROM subscriber WHERE domain = ?1 AND name = ?2", key)?;
@@ -280,20 +287,23 @@ fn put(transaction: &Transaction<'_>, user: &UserName, new: &UserState) -> rusql
     Ok(old != *new)
 }
 
-fn read(connection: &Connection, user: &UserName) -> rusqlite::Result<UserState> {
+fn read(connection: &Connection, user: &UserName, unreadable: &Unreadable) -> rusqlite::Result<UserState> {
     let key = params![user.domain(), user.name()];
     let password = connection
         .prepare_cached(
-            "SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber WHERE domain = ?1 AND name = ?2",
+            "SELECT domain, name, realm, ha1_md5, ha1_sha256 FROM subscriber WHERE domain = ?1 AND name = ?2",
         )?
         .query_row(key, |row| {
-            SubscriberRow::read(row, 0).map(|subscriber| (subscriber.realm.to_owned(), subscriber.ha1()))
+            let read = unreadable.pass("subscriber", row, SubscriberRow::read(row));
+            Ok(read.map(|subscriber| (subscriber.realm.to_owned(), subscriber.ha1())))
         })
-        .optional()?;
+        .optional()?
+        .flatten();
     let mut contacts = connection
         .prepare_cached("SELECT contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact")?;
     let contacts = contacts.query_map(key, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    Ok(UserState { password, contacts, forwards: forwards::read(connection, user.domain(), user.name())? })
+    let forwards = forwards::read(connection, user.domain(), user.name(), unreadable)?;
+    Ok(UserState { password, contacts, forwards })
 }
 
 fn write_position(transaction: &Transaction<'_>, position: &Position) -> rusqlite::Result<()> {

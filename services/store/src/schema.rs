@@ -187,15 +187,18 @@ pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError>
     })
 }
 
-/// Checks that a database is one of this program.
-pub(super) fn check_owner(connection: &Connection, file: &Path) -> Result<(), StoreError> {
-    match pragma(connection, "application_id") {
-        Ok(APPLICATION_ID) => Ok(()),
-        Ok(_) => {
-            let detail = "it is no database of this program".to_owned();
-            Err(StoreError::Corrupt { file: file.to_owned(), detail })
+/// Checks that a database is one of this program; returns its schema version.
+pub(super) fn check_owner(connection: &Connection, file: &Path) -> Result<i64, StoreError> {
+    let sql = |error| from_sqlite(file, error);
+    if pragma(connection, "application_id").map_err(sql)? != APPLICATION_ID {
+        let detail = "it is no database of this program".to_owned();
+        return Err(StoreError::Corrupt { file: file.to_owned(), detail });
+    }
+    match pragma(connection, "user_version").map_err(sql)? {
+        version if version > SCHEMA_VERSION => {
+            Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION })
         }
-        Err(error) => Err(from_sqlite(file, error)),
+        version => Ok(version),
     }
 }
 

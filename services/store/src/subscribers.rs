@@ -4,12 +4,15 @@
 //! running server use the file at the same time.
 
 use super::change_log::{self, Kind, note};
+use super::rows::{self, Fault, Unreadable};
 use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Maximum length of a value in an error.
+const SHOWN_CHARS_MAX: usize = 80;
 /// Maximum length of a permanent contact in bytes.
 const CONTACT_BYTES_MAX: usize = 1024;
 
@@ -57,18 +60,14 @@ impl<'a> SubscriberRow<'a> {
         Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
     }
 
-    /// Reads the columns name, domain, realm, ha1_md5, ha1_sha256, which begin at column `first`.
-    pub(super) fn read(row: &'a Row<'_>, first: usize) -> rusqlite::Result<Self> {
-        let text = |column: usize| row.get_ref(first + column)?.as_str().map_err(rusqlite::Error::from);
-        let blob = |column: usize| row.get_ref(first + column)?.as_blob().map_err(rusqlite::Error::from);
-        let wrong = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
-        Ok(Self {
-            name: text(0)?,
-            domain: text(1)?,
-            realm: text(2)?,
-            ha1_md5: blob(3)?.try_into().map_err(|_| wrong(3))?,
-            ha1_sha256: blob(4)?.try_into().map_err(|_| wrong(4))?,
-        })
+    /// Reads the first columns, domain, name, realm, ha1_md5 and ha1_sha256.
+    pub(super) fn read(row: &'a Row<'_>) -> Result<Self, Fault> {
+        rows::user(row)?;
+        let (domain, name, realm) = (rows::text(row, 0)?, rows::text(row, 1)?, rows::text(row, 2)?);
+        if realm.chars().any(char::is_control) {
+            return Err("its realm has control characters".to_owned());
+        }
+        Ok(Self { name, domain, realm, ha1_md5: rows::hash(row, 3)?, ha1_sha256: rows::hash(row, 4)? })
     }
 }
 
@@ -103,6 +102,7 @@ pub struct OtherRealm {
 pub struct Store {
     connection: Mutex<Connection>,
     file: PathBuf,
+    pub(super) unreadable: Unreadable,
 }
 
 impl Store {
@@ -118,7 +118,7 @@ impl Store {
                 (schema::open_memory(&file)?, file)
             }
         };
-        Ok(Self { connection: Mutex::new(connection), file })
+        Ok(Self { connection: Mutex::new(connection), file, unreadable: Unreadable::default() })
     }
 
     /// Path of the database, or `memory:`.
@@ -277,22 +277,20 @@ impl Store {
             .map_err(self.sql())?;
         let mut rows = statement.query([]).map_err(self.sql())?;
         while let Some(row) = rows.next().map_err(self.sql())? {
-            let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-            let (Some(domain), Some(name)) = (text(0).map_err(self.sql())?, text(1).map_err(self.sql())?)
-            else {
-                continue;
-            };
-            if !on_user(name, domain, text(2).map_err(self.sql())?, text(3).map_err(self.sql())?) {
+            let text = |column| row.get_ref(column).ok()?.as_str_or_null().ok().flatten();
+            let (Some(domain), Some(name)) = (text(0), text(1)) else { continue };
+            if !on_user(name, domain, text(2), text(3)) {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Passes all subscribers, then all permanent contacts (name, domain, contact), from one snapshot of the database.
+    /// Passes all subscribers, then all permanent contacts (name, domain, contact), from one snapshot of the database. A row that no
+    /// command would have written is passed over and counted.
     ///
     /// # Errors
-    /// A query failed, or the data is damaged.
+    /// A query failed, or the file is damaged.
     pub fn load(
         &self,
         mut on_subscriber: impl FnMut(SubscriberRow<'_>),
@@ -305,18 +303,22 @@ impl Store {
             let applied = change_log::applied(&transaction)?.unwrap_or(seq);
             let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
-                transaction.prepare("SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
+                transaction.prepare("SELECT domain, name, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                on_subscriber(SubscriberRow::read(row, 0)?);
-                loaded.subscribers += 1;
+                if let Some(subscriber) = self.unreadable.pass("subscriber", row, SubscriberRow::read(row)) {
+                    on_subscriber(subscriber);
+                    loaded.subscribers += 1;
+                }
             }
-            let mut statement = transaction.prepare("SELECT name, domain, contact FROM contact")?;
+            let mut statement = transaction.prepare("SELECT domain, name, contact FROM contact")?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
-                on_contact(text(0)?, text(1)?, text(2)?);
-                loaded.contacts += 1;
+                let read = rows::contact(row).and_then(|contact| Ok((rows::user(row)?, contact)));
+                if let Some((user, contact)) = self.unreadable.pass("contact", row, read) {
+                    on_contact(user.name(), user.domain(), contact);
+                    loaded.contacts += 1;
+                }
             }
             Ok(loaded)
         };
@@ -346,6 +348,11 @@ impl Store {
         let mut others = read().map_err(self.sql())?;
         others.retain(|other| realm_of(&other.domain) != other.realm);
         Ok(others)
+    }
+
+    /// Rows that this value passed over, because no command would have written them.
+    pub fn rows_unreadable(&self) -> u64 {
+        self.unreadable.count()
     }
 
     /// Runs `change` in one transaction; an error rolls it back.
@@ -383,7 +390,8 @@ impl Store {
 /// # Errors
 /// It is no `sip:` URI, is longer than 1,024 bytes, or has characters that a Contact header field cannot have.
 pub fn check_contact(contact: &str) -> Result<(), StoreError> {
-    let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
+    let shown: String = contact.chars().take(SHOWN_CHARS_MAX).collect();
+    let unusable = |why| StoreError::Unusable { what: format!("{shown:?}"), why };
     let is_sip =
         contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
     if !is_sip {

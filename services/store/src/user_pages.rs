@@ -134,7 +134,7 @@ fn read_domain(
             .is_none_or(|text| format!("{name}@{domain}").to_ascii_lowercase().contains(text.as_str()));
         read.last.clone_from(&name);
         if is_wanted {
-            users.push(UserRow { name, domain: domain.to_owned(), realm: row.get(1)? });
+            users.push(UserRow { name, domain: domain.to_owned(), realm: row.get(1).unwrap_or_default() });
         }
     }
 }
@@ -143,8 +143,9 @@ fn read_domain(
 fn next_domain(connection: &Connection, from: &str) -> rusqlite::Result<Option<String>> {
     connection
         .query_row(
-            "SELECT min(domain) FROM (SELECT min(domain) AS domain FROM subscriber WHERE domain >= ?1
-                 UNION ALL SELECT min(domain) FROM contact WHERE domain >= ?1)",
+            // A domain that is not text is no user's.
+            "SELECT min(domain) FROM (SELECT min(domain) AS domain FROM subscriber WHERE domain >= ?1 AND domain < x''
+                 UNION ALL SELECT min(domain) FROM contact WHERE domain >= ?1 AND domain < x'')",
             params![from],
             |row| row.get(0),
         )

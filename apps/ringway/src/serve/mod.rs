@@ -165,8 +165,9 @@ impl Running {
         let _ = shards_cell.set(runtime.shards());
         let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
+        let of_store = (Arc::clone(&store), clock);
         let view =
-            Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
+            Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), of_store));
         let admin_address = admin.address();
         let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
         let users = StoredUsers::new(

@@ -20,7 +20,7 @@ use ringway_provisioning::{Provisioning, Status};
 use ringway_rtpengine::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
 use ringway_server::{RegistrationRef, Services, shard_of_user};
-use ringway_store::UserName;
+use ringway_store::{Store, UserName};
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,6 +40,7 @@ pub(super) struct ServerView {
     since: Instant,
     /// State of the database that users come from.
     database: OnceLock<Arc<Status>>,
+    store: Arc<Store>,
     pub(super) drain: DrainState,
 }
 
@@ -56,7 +57,7 @@ impl ServerView {
         outside: Arc<Outside>,
         tls: &ServerTls,
         config: Arc<ShownConfig>,
-        clock: Clock,
+        (store, clock): (Arc<Store>, Clock),
     ) -> Self {
         Self {
             shards: runtime.shards(),
@@ -70,6 +71,7 @@ impl ServerView {
             clock,
             since: clock.now(),
             database: OnceLock::new(),
+            store,
             drain: DrainState::default(),
         }
     }
@@ -522,6 +524,11 @@ impl ServerView {
                 "store_files_damaged",
                 "Files of the journal that were damaged or missing at the start.",
                 store.damaged_files,
+            ),
+            Stat::counter(
+                "store_rows_unreadable",
+                "Rows of the database that were passed over, because no command writes such rows.",
+                self.store.rows_unreadable(),
             ),
             Stat::gauge("store_disk_bytes", "Bytes of the binding journal.", store.disk_bytes as f64),
             Stat::gauge(

@@ -68,6 +68,10 @@ impl Server {
         Running::start(folder, &["show", what, "--json", "--admin", &admin], "").done().json()
     }
 
+    fn stat(&self, folder: &Path, name: &str) -> u64 {
+        self.show(folder, "stats")[name].as_u64().unwrap()
+    }
+
     /// Output of `ringway show registrations`: address-of-record and contact.
     fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
         let listed = self.show(folder, "registrations");
@@ -233,4 +237,43 @@ fn files_of_the_version_before_are_read() {
     let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let damaged: Vec<_> = names.filter(|name| name.to_string_lossy().contains("damaged")).collect();
     assert!(damaged.is_empty(), "{damaged:?}");
+}
+
+#[test]
+fn rows_that_no_command_writes_stop_neither_the_start_nor_what_follows() {
+    let folder = folder(10);
+    let path = folder.path();
+    let command = |args: &[&str]| Running::start(path, args, "secret\n").done().ok();
+    command(&["user", "add", "alice", "--password-stdin"]);
+    let database = rusqlite::Connection::open(path.join("r.db")).unwrap();
+    let damage = |name: &str| {
+        let rows = format!(
+            "INSERT INTO contact VALUES ('example.org', '{name}', 'sip:x' || char(13, 10) || 'Evil: 1@127.0.0.1');
+             INSERT INTO forward VALUES ('example.org', '{name}', 99, -5, 'sip:a@b');
+             INSERT INTO block (domain, name, kind, pattern, reason) VALUES ('', '', 9, '{name}', '');
+             INSERT INTO subscriber VALUES ('example.org', x'ff00' || CAST('{name}' AS BLOB), 'r', x'00', x'00');
+             INSERT INTO changed (domain, name, kind) VALUES ('example.org', '{name}', 2), ('example.org', '{name}', 4),
+                 ('example.org', x'ff00' || CAST('{name}' AS BLOB), 1), ('', '', 5);"
+        );
+        database.execute_batch(&rows).unwrap();
+    };
+    damage("bob");
+    let server = Server::start(path);
+    let line = server.program.says("a row of the table contact (\"bob@example.org\") is passed over");
+    assert!(line.contains("WARN") && !line.contains('\r'), "{line}");
+    assert_eq!(server.stat(path, "subscribers"), 1);
+    let before = server.stat(path, "store_rows_unreadable");
+    assert!(before >= 4, "{before}");
+    // The same while it runs: what comes later is followed.
+    database.execute_batch("DELETE FROM changed WHERE name = ''").unwrap();
+    damage("carol");
+    command(&["user", "add", "dave", "--password-stdin"]);
+    let end = std::time::Instant::now() + Duration::from_secs(10);
+    while server.stat(path, "subscribers") < 2 {
+        assert!(std::time::Instant::now() < end, "changes are not followed");
+    }
+    assert!(server.stat(path, "store_rows_unreadable") > before);
+    let listed = command(&["user", "list"]);
+    assert!(listed.contains("alice") && listed.contains("dave"), "{listed}");
+    assert_eq!(command(&["block", "list", "--json"]).matches("\"id\"").count(), 0);
 }

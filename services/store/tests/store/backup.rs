@@ -156,3 +156,206 @@ fn what_is_no_backup_changes_nothing() {
         Restored::default()
     );
 }
+
+/// Tables without constraints, as only another program makes them, with two users.
+const LOOSE: &str = "
+    PRAGMA application_id = 0x524e4757; PRAGMA user_version = 3;
+    CREATE TABLE subscriber (domain, name, realm, ha1_md5, ha1_sha256);
+    CREATE TABLE contact (domain, name, contact);
+    CREATE TABLE forward (domain, name, condition, after_s, uri);
+    CREATE TABLE block (id INTEGER PRIMARY KEY, domain, name, kind, pattern, reason, expires_s);
+    INSERT INTO subscriber VALUES ('example.org', 'alice', 'r', zeroblob(16), zeroblob(32)),
+                                  ('example.org', 'bob', 'r', zeroblob(16), zeroblob(32));
+    INSERT INTO contact VALUES ('example.org', 'alice', 'sip:alice@192.0.2.7');
+    INSERT INTO forward VALUES ('example.org', 'alice', 3, 20, 'sip:bob@example.org');
+    INSERT INTO block VALUES (1, '', '', 2, '192.0.2.0/24', '', NULL);
+";
+
+/// Rows that no command writes: table, statement, user and fault in the error.
+const BAD_ROWS: [(&str, &str, &str, &str); 20] = [
+    (
+        "contact",
+        "UPDATE contact SET contact = 'sip:x' || char(13, 10) || 'Evil: 1'",
+        "alice@example.org",
+        "control",
+    ),
+    (
+        "contact",
+        "UPDATE contact SET contact = 'sip:x' || char(0) || '@192.0.2.7'",
+        "alice@example.org",
+        "control",
+    ),
+    (
+        "contact",
+        "UPDATE contact SET contact = 'sip:' || hex(zeroblob(1000))",
+        "alice@example.org",
+        "1024 bytes",
+    ),
+    ("contact", "UPDATE contact SET contact = NULL", "alice@example.org", "contact is not text"),
+    (
+        "contact",
+        "INSERT INTO contact VALUES ('example.org', 'alice', 'sip:alice@192.0.2.7')",
+        "alice",
+        "same key",
+    ),
+    (
+        "forward",
+        "UPDATE forward SET uri = 'sip:x' || char(13, 10) || 'Evil: 1@h'",
+        "alice@example.org",
+        "SIP URI",
+    ),
+    ("forward", "UPDATE forward SET condition = 99", "alice@example.org", "condition 99"),
+    ("forward", "UPDATE forward SET after_s = -5", "alice@example.org", "180 seconds"),
+    ("forward", "UPDATE forward SET after_s = NULL", "alice@example.org", "after_s is not a number"),
+    ("block", "UPDATE block SET kind = 9", "@", "kind 9"),
+    ("block", "UPDATE block SET expires_s = -1", "@", "end is negative"),
+    ("block", "UPDATE block SET reason = char(10)", "@", "reason"),
+    ("block", "UPDATE block SET pattern = x'ff'", "@", "pattern is not text"),
+    (
+        "subscriber",
+        "UPDATE subscriber SET realm = 7 WHERE name = 'bob'",
+        "bob@example.org",
+        "realm is not text",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET ha1_md5 = x'00' WHERE name = 'bob'",
+        "bob@example.org",
+        "hash of 16 bytes",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET ha1_sha256 = 'a' WHERE name = 'bob'",
+        "bob@example.org",
+        "hash of 32 bytes",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET name = x'ff00' WHERE name = 'bob'",
+        "?@example.org",
+        "name is not text",
+    ),
+    ("subscriber", "UPDATE subscriber SET name = 'b' || char(10) || 'ob' WHERE name = 'bob'", "b", "control"),
+    (
+        "subscriber",
+        "UPDATE subscriber SET domain = 'EXAMPLE.org' WHERE name = 'bob'",
+        "bob@EXAMPLE",
+        "lower case",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET name = hex(zeroblob(200000)) WHERE name = 'bob'",
+        "0000",
+        "255 bytes",
+    ),
+];
+
+fn loose(file: &Path, statement: &str) {
+    let _ = fs::remove_file(file);
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.execute_batch(LOOSE).unwrap();
+    connection.execute_batch(statement).unwrap();
+}
+
+#[test]
+fn a_backup_with_a_row_that_no_command_writes_is_refused_with_the_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, backup) = (folder.path().join("r.db"), folder.path().join("b.db"));
+    let store = open(&file);
+    store.add(&user("carol"), "r", "one").unwrap();
+    let before = content(&store);
+    for (table, statement, user, fault) in BAD_ROWS {
+        loose(&backup, statement);
+        for restoration in [Restoration::DryRun, Restoration::Apply] {
+            let error = Backups::of(&store).restore(&backup, restoration).unwrap_err().to_string();
+            let number = if statement.contains("bob") || statement.contains("INSERT") { 2 } else { 1 };
+            let place = format!("b.db: row {number} of the table {table}, of \"{user}");
+            assert!(error.contains(&place) && error.contains(fault), "{statement}: {error}");
+            assert!(error.len() < 600 && !error.contains('\n'), "{error}");
+            assert_eq!(content(&store), before, "{statement}");
+        }
+    }
+    loose(&backup, "");
+    assert_eq!(Backups::of(&store).restore(&backup, Restoration::Apply).unwrap().added, 2);
+    assert_eq!(content(&store).len(), 5);
+}
+
+#[test]
+fn nothing_in_a_backup_is_run() {
+    let endless = "WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)";
+    let folder = tempfile::tempdir().unwrap();
+    let (file, backup) = (folder.path().join("r.db"), folder.path().join("b.db"));
+    let store = open(&file);
+    let table = "DROP TABLE contact; CREATE";
+    for (statement, name) in [
+        (
+            format!(
+                "{table} VIEW contact AS {endless} SELECT 'a.org' AS domain, 'u' || n AS name, 'sip:h' AS contact FROM x"
+            ),
+            "contact",
+        ),
+        (format!("{table} TABLE contact (domain, name, contact AS (hex(zeroblob(1000000000))))"), "contact"),
+        (format!("{table} VIRTUAL TABLE contact USING fts5(domain, name)"), "contact"),
+        ("DROP TABLE subscriber".to_owned(), "subscriber"),
+        ("DROP TABLE block; CREATE TABLE other (x); PRAGMA user_version = 3".to_owned(), "block"),
+    ] {
+        loose(&backup, &statement);
+        let error = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap_err().to_string();
+        assert!(
+            error.contains("b.db") && error.contains(&format!("no plain table {name}")),
+            "{statement}: {error}"
+        );
+    }
+    // Others beside the tables of users are not looked at.
+    let others = format!(
+        "CREATE VIEW endless AS {endless} SELECT n FROM x;
+         CREATE TRIGGER t INSERT ON contact BEGIN INSERT INTO forward {endless} SELECT n, n, n, n, n FROM x; END;"
+    );
+    loose(&backup, &others);
+    assert_eq!(Backups::of(&store).restore(&backup, Restoration::Apply).unwrap().added, 2);
+    // A backup of an earlier version has fewer tables.
+    loose(&backup, "DROP TABLE block; DROP TABLE forward; PRAGMA user_version = 1");
+    let restored = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap();
+    assert_eq!((restored.added, restored.forwards, restored.blocks), (0, 1, 1));
+    loose(&backup, "PRAGMA user_version = 99");
+    let error = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap_err().to_string();
+    assert!(error.contains("version is 99"), "{error}");
+}
+
+#[test]
+fn rows_that_no_command_writes_are_passed_over_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.db");
+    for (table, statement, _, _) in
+        BAD_ROWS.into_iter().filter(|(_, statement, _, _)| !statement.starts_with("INSERT"))
+    {
+        let _ = fs::remove_file(&file);
+        let store = open(&file);
+        let seq = store.load(|_| {}, |_, _, _| {}).unwrap().seq;
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        // The tables have no constraints that a hostile file could not lack.
+        let tables = LOOSE.split(';').filter(|part| part.contains("CREATE TABLE"));
+        let names = tables.clone().map(|part| part.trim().split(' ').nth(2).unwrap());
+        let drop: String = names.map(|name| format!("DROP TABLE {name};")).collect();
+        connection.execute_batch(&drop).unwrap();
+        connection.execute_batch(LOOSE).unwrap();
+        connection.execute_batch(statement).unwrap();
+        connection.execute_batch("INSERT INTO changed (domain, name, kind) SELECT domain, name, 1 FROM subscriber UNION SELECT domain, name, 2 FROM contact UNION SELECT domain, name, 4 FROM forward UNION SELECT domain, name, 5 FROM block").unwrap();
+        let left = content(&store);
+        assert_eq!((left.len(), store.rows_unreadable()), (4, 1), "{statement}: {left:?}");
+        assert!(left.iter().any(|line| line.starts_with("alice@example.org r ")), "{left:?}");
+        let changes = store.changes_since(seq).unwrap();
+        assert_eq!(changes.len(), 5, "{statement}: {changes:?}");
+        assert!(store.rows_unreadable() >= 2 && store.changes_since(changes[4].seq).unwrap().is_empty());
+        let mut users = 0;
+        store
+            .list(|_, _, _, _| {
+                users += 1;
+                true
+            })
+            .unwrap();
+        let pages = ringway_store::UserPages::of(&store);
+        pages.page(None, ringway_store::UserFilter::All, 10, 100).unwrap();
+        assert!(users > 0 && !table.is_empty());
+    }
+}
