@@ -80,7 +80,7 @@ pub enum AgentEvent {
         proven_user: Option<String>,
         /// False: the INVITE has no offer, so the media is not negotiated before the ACK.
         has_offer: bool,
-        /// Call that this one replaces (RFC 3891). Answering ends that one; a program answers automatically.
+        /// Call that this one replaces (RFC 3891). Answering ends that one. Its user decides: who sent the INVITE is not proven.
         replaces: Option<CallId>,
     },
     /// A caller was refused because its password is wrong, or the user unknown.

@@ -51,7 +51,7 @@ pub enum IncomingPolicy {
 /// Treatment of transfers that a peer requests: REFER (RFC 3515), and INVITE with Replaces (RFC 3891).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferPolicy {
-    /// The user decides about a REFER; a call that replaces another is answered at once, unless that is protected.
+    /// The user decides about a REFER; so it does about a call that replaces another.
     Ask,
     /// A REFER is rejected; a call that replaces another is treated like any call.
     Reject,

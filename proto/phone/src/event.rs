@@ -57,6 +57,8 @@ pub enum PhoneEvent {
         bypasses_server: bool,
         /// True for a `sips:` call: each hop used TLS.
         is_sips: bool,
+        /// Call that ends when this one is answered (RFC 3891).
+        replaces: Option<CallNumber>,
     },
     /// The caller of the next [`PhoneEvent::Incoming`] proved its password; only where callers are challenged.
     CallerProven {

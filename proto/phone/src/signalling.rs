@@ -48,11 +48,12 @@ impl Phone {
                 }
                 let call = self.new_number();
                 let (shown, from) = (name.clone(), uri.clone());
+                let replaces = replaces.and_then(|replaced| self.number_of(replaced));
                 let incoming =
-                    PhoneEvent::Incoming { call, name: shown, uri: from, bypasses_server, is_sips };
+                    PhoneEvent::Incoming { call, name: shown, uri: from, bypasses_server, is_sips, replaces };
                 let call =
                     Call { id: Some(id), bypasses_server, ..Call::new(call, Origin::Incoming, name, uri) };
-                self.on_incoming(cx, call, incoming, replaces);
+                self.on_incoming(cx, call, incoming, replaces.is_some());
             }
             AgentEvent::Progress { call, .. }
             | AgentEvent::EarlyMedia { call, .. }
@@ -139,13 +140,10 @@ impl Phone {
         cx: &mut Context<'_, Action>,
         incoming: Call,
         event: PhoneEvent,
-        replaces: Option<CallId>,
+        replaces: bool,
     ) {
         let Call { number: call, id, .. } = incoming;
-        let replaced = self.calls.iter().find(|call| call.id.is_some() && call.id == replaces);
-        // Who can read the signalling can replace a call, with another one that is not protected.
-        let replaces =
-            replaced.is_some_and(|call| call.protection == crate::Protection::None && !call.is_securing);
+        // The agent bounds the calls that replace others.
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
@@ -155,8 +153,6 @@ impl Phone {
         self.calls.push(incoming);
         cx.emit(event);
         match self.config.incoming {
-            // RFC 3891 §3: the user has accepted the replaced call already.
-            _ if replaces => self.answer(cx, call),
             IncomingPolicy::Ask => {
                 self.signal(cx, call, |agent, cx, id| agent.ring(cx, id, RINGING));
             }

@@ -98,6 +98,7 @@ fn a_picture_is_well_formed_and_holds_the_text() {
         uri: "sip:a@b".into(),
         bypasses_server: false,
         is_sips: false,
+        replaces: None,
     });
     let drawn = svg(&rows(&scene.cells(80, 24)), "a < b");
     assert!(drawn.contains("<title>a &lt; b</title>") && drawn.contains("&lt;&amp;&gt;"));

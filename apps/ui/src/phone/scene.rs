@@ -124,6 +124,7 @@ impl Scene {
             uri: "sip:bob@example.org".to_owned(),
             bypasses_server: false,
             is_sips: false,
+            replaces: None,
         });
         call
     }

@@ -175,6 +175,7 @@ fn who_calls_the_phone_stays_in_its_rows() {
                 uri: text.clone(),
                 bypasses_server: false,
                 is_sips: false,
+                replaces: None,
             },
             PhoneEvent::Answered { call, codec: text },
         ];

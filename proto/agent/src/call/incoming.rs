@@ -63,8 +63,11 @@ impl Calls {
         if let Err(why) = checked {
             return cx.refuse_session(incoming, &why);
         }
+        let sender = registrations.sender_of(cx.config, account, incoming.flow);
         let replaced = match cx.config.takes_replaces {
-            true => self.replaced_by(incoming.message, account),
+            true => self.replaced_by(incoming.message, account, sender, |flow| {
+                registrations.sender_of(cx.config, account, flow)
+            }),
             false => Replaced::None,
         };
         let replaces = match replaced {
@@ -82,7 +85,6 @@ impl Calls {
             cx.counters.too_many_calls += 1;
             return cx.refuse(incoming, 486, "Busy Here");
         }
-        let sender = registrations.sender_of(cx.config, account, incoming.flow);
         if self.rings_too_often(cx, sender, incoming.flow) {
             return cx.refuse(incoming, 486, "Busy Here");
         }
@@ -131,9 +133,20 @@ impl Calls {
         })
     }
 
-    fn replaced_by(&self, message: &Message<'_>, account: AccountId) -> Replaced {
+    /// The call that an INVITE replaces. It must have come the way of that call, by the account's server if there is one: a stranger
+    /// who has its identifiers replaces nothing.
+    fn replaced_by(
+        &self,
+        message: &Message<'_>,
+        account: AccountId,
+        sender: Sender,
+        sender_of: impl Fn(Flow) -> Sender,
+    ) -> Replaced {
         let mut lines = message.lines_of(HeaderName::Replaces);
         let Some(line) = lines.next() else { return Replaced::None };
+        if sender == Sender::BypassesServer {
+            return Replaced::Refused(403, "Forbidden");
+        }
         let at = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
         let (call_id, params) = line.split_at_checked(at).unwrap_or((line, b""));
         let (Ok(params), None) = (Params::parse(params), lines.next()) else {
@@ -145,7 +158,9 @@ impl Calls {
         let found = self.calls.iter().find(|(_, call)| {
             let is_early =
                 call.early.iter().any(|early| early.dialog.is(grammar::trim(call_id), to_tag, from_tag));
-            call.account == account && (is_early || call.dialog.is(grammar::trim(call_id), to_tag, from_tag))
+            let is_same_way = call.dialog.peer.is_none_or(|flow| sender_of(flow) == sender);
+            let is_it = is_early || call.dialog.is(grammar::trim(call_id), to_tag, from_tag);
+            call.account == account && is_same_way && is_it
         });
         let Some((key, call)) = found else {
             return Replaced::Refused(481, "Call/Transaction Does Not Exist");

@@ -1,7 +1,7 @@
 //! Tests of incoming calls.
 
 use crate::harness::{
-    ALICE, OWN, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
+    ALICE, OWN, PEER, SERVER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{Account, AgentEvent, By, CallError, CallId, CallState, Ended, Listener};
 use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
@@ -323,6 +323,34 @@ fn a_call_that_replaces_another_ends_it_when_it_is_answered() {
     let early = format!("Replaces: in1;to-tag={ours};from-tag=b;early-only\r\n");
     table.receive(PEER, &invite_with("new", 1, &early, Some(&offer())));
     assert_eq!(table.only().line(), "SIP/2.0 486 Busy Here");
+}
+
+#[test]
+fn only_a_call_by_the_server_replaces_one_by_the_server() {
+    let mut table = Table::at_server();
+    let (old, invite) = table.established("sip:bob@example.org");
+    let tag = |line: &str| line.split("tag=").nth(1).unwrap().to_owned();
+    let (ours, call_id) = (tag(invite.field("From").unwrap()), invite.field("Call-ID").unwrap());
+    let replaces = format!("Replaces: {call_id};to-tag={ours};from-tag=bob\r\n");
+    // A stranger who has the identifiers, and one who has none, get the same.
+    for (name, fields) in [("s1", replaces.as_str()), ("s2", "Replaces: x;to-tag=1;from-tag=2\r\n")] {
+        table.receive(PEER, &invite_with(name, 1, fields, Some(&offer())));
+        assert_eq!(table.only().line(), "SIP/2.0 403 Forbidden");
+        assert!(table.events().is_empty());
+    }
+    table.receive(SERVER, &invite_with("s3", 1, &replaces, Some(&offer())));
+    table.sent();
+    let events = table.events();
+    let [AgentEvent::Incoming { replaces: Some(replaced), .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*replaced, old);
+    // A call past the server is not replaced by one through it.
+    let mut table = Table::at_server();
+    let (_, ok) = table.answered();
+    let replaces = format!("Replaces: in1;to-tag={};from-tag=b\r\n", tag(ok.field("To").unwrap()));
+    table.receive(SERVER, &invite_with("s4", 1, &replaces, Some(&offer())));
+    assert_eq!(table.only().line(), "SIP/2.0 481 Call/Transaction Does Not Exist");
 }
 
 #[test]

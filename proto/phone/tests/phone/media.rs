@@ -201,7 +201,7 @@ fn from_stranger(world: &mut World, at: usize, method: &str, to_and_fields: &str
 }
 
 #[test]
-fn a_protected_call_is_not_replaced_without_the_user() {
+fn no_call_is_replaced_without_the_user() {
     for is_protected in [false, true] {
         let mut world = World::new(|_, config| {
             config.srtp = SrtpPolicy::None;
@@ -217,13 +217,24 @@ fn a_protected_call_is_not_replaced_without_the_user() {
         let (call_id, _) = of_our_answer(&world, BOB, "Call-ID:");
         let ((_, to), (_, from)) = (of_our_answer(&world, BOB, "To:"), of_our_answer(&world, BOB, "From:"));
         let replaces = format!("\r\nReplaces: {call_id};to-tag={to};from-tag={from}");
+        world.stations[BOB].commands.clear();
         from_stranger(&mut world, BOB, "INVITE", &replaces);
         let number = world.incoming(BOB);
-        assert_ne!(number, called);
-        let phone = &world.stations[BOB].phone;
-        assert_eq!(phone.call(called).is_some(), is_protected, "the replaced call");
-        let is_ringing = phone.call(number).unwrap().phase() == Phase::RingsHere;
-        assert_eq!(is_ringing, is_protected, "the new call");
+        let shown = world.stations[BOB].events.iter().find_map(|event| match event {
+            PhoneEvent::Incoming { call, replaces, .. } if *call == number => *replaces,
+            _ => None,
+        });
+        assert_eq!(shown, Some(called), "it is shown with the call that it ends");
+        let phase = |world: &World, call| world.stations[BOB].phone.call(call).map(|call| call.phase());
+        assert!(matches!(phase(&world, called), Some(Phase::Talking(_))), "the old call goes on");
+        assert_eq!(phase(&world, number), Some(Phase::RingsHere));
+        assert!(
+            world.stations[BOB].commands.is_empty(),
+            "no microphone opens: {:?}",
+            world.stations[BOB].commands
+        );
+        world.command(BOB, PhoneCommand::Answer { call: number });
+        assert_eq!(phase(&world, called), None, "its user answered");
     }
 }
 

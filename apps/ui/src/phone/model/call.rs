@@ -124,6 +124,8 @@ pub(crate) enum Asked {
 pub(crate) struct Call {
     pub(crate) number: CallNumber,
     pub(crate) origin: Origin,
+    /// Answering it ends another call.
+    pub(crate) is_replacing: bool,
     pub(crate) party: Party,
     pub(crate) began: Now,
     pub(crate) phase: Phase,
@@ -155,6 +157,7 @@ impl Call {
         Self {
             number,
             origin,
+            is_replacing: false,
             party,
             began: now,
             phase: match origin {

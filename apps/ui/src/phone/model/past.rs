@@ -151,6 +151,7 @@ mod tests {
             uri: "sip:e@x;a=\tb\n".to_owned(),
             bypasses_server: false,
             is_sips: false,
+            replaces: None,
         });
         scene.phone(ended(call, Side::Us, 486));
         let call = CallNumber(4);

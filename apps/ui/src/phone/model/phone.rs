@@ -38,12 +38,13 @@ impl Model {
                 self.shown = Some(call);
                 self.go(Screen::Call);
             }
-            PhoneEvent::Incoming { call, name, uri, bypasses_server, is_sips: _ } => {
+            PhoneEvent::Incoming { call, name, uri, bypasses_server, is_sips: _, replaces } => {
                 let party = match bypasses_server {
                     true => Party::direct(&name, &uri),
                     false => self.party(&name, &uri),
                 };
-                self.begin(Call::new(call, Origin::Theirs, party, now));
+                let is_replacing = replaces.is_some();
+                self.begin(Call { is_replacing, ..Call::new(call, Origin::Theirs, party, now) });
                 self.ring_due = Some(now.elapsed);
                 self.ring(now, effects);
             }

@@ -147,7 +147,8 @@ fn notice(canvas: &mut Canvas<'_>, model: &Model) {
             count => format!(" (+{})", count - 1),
         };
         let key = if model.overlay.is_none() && model.enter_answers() { "Enter" } else { "F9" };
-        let keys = format!("{more}  {key} answer  Ctrl-R reject ");
+        let effect = if call.is_replacing { ", ending a call" } else { "" };
+        let keys = format!("{more}  {key} answer{effect}  Ctrl-R reject ");
         let room = canvas.columns().saturating_sub(width(&keys) + 4);
         // The address is more important than the verb.
         let verb = if width(call.party.uri.as_str()) + 6 > room { "" } else { " calls" };

@@ -15,6 +15,7 @@ fn calls(scene: &mut Scene, number: u64, (name, uri): (&str, &str), bypasses_ser
         uri: uri.into(),
         bypasses_server,
         is_sips: false,
+        replaces: None,
     });
     call
 }

@@ -141,6 +141,7 @@ fn who_calls_is_seen_on_every_screen() {
         uri: "sip:eve@example.net".into(),
         bypasses_server: false,
         is_sips: false,
+        replaces: None,
     });
     for key in 2..=8 {
         scene.press(Key::Function(key));
@@ -151,6 +152,22 @@ fn who_calls_is_seen_on_every_screen() {
             format!(" >> Eve <sip:eve@example.net> calls                 {answer} answer  Ctrl-R reject")
         );
     }
+    scene.phone(PhoneEvent::Ended {
+        call: CallNumber(2),
+        by: Side::Peer,
+        status: 487,
+        reason: String::new(),
+    });
+    scene.phone(PhoneEvent::Incoming {
+        call: CallNumber(2),
+        name: "Eve".into(),
+        uri: "sip:eve@example.net".into(),
+        bypasses_server: false,
+        is_sips: false,
+        replaces: Some(call),
+    });
+    let banner = scene.line(">>");
+    assert!(banner.ends_with("F9 answer, ending a call  Ctrl-R reject"), "{banner}");
     scene.bob_calls(3);
     assert!(scene.line(">>").contains("(+1)"));
     scene.press(Key::Function(5));
@@ -171,6 +188,7 @@ fn the_address_of_who_calls_is_seen_behind_any_name() {
             uri,
             bypasses_server: false,
             is_sips: false,
+            replaces: None,
         });
         for columns in [60, 80, 132] {
             let cells = scene.cells(columns, 24);
@@ -347,6 +365,7 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
         uri: format!("sip:{evil}@x"),
         bypasses_server: false,
         is_sips: false,
+        replaces: None,
     });
     scene.phone(PhoneEvent::Answered { call, codec: evil.clone() });
     let suite = CryptoSuite::AesCm128HmacSha1_80;
@@ -379,6 +398,7 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
         uri: evil.clone(),
         bypasses_server: false,
         is_sips: false,
+        replaces: None,
     });
     let over = CallNumber(3);
     scene.phone(PhoneEvent::Calling { call: over, to: evil.clone() });
@@ -416,6 +436,7 @@ fn wide_letters_keep_columns_in_line() {
         uri: "sip:山@x".into(),
         bypasses_server: false,
         is_sips: false,
+        replaces: None,
     });
     scene.press(Key::Function(4));
     let banner = scene.line(">>");
