@@ -195,6 +195,18 @@ impl<'e, 'a> Edit<'e, 'a> {
         }
     }
 
+    /// Removes the received lines whose names are not `wanted`, given as the name and its spelling. Lines that were added stay.
+    pub fn retain_received(&mut self, mut wanted: impl FnMut(HeaderName, &[u8]) -> bool) {
+        let bytes = self.message.as_bytes();
+        for index in 0..self.message.lines().len() {
+            let Some(line) = self.message.lines().get(index) else { return };
+            let spelled = line.name(bytes);
+            if !wanted(HeaderName::from_bytes(spelled), spelled) && self.live_value(index).is_some() {
+                self.replace(Position::Line(index), None);
+            }
+        }
+    }
+
     /// Adds the source of the message to its top Via as `received` and `rport` (RFC 3261 §18.2.1, RFC 3581 §4). The
     /// received line is changed, even if lines were added before it; other changes to that line must come after.
     pub fn stamp_via(&mut self, source: SocketAddr) {

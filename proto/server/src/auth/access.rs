@@ -310,6 +310,11 @@ impl Sender {
         }
     }
 
+    /// True for a user of ours, whose word counts for itself only.
+    pub(crate) const fn is_user(self) -> bool {
+        matches!(self, Self::Proven | Self::ProvenUnnamed)
+    }
+
     /// True with a password that was verified, or from a trusted address.
     pub(crate) const fn is_proven(self) -> bool {
         matches!(self, Self::Proven | Self::ProvenUnnamed | Self::Trusted)

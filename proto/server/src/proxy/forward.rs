@@ -1,5 +1,6 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
+use super::at_trunk;
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
@@ -196,6 +197,30 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// True for a request of a stranger that goes to a trunk.
+    pub(super) fn is_strangers_at_trunk(&self) -> bool {
+        let is_stranger = match self.request.grant.sender {
+            Sender::Trusted | Sender::Believed | Sender::Proven | Sender::ProvenUnnamed => false,
+            // The mark covers From.
+            Sender::InDialog | Sender::Stranger | Sender::Unknown => {
+                let trunking = &self.config.trunking;
+                !trunking.trunks.is_empty()
+                    && self.config.domain_of(&self.request.message.from().uri).is_none()
+                    && !trunking.is_trunk(self.request.flow.remote.ip())
+            }
+        };
+        is_stranger && self.goes_to_trunk()
+    }
+
+    fn goes_to_trunk(&self) -> bool {
+        let trunking = &self.config.trunking;
+        if let Some(trunk) = self.target.trunk() {
+            return !trunking.is_node(trunk);
+        }
+        let hop = || self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed));
+        !trunking.trunks.is_empty() && hop().is_some_and(|hop| trunking.is_at(&hop, self.flow.remote.ip()))
+    }
+
     /// URI of the next hop, if it is not the target.
     fn next_hop(&self) -> Option<Uri<'_>> {
         let rewritten = self.target.rewrite.as_deref().and_then(Rewrite::next_hop);
@@ -275,6 +300,13 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             if self.request.message.has(name) {
                 edit.remove_lines(name, |_| true);
             }
+        }
+        if self.is_strangers_at_trunk() {
+            edit.retain_received(at_trunk::is_field_of_call);
+        } else if self.request.grant.sender.is_user()
+            && self.target.trunk().is_some_and(|trunk| !self.config.trunking.is_node(trunk))
+        {
+            edit.retain_received(|_, spelled| !at_trunk::names_payer(spelled));
         }
     }
 

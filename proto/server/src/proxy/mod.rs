@@ -1,5 +1,6 @@
 //! Proxy (RFC 3261 §16): target set, forking, response context.
 
+mod at_trunk;
 mod branch_media;
 mod breadth;
 mod bye;

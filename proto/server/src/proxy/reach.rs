@@ -1,5 +1,6 @@
 //! Next hops of a request, within the reach of its grant.
 
+use super::at_trunk;
 use super::forward::Plan;
 use super::remote_target;
 use super::rewrite::Rewrite;
@@ -55,6 +56,10 @@ pub(super) fn refusal(
     }
     if plan.may_not_be_inner() && is_inner(env, plan) {
         return Some((403, "Inner Hosts Are Not Reached"));
+    }
+    if !at_trunk::is_method_of_call(plan.request().method) && plan.is_strangers_at_trunk() {
+        env.counters.strangers_methods_refused += 1;
+        return Some((403, "Not A Method Of A Call"));
     }
     if !env.config.is_link(&plan.flow()) {
         return None;

@@ -81,5 +81,6 @@ mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;
 mod trunk_bypass;
+mod trunk_fields;
 mod trunk_logins;
 mod trunks;
