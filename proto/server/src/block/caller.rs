@@ -3,6 +3,7 @@
 use crate::{Aor, Config};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
+use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{Host, Scheme, Uri};
 
 /// Caller of a request that is to be forwarded.
@@ -33,7 +34,9 @@ pub(super) struct Names {
     /// Start of the domain.
     domain_at: usize,
     /// Digits of a number, with its `+`; empty for other callers.
-    pub(super) number: Vec<u8>,
+    number: Vec<u8>,
+    /// The same behind the digits of its `phone-context` (RFC 3966 §5.1.5); empty without them.
+    global: Vec<u8>,
 }
 
 impl Names {
@@ -42,9 +45,32 @@ impl Names {
         if self.domain_at == 0 { &[] } else { &self.text }
     }
 
-    /// Domain in lower case; empty for a `tel:` URI.
+    /// Domain in lower case; of a `tel:` URI that of its `phone-context`.
     pub(super) fn domain(&self) -> &[u8] {
         self.text.get(self.domain_at..).unwrap_or_default()
+    }
+
+    /// The readings of a number.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = &[u8]> {
+        [self.number.as_slice(), &self.global].into_iter().filter(|number| !number.is_empty())
+    }
+
+    /// Sets the readings of the number in a user part without escapes, which may have parameters (RFC 3261 §19.1.6). Returns the
+    /// domain that is its context, if there is one.
+    fn set_number<'u>(&mut self, user: &'u [u8]) -> Option<&'u [u8]> {
+        let mut parts = user.split(|byte| *byte == b';');
+        number_of(parts.next().unwrap_or_default(), &mut self.number);
+        let context = parts.find_map(|part| {
+            let (name, value) = part.split_at_checked(PHONE_CONTEXT.len())?;
+            name.eq_ignore_ascii_case(PHONE_CONTEXT).then_some(value)
+        })?;
+        if !context.starts_with(b"+") {
+            return Some(context);
+        }
+        if !self.number.is_empty() && !self.number.starts_with(b"+") && number_of(context, &mut self.global) {
+            self.global.extend_from_slice(&self.number);
+        }
+        None
     }
 }
 
@@ -85,8 +111,15 @@ impl<'a> Caller<'a> {
         match self.from.scheme() {
             Scheme::Sip | Scheme::Sips => {}
             Scheme::Tel => {
-                let number = self.from.as_bytes().get(b"tel:".len()..).unwrap_or_default();
-                number_of(until_params(number), &mut names.number);
+                let mut number = Vec::new();
+                let mut rest = self.from.as_bytes().get(b"tel:".len()..).unwrap_or_default();
+                while let Some((octet, used)) = unescaped_octet(rest) {
+                    number.push(octet);
+                    rest = rest.get(used..).unwrap_or_default();
+                }
+                if let Some(Ok(host)) = names.set_number(&number).map(Host::parse) {
+                    host_into(&host, &mut names.text);
+                }
                 return names;
             }
             Scheme::Other => return names,
@@ -104,15 +137,10 @@ impl<'a> Caller<'a> {
             names.domain_at = names.text.len();
             host_into(&self.from.host(), &mut names.text);
         }
-        let user = names.text.get(..names.domain_at.saturating_sub(1)).unwrap_or_default();
-        number_of(until_params(user), &mut names.number);
+        let user = names.text.get(..names.domain_at.saturating_sub(1)).unwrap_or_default().to_vec();
+        names.set_number(&user);
         names
     }
-}
-
-/// The part of a user or a number before its parameters (RFC 3261 §19.1.6).
-fn until_params(user: &[u8]) -> &[u8] {
-    user.split(|byte| *byte == b';').next().unwrap_or_default()
 }
 
 /// Appends a host in lower case, without a dot at its end.
@@ -122,15 +150,16 @@ pub(super) fn host_into(host: &Host<'_>, out: &mut Vec<u8>) {
     out.extend(host.iter().map(u8::to_ascii_lowercase));
 }
 
-/// Appends the digits of a number without its visual separators (RFC 3966 §5.1.1). False, and nothing appended, if it is
-/// none.
+/// Appends the digits of a number without its visual separators (RFC 3966 §5.1.1) and what else people write between digits. False, and
+/// nothing appended, if it is none.
 pub(super) fn number_of(text: &[u8], out: &mut Vec<u8>) -> bool {
+    let text = text.trim_ascii();
     let (plus, rest) = match text.strip_prefix(b"+") {
         Some(rest) => (&b"+"[..], rest),
         None => (&b""[..], text),
     };
     let is_digit = |byte: &u8| byte.is_ascii_digit();
-    let is_separator = |byte: &u8| matches!(byte, b'-' | b'.' | b'(' | b')');
+    let is_separator = |byte: &u8| matches!(byte, b'-' | b'.' | b'(' | b')' | b' ' | b'/');
     let digits = rest.iter().filter(|byte| is_digit(byte)).count();
     let is_number = (1..=NUMBER_DIGITS_MAX).contains(&digits)
         && rest.iter().all(|byte| is_digit(byte) || is_separator(byte));
@@ -140,6 +169,8 @@ pub(super) fn number_of(text: &[u8], out: &mut Vec<u8>) -> bool {
     }
     is_number
 }
+
+const PHONE_CONTEXT: &[u8] = b"phone-context=";
 
 /// E.164 has 15 digits; dial strings have more.
 const NUMBER_DIGITS_MAX: usize = 32;

@@ -105,12 +105,13 @@ impl Entries {
     }
 
     fn block(&self, names: &Names) -> bool {
-        let number = &names.number;
+        let begins = |number: &[u8]| {
+            !self.prefixes.is_empty()
+                && (1..=number.len())
+                    .any(|len| number.get(..len).is_some_and(|prefix| self.prefixes.contains(prefix)))
+        };
         self.users.contains(names.user())
             || self.domains.contains(names.domain())
-            || self.numbers.contains(&number[..])
-            || (!self.prefixes.is_empty()
-                && (1..=number.len())
-                    .any(|len| number.get(..len).is_some_and(|prefix| self.prefixes.contains(prefix))))
+            || names.numbers().any(|number| self.numbers.contains(number) || begins(number))
     }
 }

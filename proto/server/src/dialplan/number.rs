@@ -105,12 +105,18 @@ impl Number {
 
     /// The local number in a `phone-context`: global digits are put before it, a domain is returned.
     fn in_context(self, context: &[u8]) -> Option<(Self, Option<&[u8]>)> {
-        if !context.starts_with(b"+") {
+        if unescaped_octet(context).is_none_or(|(octet, _)| octet != b'+') {
             return Some((self, Some(context)));
         }
         let mut number = Self::EMPTY;
-        let prefix = context.iter().filter(|&&byte| !is_separator(byte));
-        prefix.chain(self.as_bytes()).try_for_each(|&byte| number.push(byte))?;
+        let mut rest = context;
+        while let Some((octet, used)) = unescaped_octet(rest) {
+            if !is_separator(octet) {
+                number.push(octet)?;
+            }
+            rest = rest.get(used..)?;
+        }
+        self.as_bytes().iter().try_for_each(|&byte| number.push(byte))?;
         Some((number.checked()?, None))
     }
 
@@ -174,6 +180,7 @@ mod tests {
             ("tel:+1-201-555-0123", "+12015550123"),
             ("TEL:+49(30)12.34-5", "+493012345"),
             ("tel:7042;phone-context=+1-914", "+19147042"),
+            ("tel:7042;Phone-Context=%2B1%2D914", "+19147042"),
             ("tel:+49301234;phone-context=example.com", "+49301234"),
             ("tel:863-1234;ext=9;phone-context=+1-914-555", "+19145558631234"),
             ("sip:+49301234@example.org", "+49301234"),

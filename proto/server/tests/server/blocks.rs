@@ -103,6 +103,22 @@ fn callers_are_blocked_by_user_domain_number_and_prefix() {
         ("sip:anyone@not.bad.example", 0),
         ("sip:+49301234@provider.example", 403),
         ("sip:+49-30-1234;ext=5@provider.example;user=phone", 403),
+        ("sip:+49%20(30)/1234@provider.example", 403),
+        ("sip:%20%2B49%2D301234@provider.example", 403),
+        ("sip:301234;PHONE-CONTEXT=+49;isub=9@provider.example;user=phone", 403),
+        ("sip:301234%3Bphone-context%3D+49@provider.example", 403),
+        ("tel:+49-30.1234;isub=12345;ext=5", 403),
+        ("TEL:30-1234;ext=1;Phone-Context=+49", 403),
+        ("tel:%2B49%33%301234", 403),
+        ("tel:1234;phone-context=+49-(30)", 403),
+        ("tel:1;phone-context=%2B4930999", 403),
+        ("tel:0900-1;phone-context=+49", 403),
+        ("tel:1234;phone-context=BAD.example.", 403),
+        ("tel:1234;phone-context=+4930;x=+4930999", 403),
+        ("tel:1234;phone-context=good.example", 0),
+        ("tel:+1234;phone-context=+4930999", 0),
+        ("tel:301234", 0),
+        ("tel:301234;phone-context=+48", 0),
         ("sip:+493012345@provider.example", 0),
         ("sip:+49309991@provider.example", 403),
         ("sip:+4930998@provider.example", 0),
@@ -117,7 +133,7 @@ fn callers_are_blocked_by_user_domain_number_and_prefix() {
         let sent = world.udp(STRANGER, &call_of(from, "sip:bob@example.org", number as u32));
         assert_eq!(outcome(&sent), status, "{from}");
     }
-    assert_eq!(world.server.counters().blocked_callers, 9);
+    assert_eq!(world.server.counters().blocked_callers, 21);
     assert!(world.memory.events.lock().unwrap().contains(&format!("{SPAM} blocked for sip:bob@example.org")));
     // The list is empty again.
     block(&world, |list| list.set_all([]));
