@@ -404,7 +404,7 @@ pub(crate) enum Shown {
     Records,
     /// Open TCP connections
     Connections,
-    /// Trunks: up, down or silent, calls, last response, refused logins
+    /// Trunks: up, down, silent or busy, calls, last response, refused logins
     Trunks,
     /// Media relays: up or down, and when they answered last
     Relays,

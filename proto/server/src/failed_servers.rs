@@ -1,8 +1,10 @@
-//! Servers that failed a short time ago (RFC 3263 §4.3).
+//! Servers that failed a short time ago (RFC 3263 §4.3), or asked for a pause (RFC 3261 §21.5.4).
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use ringway_sansio::{Instant, LocatedServer, LocatedServers};
+use ringway_sip::grammar::number_u32;
+use ringway_sip::{HeaderName, Message};
 
 /// Servers to which requests failed, shared by all shards behind [`Services`](crate::Services). They are tried after the
 /// others of their host, so that a server that is down costs one request its timeout and not each.
@@ -21,16 +23,16 @@ impl FailedServers {
     /// Time for which a failure counts.
     pub const FAILED_TIME: Duration = Duration::from_secs(60);
 
-    /// Notes a failure.
-    pub fn note(&mut self, now: Instant, server: &LocatedServer) {
+    /// Notes a failure that counts until `until`.
+    pub fn note(&mut self, now: Instant, server: &LocatedServer, until: Instant) {
         self.list.retain(|(failed, until)| *until > now && failed != server);
         if self.list.len() >= Self::SERVERS_MAX {
             self.list.pop_front();
         }
-        self.list.push_back((*server, now + Self::FAILED_TIME));
+        self.list.push_back((*server, until));
     }
 
-    /// True if the server failed within [`FailedServers::FAILED_TIME`].
+    /// True if a failure of the server counts.
     pub fn has(&self, now: Instant, server: &LocatedServer) -> bool {
         self.list.iter().any(|(failed, until)| *until > now && failed == server)
     }
@@ -41,6 +43,24 @@ impl FailedServers {
     }
 }
 
+/// Pause that a response asks for (RFC 3261 §20.33).
+pub(crate) fn retry_after(message: &Message<'_>) -> Option<Duration> {
+    let value = message.first(HeaderName::RetryAfter)?;
+    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+    let seconds = number_u32(value.get(..end)?)?;
+    Some(Duration::from_secs(u64::from(seconds)))
+}
+
+/// End of the pause that a 503 with Retry-After asks for, at most [`PAUSE_MAX`] from now; `None` for every other response: a 503
+/// without Retry-After counts as a 500 (RFC 3261 §21.5.4).
+pub(crate) fn paused_until(now: Instant, message: &Message<'_>, status: u16) -> Option<Instant> {
+    if status != 503 {
+        return None;
+    }
+    let pause = retry_after(message).filter(|pause| !pause.is_zero())?;
+    Some(now + pause.min(PAUSE_MAX))
+}
+
 /// The servers with those at the end that failed.
 pub(crate) fn put_last(
     servers: LocatedServers,
@@ -49,6 +69,9 @@ pub(crate) fn put_last(
     let working = servers.iter().filter(|server| !has_failed(server));
     working.chain(servers.iter().filter(&has_failed)).collect()
 }
+
+/// Maximum pause that a Retry-After can ask for.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 mod tests {
@@ -63,8 +86,8 @@ mod tests {
             target.server_at([192, 0, 2, 1].into(), HostNameId::NONE)
         };
         for port in 1..=300 {
-            failed.note(now, &server(port));
-            failed.note(now, &server(port));
+            failed.note(now, &server(port), now + FailedServers::FAILED_TIME);
+            failed.note(now, &server(port), now + FailedServers::FAILED_TIME);
         }
         assert_eq!(failed.list.len(), FailedServers::SERVERS_MAX);
         assert!(failed.has(now, &server(300)) && !failed.has(now, &server(1)));
@@ -78,8 +101,8 @@ mod tests {
             let target = Target::of_address("192.0.2.1", 5061, transport);
             target.server_at([192, 0, 2, 1].into(), HostNameId(host))
         };
-        failed.note(now, &server(Transport::Tls, 1));
-        failed.note(now, &server(Transport::Udp, 1));
+        failed.note(now, &server(Transport::Tls, 1), now + FailedServers::FAILED_TIME);
+        failed.note(now, &server(Transport::Udp, 1), now + FailedServers::FAILED_TIME);
         assert!(failed.has(now, &server(Transport::Tls, 1)) && !failed.has(now, &server(Transport::Tls, 2)));
         assert!(failed.has(now, &server(Transport::Udp, 2)), "datagrams have no names");
     }

@@ -94,4 +94,6 @@ pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::{shard_of_aor, shard_of_user};
-pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkEvent, TrunkLogin, Trunking};
+pub use trunk::{
+    CallerNumber, CallerPrivacy, PausedTrunks, Trunk, TrunkEvent, TrunkLogin, TrunkPause, Trunking,
+};

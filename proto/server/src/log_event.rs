@@ -230,6 +230,8 @@ pub enum NeighbourDown {
     Closed,
     /// OPTIONS was not answered.
     NoAnswer,
+    /// It answered OPTIONS with 503.
+    Unavailable,
     /// The certificate of the connection that it opened does not count any more.
     NotIdentified,
     /// It is a node, and does not accept the certificate of this one any more.
@@ -252,6 +254,7 @@ impl NeighbourDown {
             }
             Self::Closed => "the connection was closed",
             Self::NoAnswer => "it did not answer OPTIONS",
+            Self::Unavailable => "it answered OPTIONS with 503",
             Self::NotIdentified => "the certificate of the connection that it opened does not count any more",
             Self::Refused => "it does not accept the certificate of this node any more",
             Self::NoTransaction => "this server has no free transaction",

@@ -3,7 +3,7 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent, TrunkPause,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -168,8 +168,8 @@ pub trait Services {
         false
     }
 
-    /// Notes that a request to this server failed.
-    fn note_failed(&self, _now: Instant, _server: &LocatedServer) {}
+    /// Notes that a request to this server failed, which counts until `until`.
+    fn note_failed(&self, _now: Instant, _server: &LocatedServer, _until: Instant) {}
 
     /// Way of a message for a stream flow without a connection (see [`NeighbourTable`]).
     fn neighbour_route(&self, _flow: &Flow) -> NeighbourRoute {
@@ -186,13 +186,13 @@ pub trait Services {
         true
     }
 
-    /// True if the trunk with this index was silent a short time ago (see [`SilentTrunks`](crate::SilentTrunks)).
-    fn is_trunk_silent(&self, _now: Instant, _trunk: usize) -> bool {
-        false
+    /// Reason why the trunk with this index is tried last at present (see [`PausedTrunks`](crate::PausedTrunks)).
+    fn trunk_pause(&self, _now: Instant, _trunk: usize) -> Option<TrunkPause> {
+        None
     }
 
-    /// Notes that the trunk with this index sent no response in time.
-    fn note_silent_trunk(&self, _now: Instant, _trunk: usize) {}
+    /// Notes that the trunk with this index is tried last until `until`.
+    fn pause_trunk(&self, _trunk: usize, _pause: TrunkPause, _until: Instant) {}
 
     /// Notes that the trunk with this index, which was silent, sent a response.
     fn note_answering_trunk(&self, _trunk: usize) {}
@@ -350,8 +350,8 @@ impl<S: Services> Services for Arc<S> {
         (**self).has_failed(now, server)
     }
 
-    fn note_failed(&self, now: Instant, server: &LocatedServer) {
-        (**self).note_failed(now, server);
+    fn note_failed(&self, now: Instant, server: &LocatedServer, until: Instant) {
+        (**self).note_failed(now, server, until);
     }
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
@@ -366,12 +366,12 @@ impl<S: Services> Services for Arc<S> {
         (**self).is_neighbour_up(neighbour)
     }
 
-    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
-        (**self).is_trunk_silent(now, trunk)
+    fn trunk_pause(&self, now: Instant, trunk: usize) -> Option<TrunkPause> {
+        (**self).trunk_pause(now, trunk)
     }
 
-    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
-        (**self).note_silent_trunk(now, trunk);
+    fn pause_trunk(&self, trunk: usize, pause: TrunkPause, until: Instant) {
+        (**self).pause_trunk(trunk, pause, until);
     }
 
     fn note_answering_trunk(&self, trunk: usize) {

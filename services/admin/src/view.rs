@@ -199,8 +199,8 @@ pub struct Trunk {
     pub name: String,
     /// Its URI.
     pub uri: String,
-    /// `up`, `down` (it does not answer OPTIONS), `silent` (it sent no response to a request a short time ago) or `unknown` (it
-    /// is not probed, and has sent nothing yet).
+    /// `up`, `down` (it does not answer OPTIONS, or with 503), `silent` (it sent no response to a request a short time ago), `busy` (its
+    /// 503 asked for a pause) or `unknown` (it is not probed, and has sent nothing yet).
     pub state: String,
     /// INVITEs sent to it.
     pub calls: u64,

@@ -9,8 +9,8 @@ use ringway_server::auth::{
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
-    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Payer, Services, SilentTrunks, SourceRates,
-    StoreFailed,
+    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SourceRates,
+    StoreFailed, TrunkPause,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -72,7 +72,7 @@ pub struct TestServices {
     /// States of other nodes that are not up.
     pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
     neighbours: Mutex<NeighbourTable>,
-    silent_trunks: Mutex<SilentTrunks>,
+    paused_trunks: Mutex<PausedTrunks>,
     call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
     /// Block lists.
@@ -119,7 +119,7 @@ impl TestServices {
             locates: Mutex::new(LocateLimits::new(Hold::All, seed)),
             nodes: Mutex::default(),
             neighbours: Mutex::default(),
-            silent_trunks: Mutex::default(),
+            paused_trunks: Mutex::default(),
             call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
@@ -213,16 +213,16 @@ impl Services for TestServices {
         lock(&self.neighbours).is_up(neighbour)
     }
 
-    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
-        lock(&self.silent_trunks).has(now, trunk)
+    fn trunk_pause(&self, now: Instant, trunk: usize) -> Option<TrunkPause> {
+        lock(&self.paused_trunks).of(now, trunk)
     }
 
-    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
-        lock(&self.silent_trunks).note(now, trunk);
+    fn pause_trunk(&self, trunk: usize, pause: TrunkPause, until: Instant) {
+        lock(&self.paused_trunks).note(trunk, pause, until);
     }
 
     fn note_answering_trunk(&self, trunk: usize) {
-        lock(&self.silent_trunks).clear(trunk);
+        lock(&self.paused_trunks).clear(trunk);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
@@ -241,8 +241,8 @@ impl Services for TestServices {
         lock(&self.failed).has(now, server)
     }
 
-    fn note_failed(&self, now: Instant, server: &LocatedServer) {
-        lock(&self.failed).note(now, server);
+    fn note_failed(&self, now: Instant, server: &LocatedServer, until: Instant) {
+        lock(&self.failed).note(now, server, until);
     }
 
     fn reserve(&self, payer: Payer, bytes: usize) -> bool {

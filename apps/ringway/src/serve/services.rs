@@ -21,7 +21,7 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, Payer, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
+    NodeState, PausedTrunks, Payer, Services, SourceRates, StoreFailed, TrunkEvent, TrunkPause,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -60,7 +60,7 @@ pub(crate) struct SharedServices {
     lamps: Mutex<LampTable>,
     capture: Capture,
     neighbours: RwLock<NeighbourTable>,
-    silent_trunks: RwLock<SilentTrunks>,
+    paused_trunks: RwLock<PausedTrunks>,
     trunks: TrunkTable,
     call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
@@ -107,7 +107,7 @@ impl SharedServices {
             traces: TraceHub::new(),
             records: CallRecords::new(&seed.part(204), now),
             capture: Capture::default(),
-            silent_trunks: RwLock::default(),
+            paused_trunks: RwLock::default(),
             trunks: TrunkTable::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
@@ -399,8 +399,8 @@ impl Services for SharedServices {
         lock(&self.failed).has(now, server)
     }
 
-    fn note_failed(&self, now: Instant, server: &LocatedServer) {
-        lock(&self.failed).note(now, server);
+    fn note_failed(&self, now: Instant, server: &LocatedServer, until: Instant) {
+        lock(&self.failed).note(now, server, until);
     }
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
@@ -415,16 +415,16 @@ impl Services for SharedServices {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).is_up(neighbour)
     }
 
-    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
-        self.silent_trunks.read().unwrap_or_else(PoisonError::into_inner).has(now, trunk)
+    fn trunk_pause(&self, now: Instant, trunk: usize) -> Option<TrunkPause> {
+        self.paused_trunks.read().unwrap_or_else(PoisonError::into_inner).of(now, trunk)
     }
 
-    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
-        self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).note(now, trunk);
+    fn pause_trunk(&self, trunk: usize, pause: TrunkPause, until: Instant) {
+        self.paused_trunks.write().unwrap_or_else(PoisonError::into_inner).note(trunk, pause, until);
     }
 
     fn note_answering_trunk(&self, trunk: usize) {
-        self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).clear(trunk);
+        self.paused_trunks.write().unwrap_or_else(PoisonError::into_inner).clear(trunk);
     }
 
     fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {

@@ -19,7 +19,7 @@ use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime,
 use ringway_provisioning::{Provisioning, Status};
 use ringway_rtpengine::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
-use ringway_server::{RegistrationRef, Services, shard_of_user};
+use ringway_server::{RegistrationRef, Services, TrunkPause, shard_of_user};
 use ringway_store::{Store, UserName};
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
@@ -379,10 +379,12 @@ impl ServerView {
 
     /// State of a trunk in one word.
     fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
+        let pause = self.services.trunk_pause(now, index);
         match row.neighbour {
-            _ if self.services.is_trunk_silent(now, index) => "silent",
-            Some(neighbour) if self.services.is_neighbour_up(neighbour) => "up",
-            Some(_) => "down",
+            _ if pause == Some(TrunkPause::Silent) => "silent",
+            Some(neighbour) if !self.services.is_neighbour_up(neighbour) => "down",
+            _ if pause == Some(TrunkPause::RetryAfter) => "busy",
+            Some(_) => "up",
             None if row.last_answer().is_some() => "up",
             None => "unknown",
         }

@@ -14,7 +14,6 @@ mod subscription;
 mod subscriptions;
 mod xml;
 
-pub(crate) use notify::retry_after;
 pub(crate) use reg::ContactEnd;
 pub use settings::{PresenceConfig, Watchers};
 

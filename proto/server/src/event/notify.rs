@@ -8,14 +8,13 @@ use super::{
     Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
 };
 use crate::env::Env;
+use crate::failed_servers::{PAUSE_MAX, retry_after};
 use crate::location::LocationTable;
 use crate::proxy::Owner;
 use crate::{Services, ShownCall};
 use alloc::vec::Vec;
-use core::time::Duration;
 use ringway_sansio::Instant;
-use ringway_sip::grammar::number_u32;
-use ringway_sip::{HeaderName, Message};
+use ringway_sip::Message;
 use ringway_transaction::{Outgoing, SlabKey};
 
 impl Events {
@@ -33,7 +32,7 @@ impl Events {
             return;
         }
         subscription.delivery = Delivery::Idle;
-        let pause = message.first(HeaderName::RetryAfter).and_then(retry_after);
+        let pause = retry_after(message);
         match (status, pause) {
             (200..=299, _) => {}
             (_, Some(pause)) if subscription.end.is_none() => {
@@ -152,14 +151,5 @@ fn write_document(
     0
 }
 
-/// Reads Retry-After (RFC 3261 §20.33).
-pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
-    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
-    let seconds = number_u32(value.get(..end)?)?;
-    Some(Duration::from_secs(u64::from(seconds)))
-}
-
-/// Maximum pause that a Retry-After can ask for.
-const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// RFC 3261 §8.1.1.5: below 2^31.
 const CSEQ_MASK: u32 = (1 << 31) - 1;

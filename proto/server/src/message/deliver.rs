@@ -7,7 +7,8 @@ use super::record::{FIELDS, Record};
 use super::{ATTEMPTS_MAX, DELIVERY_BURST, DELIVERY_TIME, Due, End, Messages, RETRY_MAX, RETRY_MIN};
 use crate::date::DateText;
 use crate::env::Env;
-use crate::event::{ChangedUser, ContactEnd, retry_after};
+use crate::event::{ChangedUser, ContactEnd};
+use crate::failed_servers::retry_after;
 use crate::location::{Binding, LocationTable};
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::proxy::{BindingHop, Owner, Transactions};
@@ -116,7 +117,7 @@ impl Messages {
         };
         env.decided_about(message.as_bytes(), reason, Detail::Status(status, ""));
         if verdict == Verdict::NotReady {
-            let pause = message.first(HeaderName::RetryAfter).and_then(retry_after);
+            let pause = retry_after(message);
             self.on_failure(env, (key, attempt), (status, pause.unwrap_or_default()));
             return self.release(env);
         }

@@ -2,13 +2,14 @@
 
 use super::link::{Link, Step};
 use crate::env::Env;
+use crate::failed_servers::{PAUSE_MAX, retry_after};
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
-use ringway_sip::{Uri, write_host, write_number};
+use ringway_sip::{Message, Uri, write_host, write_number};
 use ringway_transaction::{ClientId, Notice, Outgoing};
 
 /// Keeps the connections to neighbours. Only the first shard has any.
@@ -32,6 +33,8 @@ struct Neighbour {
     is_resolving: bool,
     /// Server of its host name, if that was looked up.
     server: Option<LocatedServer>,
+    /// The host name has other servers.
+    has_others: bool,
     /// Flow of the last probe.
     flow: Option<Flow>,
     /// Transaction of the last probe.
@@ -184,6 +187,7 @@ impl Neighbours {
                 NextHop::Name(_) | NextHop::Unreachable => None,
             });
         neighbour.server = found.map(|(server, _)| server);
+        neighbour.has_others = servers.iter().nth(1).is_some();
         match found.map(|(_, flow)| flow) {
             Some(flow) => self.open(env, transactions, index, flow),
             None => self.fail(env, index, attempt, NeighbourDown::NoListener),
@@ -192,12 +196,12 @@ impl Neighbours {
     }
 
     /// Handles a response to a probe: any final status shows that the neighbour works, except for the one of a node that takes no
-    /// requests over the link.
+    /// requests over the link, and 503, which refuses new work.
     pub(crate) fn on_response(
         &mut self,
         env: &mut Env<'_, impl Services>,
         probe: ProbeId,
-        status: u16,
+        (message, status): (&Message<'_>, u16),
         (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
@@ -213,9 +217,13 @@ impl Neighbours {
         if status == NOT_A_NODE && kind_of(env.config, index) == NeighbourKind::Node {
             return self.fail(env, index, probe.attempt, NeighbourDown::Refused);
         }
+        if status == 503 && self.refuse(env, probe, message, flow) {
+            return;
+        }
+        let Some(neighbour) = self.list.get_mut(index) else { return };
         let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
         if neighbour.link.is_up() {
-            env.cx.out.keep(flow, now + neighbour.kept_time());
+            env.cx.out.keep(flow, neighbour.kept_until(now));
         }
         if is_new {
             env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
@@ -224,6 +232,42 @@ impl Neighbours {
             let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
             env.services.observe(now, &LogEvent::NeighbourUp { kind, name, address: flow.remote });
         }
+    }
+
+    /// Handles a 503: the next server of the host name is probed, or the trunk gets no new calls. False: the response shows that the
+    /// neighbour works.
+    fn refuse(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        probe: ProbeId,
+        message: &Message<'_>,
+        flow: &Flow,
+    ) -> bool {
+        let (index, now) = (usize::from(probe.neighbour), env.cx.now);
+        let kind = kind_of(env.config, index);
+        let Self { list, rng, .. } = self;
+        let Some(neighbour) = list.get_mut(index) else { return true };
+        let is_chosen = matches!(kind, NeighbourKind::Trunk | NeighbourKind::Neighbour);
+        let pause = retry_after(message).map(|pause| pause.min(PAUSE_MAX));
+        if is_chosen && neighbour.has_others && !neighbour.is_alias {
+            let server = neighbour.server;
+            self.fail(env, index, probe.attempt, NeighbourDown::Unavailable);
+            if let (Some(server), Some(pause)) = (server, pause) {
+                self.failed.note(now, &server, now + pause);
+                env.services.note_failed(now, &server, now + pause);
+            }
+            return true;
+        }
+        if kind != NeighbourKind::Trunk {
+            return false;
+        }
+        let answer = (probe.attempt, flow.connection);
+        if neighbour.link.on_refusal(now, answer, pause.unwrap_or_default(), rng) {
+            env.cx.out.keep(flow, neighbour.kept_until(now));
+            neighbour.report_down(env, index, NeighbourDown::Unavailable);
+            env.services.change_neighbours(&mut |table| table.set_refusing(index, flow.connection));
+        }
+        true
     }
 
     /// Takes the notices of failed probes out of the list.
@@ -333,8 +377,9 @@ impl Neighbours {
             return;
         }
         if let Some(server) = neighbour.server.filter(|_| !neighbour.is_alias) {
-            failed.note(env.cx.now, &server);
-            env.services.note_failed(env.cx.now, &server);
+            let until = env.cx.now + FailedServers::FAILED_TIME;
+            failed.note(env.cx.now, &server, until);
+            env.services.note_failed(env.cx.now, &server, until);
         }
         if let Some(flow) = neighbour.own_connection() {
             // A connection that does not answer is of no use for others either.
@@ -353,6 +398,7 @@ impl Neighbour {
             link: Link::new(settings.interval, Instant::default(), rng.next_u64() as u32),
             is_resolving: false,
             server: None,
+            has_others: false,
             flow: None,
             probe: None,
             call,
@@ -373,9 +419,9 @@ impl Neighbour {
         (name, uri, interval, connection) == (&other.name, &other.uri, &other.interval, &other.connection)
     }
 
-    /// Time for which a connection is kept after an answer: longer than to the next one.
-    fn kept_time(&self) -> Duration {
-        self.link.interval() + KEPT_AFTER
+    /// Time until which a connection is kept after an answer: longer than to the next one.
+    fn kept_until(&self, now: Instant) -> Instant {
+        self.link.due().unwrap_or(now) + KEPT_AFTER
     }
 
     /// Publishes and reports that the neighbour is down; the report is repeated only after it was up.

@@ -5,6 +5,7 @@
 //!    ^                 | no address          | no answer, not connected
 //!    +-----------------+---------------------+
 //! ```
+//! A neighbour that answers 503 stays up for dialogs that run; its probes have the times of the back-off.
 
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Instant, Rng};
@@ -18,6 +19,8 @@ pub(super) struct Link {
     /// Number of the current attempt or probe; results of earlier ones are ignored.
     attempt: u32,
     interval: Duration,
+    /// True if the last answer refused new work.
+    refuses: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl Link {
     /// A connection whose first attempt begins at `at`. Its attempts have the numbers after `attempt`, so that results of
     /// another one are not taken for its own.
     pub(super) const fn new(interval: Duration, at: Instant, attempt: u32) -> Self {
-        Self { state: State::Waiting { at }, failures: 0, attempt, interval }
+        Self { state: State::Waiting { at }, failures: 0, attempt, interval, refuses: false }
     }
 
     pub(super) const fn due(&self) -> Option<Instant> {
@@ -68,10 +71,6 @@ impl Link {
     /// Number for the result of the current attempt or probe.
     pub(super) const fn attempt(&self) -> u32 {
         self.attempt
-    }
-
-    pub(super) const fn interval(&self) -> Duration {
-        self.interval
     }
 
     pub(super) const fn is_up(&self) -> bool {
@@ -125,12 +124,13 @@ impl Link {
         is_awaited
     }
 
-    /// Notes the answer to a probe, over a connection or as a datagram. True if the neighbour came up.
+    /// Notes the answer to a probe, over a connection or as a datagram. True if the neighbour came up, or refused new work before.
     pub(super) fn on_answer(&mut self, now: Instant, attempt: u32, connection: Option<ConnectionId>) -> bool {
         if attempt != self.attempt {
             return false;
         }
         let next = Check::At(now + self.interval);
+        let refused = core::mem::take(&mut self.refuses);
         match &mut self.state {
             State::Probing { .. } => {
                 self.state = State::Up { connection, since: now, check: next };
@@ -138,10 +138,33 @@ impl Link {
             }
             State::Up { connection: open, check, .. } if *open == connection => {
                 *check = next;
-                false
+                refused
             }
             State::Up { .. } | State::Waiting { .. } | State::Resolving { .. } => false,
         }
+    }
+
+    /// Notes an answer to a probe that refuses new work: the next probe is a back-off later, or after the pause that the answer asks
+    /// for, if that is longer. False if this attempt is over.
+    pub(super) fn on_refusal(
+        &mut self,
+        now: Instant,
+        (attempt, connection): (u32, Option<ConnectionId>),
+        pause: Duration,
+        rng: &mut Rng,
+    ) -> bool {
+        let is_awaited = match self.state {
+            State::Probing { .. } => true,
+            State::Up { connection: open, .. } => open == connection,
+            State::Waiting { .. } | State::Resolving { .. } => false,
+        };
+        if attempt != self.attempt || !is_awaited {
+            return false;
+        }
+        let check = Check::At(now + self.back_off(now, rng).max(pause));
+        self.state = State::Up { connection, since: now, check };
+        self.refuses = true;
+        true
     }
 
     /// Notes that an attempt or a probe failed. True if it was the current one: a back-off begins.
@@ -167,9 +190,16 @@ impl Link {
         is_this
     }
 
+    fn wait(&mut self, now: Instant, rng: &mut Rng) {
+        let back_off = self.back_off(now, rng);
+        self.attempt = self.attempt.wrapping_add(1);
+        self.refuses = false;
+        self.state = State::Waiting { at: now + back_off };
+    }
+
     /// RFC 5626 §4.5: the time doubles with each failure, and half of it is random. It is not longer than the time between the
     /// checks of a neighbour that is up.
-    fn wait(&mut self, now: Instant, rng: &mut Rng) {
+    fn back_off(&mut self, now: Instant, rng: &mut Rng) -> Duration {
         if let State::Up { since, .. } = self.state
             && now.since(since) >= BACK_OFF_MAX
         {
@@ -181,9 +211,7 @@ impl Link {
             .min(BACK_OFF_MIN * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures = self.failures.saturating_add(1);
         let half = longest / 2;
-        let random = Duration::from_millis(rng.below(half.as_millis() as u64 + 1));
-        self.attempt = self.attempt.wrapping_add(1);
-        self.state = State::Waiting { at: now + half + random };
+        half + Duration::from_millis(rng.below(half.as_millis() as u64 + 1))
     }
 }
 

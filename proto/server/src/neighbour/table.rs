@@ -33,7 +33,7 @@ struct Entry {
     /// Address, without a connection; the last known one.
     target: Option<Flow>,
     connection: Option<ConnectionId>,
-    /// It answered the last OPTIONS.
+    /// It answered the last OPTIONS, and not with 503.
     is_up: bool,
     /// Connection that the neighbour opened and offered; it is not in use yet.
     offer: Option<Flow>,
@@ -103,6 +103,14 @@ impl NeighbourTable {
         if let Some(entry) = self.entry(neighbour) {
             entry.connection = connection;
             entry.is_up = true;
+        }
+    }
+
+    /// Notes that a neighbour with this connection takes no new work: dialogs that run may go on.
+    pub fn set_refusing(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
+        if let Some(entry) = self.entry(neighbour) {
+            entry.connection = connection;
+            entry.is_up = false;
         }
     }
 

@@ -163,6 +163,7 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
+        to_trunk::note_pause(env, &mut self.contexts, id, (message, status));
         if status == 503 && self.fail_over(env, transactions, id) {
             return;
         }

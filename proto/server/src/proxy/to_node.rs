@@ -43,7 +43,7 @@ pub(super) fn add(
         return Err(RouteRefusal::NodesDown);
     }
     order.sort_by_cached_key(|(index, node)| {
-        (services.is_trunk_silent(env.cx.now, *index), Reverse(weight(&node.uri, user)))
+        (services.trunk_pause(env.cx.now, *index).is_some(), Reverse(weight(&node.uri, user)))
     });
     order.truncate(NODES_MAX);
     for (rank, (index, node)) in (0..).zip(order) {

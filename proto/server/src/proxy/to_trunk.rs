@@ -11,16 +11,19 @@ use crate::dialplan::{
     DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
 };
 use crate::env::Env;
+use crate::failed_servers::paused_until;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::{Learnt, TrunkLogins};
-use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, Reason, Services};
-use crate::{Trunk, TrunkEvent};
+use crate::{
+    Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number,
+    PausedTrunks, Reason, Services, Trunk, TrunkEvent, TrunkPause,
+};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
 use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, Method, Uri};
+use ringway_sip::{HeaderName, Message, Method, Uri};
 
 /// User whose limits and number a call to a trunk has.
 pub(super) struct Payer {
@@ -246,7 +249,7 @@ fn add_trunks(
             }
         }
     }
-    order.sort_by_key(|trunk| services.is_trunk_silent(now, *trunk));
+    order.sort_by_key(|trunk| services.trunk_pause(now, *trunk).is_some());
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_trunk(index);
@@ -378,7 +381,8 @@ pub(super) fn note_failed(env: &Env<'_, impl Services>, contexts: &mut Contexts,
     let branch = contexts.branch_mut(id);
     let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
     if let Some(servers) = &branch.servers {
-        env.services.note_failed(env.cx.now, &servers.current);
+        let until = env.cx.now + FailedServers::FAILED_TIME;
+        env.services.note_failed(env.cx.now, &servers.current, until);
     }
     if !is_slow {
         note_silent(env, branch);
@@ -388,7 +392,28 @@ pub(super) fn note_failed(env: &Env<'_, impl Services>, contexts: &mut Contexts,
 /// Notes that the trunk of a branch has sent no response in time.
 pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
     if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
-        env.services.note_silent_trunk(env.cx.now, trunk.trunk);
+        let until = env.cx.now + PausedTrunks::SILENT_TIME;
+        env.services.pause_trunk(trunk.trunk, TrunkPause::Silent, until);
+    }
+}
+
+/// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4): the server of a host
+/// name, and the trunk if no server of it is left. What a node refuses may be a matter of one user.
+pub(super) fn note_pause(
+    env: &Env<'_, impl Services>,
+    contexts: &mut Contexts,
+    id: BranchId,
+    (message, status): (&Message<'_>, u16),
+) {
+    let Some(until) = paused_until(env.cx.now, message, status) else { return };
+    let Some(branch) = contexts.branch_mut(id) else { return };
+    let servers = branch.servers.as_deref();
+    if let Some(servers) = servers {
+        env.services.note_failed(env.cx.now, &servers.current, until);
+    }
+    let is_last = servers.is_none_or(|servers| servers.left.is_empty());
+    if let Some(trunk) = branch.trunk.filter(|trunk| is_last && !trunk.is_node) {
+        env.services.pause_trunk(trunk.trunk, TrunkPause::RetryAfter, until);
     }
 }
 
@@ -396,7 +421,7 @@ pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
 pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch, status: u16) {
     let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
     env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
-    if env.services.is_trunk_silent(env.cx.now, trunk) {
+    if env.services.trunk_pause(env.cx.now, trunk) == Some(TrunkPause::Silent) {
         env.services.note_answering_trunk(trunk);
     }
 }

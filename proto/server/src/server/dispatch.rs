@@ -144,7 +144,7 @@ impl<S: Services> Server<S> {
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
             Answer::Pass { owner: Owner::Probe(probe), .. } => {
-                self.neighbours.on_response(env, probe, status, (&flow, peer));
+                self.neighbours.on_response(env, probe, (message, status), (&flow, peer));
             }
             Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);

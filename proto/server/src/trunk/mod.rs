@@ -6,4 +6,4 @@ mod state;
 
 pub use config::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
 pub(crate) use logins::{Learnt, TrunkLogins};
-pub use state::{SilentTrunks, TrunkEvent};
+pub use state::{PausedTrunks, TrunkEvent, TrunkPause};

@@ -63,6 +63,38 @@ fn a_503_and_an_unreachable_server_are_followed_by_the_next_one() {
     nothing_is_left(&mut world, "after all servers failed");
 }
 
+/// RFC 3261 §21.5.4: a 503 asks for a pause by Retry-After, and counts as a 500 without it.
+#[test]
+fn a_server_that_asks_for_a_pause_is_tried_last_for_that_time() {
+    for (line, pause_s) in [
+        ("Retry-After: 120", 120),
+        ("Retry-After: 20 (maintenance);duration=3600", 20),
+        ("Retry-After: 4294967295", 3600),
+        ("Retry-After: 0", 0),
+        ("Retry-After: soon", 0),
+        ("X-Other: 60", 0),
+    ] {
+        let mut world = world();
+        let first = call(&mut world, "one");
+        let sent = world.udp(ONE, &first.answer(503, &[line]));
+        let second = only(requests(sent).into_iter().filter(|sent| sent.to() == TWO).collect());
+        world.udp(TWO, &second.answer(486, &[]));
+        if pause_s > 0 {
+            for (id, pass_s) in [("two", pause_s - 1), ("three", 1)] {
+                let sent = call(&mut world, id);
+                assert_eq!(sent.to(), TWO, "{line}");
+                world.udp(TWO, &sent.answer(486, &[]));
+                world.pass(Duration::from_secs(pass_s));
+            }
+        }
+        assert_eq!(call(&mut world, "four").to(), ONE, "{line}: the pause is over");
+    }
+    let mut world = world();
+    let first = call(&mut world, "one");
+    world.udp(ONE, &first.answer(500, &["Retry-After: 120"]));
+    assert_eq!(call(&mut world, "two").to(), ONE, "a 500 is of the request");
+}
+
 #[test]
 fn a_server_that_rings_is_not_followed() {
     let mut world = world();

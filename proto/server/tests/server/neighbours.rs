@@ -178,25 +178,48 @@ fn a_host_name_is_looked_up_for_each_attempt() {
 #[test]
 fn the_second_server_of_a_host_name_is_tried_whatever_others_do() {
     let mut world = world_of_name();
-    let located = |world: &mut World| {
-        let (query, _) = world.lookups.remove(0);
-        let server = |address: &str| LocatedServer {
-            transport: Transport::Tcp,
-            address: address.parse().unwrap(),
-            host: HostNameId(5),
-        };
-        let servers = ["198.51.100.4:5060", GATE].map(server).into_iter().collect();
-        only(world.event(Event::Resolved { query, servers }))
-    };
     let first = located(&mut world);
     assert_eq!(first.to(), "198.51.100.4:5060");
     world.event(Event::Unreachable(first.token));
     for port in 1..=300 {
         let target = Target::of_address("203.0.113.66", port, Transport::Udp);
-        world.memory.note_failed(world.now, &target.server_at([203, 0, 113, 66].into(), HostNameId::NONE));
+        let server = target.server_at([203, 0, 113, 66].into(), HostNameId::NONE);
+        world.memory.note_failed(world.now, &server, world.now + Duration::from_secs(60));
     }
     seconds(&mut world, 2);
     assert_eq!(located(&mut world).to(), GATE);
+}
+
+#[test]
+fn a_neighbour_that_answers_503_is_left_only_for_another_server_of_its_name() {
+    let mut world = gate();
+    let probe = only(world.due());
+    answer(&mut world, 7, &probe, 503);
+    assert_eq!(events(&world), ["gate up"], "any final response will do");
+    assert_eq!(forwarded(call(&mut world, "one")).flow.connection, Some(ConnectionId(7)));
+    let mut world = world_of_name();
+    let first = located(&mut world);
+    answer_at(&mut world, &first, 503);
+    assert_eq!(events(&world), ["gate Unavailable"]);
+    seconds(&mut world, 2);
+    assert_eq!(located(&mut world).to(), GATE);
+}
+
+/// Answers the lookup of the neighbour with two servers; returns the OPTIONS.
+fn located(world: &mut World) -> Sent {
+    let (query, _) = world.lookups.remove(0);
+    let server = |address: &str| LocatedServer {
+        transport: Transport::Tcp,
+        address: address.parse().unwrap(),
+        host: HostNameId(5),
+    };
+    let servers = ["198.51.100.4:5060", GATE].map(server).into_iter().collect();
+    only(world.event(Event::Resolved { query, servers }))
+}
+
+fn answer_at(world: &mut World, probe: &Sent, status: u16) -> Vec<Sent> {
+    let flow = Flow { connection: Some(ConnectionId(7)), ..probe.flow };
+    world.message(flow, &probe.answer(status, &[]))
 }
 
 fn world_of_name() -> World {

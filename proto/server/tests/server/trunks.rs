@@ -117,6 +117,33 @@ fn of_two_silent_trunks_the_one_that_answers_is_the_first() {
 }
 
 #[test]
+fn a_trunk_that_asks_for_a_pause_is_tried_last_for_that_time() {
+    let mut world = World::with(carriers);
+    let answered = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("earlier"))));
+    assert_eq!(answered.to(), CARRIER_A);
+    let first = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("one"))));
+    let next = second(world.udp(CARRIER_A, &first.answer(503, &["Retry-After: 100"])));
+    world.udp(CARRIER_B, &next.answer(486, &[]));
+    world.udp(CARRIER_A, &answered.answer(200, &[]));
+    for (id, pass_s) in [("two", 98), ("three", 1)] {
+        let sent = only(requests(world.udp(ALICE, &invite(NUMBER).call_id(id))));
+        assert_eq!(sent.to(), CARRIER_B, "{id}: answers to earlier calls do not end the pause");
+        let sent = world.udp(CARRIER_B, &sent.answer(503, &[]));
+        let last = only(requests(sent).into_iter().filter(|sent| sent.method() == "INVITE").collect());
+        assert_eq!(
+            last.to(),
+            CARRIER_A,
+            "{id}: it is tried last, and a 503 without Retry-After asks for nothing"
+        );
+        world.udp(CARRIER_A, &last.answer(486, &[]));
+        world.pass(Duration::from_secs(pass_s));
+    }
+    world.pass(Duration::from_secs(1));
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER).call_id("later")))).to(), CARRIER_A);
+    nothing_is_left(&mut world, "a trunk with a pause");
+}
+
+#[test]
 fn a_late_answer_of_a_silent_trunk_has_the_call() {
     let mut world = World::with(carriers);
     let first = call(&mut world);
@@ -215,6 +242,79 @@ fn a_trunk_that_does_not_answer_options_is_not_tried() {
     let log = events(&world);
     assert!(log.contains(&"carrier-a up".into()) && log.contains(&"carrier-b up".into()), "{log:?}");
     assert_eq!(world.server.counters().trunks_down, 1);
+}
+
+/// OPTIONS to the first carrier within `wait_s` seconds.
+fn probe_of_a(world: &mut World, wait_s: u64) -> Option<Sent> {
+    (0..wait_s).find_map(|_| {
+        let sent = requests(world.pass(Duration::from_secs(1)));
+        for probe in sent.iter().filter(|sent| sent.method() == "OPTIONS" && sent.to() == CARRIER_B) {
+            world.udp(CARRIER_B, &probe.answer(200, &[]));
+        }
+        sent.into_iter().find(|sent| sent.method() == "OPTIONS" && sent.to() == CARRIER_A)
+    })
+}
+
+#[test]
+fn a_trunk_that_answers_options_with_503_gets_no_new_calls_until_it_answers_otherwise() {
+    let mut world = World::with(probed);
+    for probe in world.due() {
+        world.udp(&probe.to(), &probe.answer(200, &[]));
+    }
+    let answered = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("running"))));
+    assert_eq!(answered.to(), CARRIER_A);
+    let success = only(world.udp(CARRIER_A, &answered.answer(200, &["Contact: <sip:gw@198.51.100.1:5060>"])));
+    let probe = probe_of_a(&mut world, 31).expect("a check every 30 s");
+    events(&world);
+    world.udp(CARRIER_A, &probe.answer(503, &[]));
+    assert_eq!(events(&world), ["carrier-a Unavailable"]);
+    let sent = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("new"))));
+    assert_eq!(sent.to(), CARRIER_B);
+    let sent = world.udp(CARRIER_B, &sent.answer(503, &[]));
+    assert_eq!(statuses(&sent), [500], "carrier-a is not tried");
+    // The call that runs goes on, and ends.
+    let route = success.header("Record-Route");
+    let bye = request("BYE", "sip:gw@198.51.100.1:5060").call_id("running").cseq(2);
+    let bye = bye.to(&success.header("To")).line(&format!("Route: {route}"));
+    assert_eq!(only(requests(world.udp(ALICE, &bye))).to(), CARRIER_A);
+    // The checks have the times of the back-off: 2 s, 4 s and so on, or what the trunk asks for.
+    let probe = probe_of_a(&mut world, 3).expect("a check within 2 s");
+    world.udp(CARRIER_A, &probe.answer(503, &["Retry-After: 100"]));
+    assert!(probe_of_a(&mut world, 99).is_none(), "it asked for a pause");
+    let probe = probe_of_a(&mut world, 3).expect("a check after the pause");
+    world.udp(CARRIER_A, &probe.answer(503, &[]));
+    assert!(events(&world).iter().all(|event| !event.starts_with("carrier-a")), "reported once");
+    let probe = probe_of_a(&mut world, 31).expect("a check");
+    world.udp(CARRIER_A, &probe.answer(404, &[]));
+    assert!(events(&world).contains(&"carrier-a up".into()));
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER).call_id("after")))).to(), CARRIER_A);
+    let probe = probe_of_a(&mut world, 31).expect("a check every 30 s");
+    drop(probe);
+    world.pass(Duration::from_secs(31));
+    assert!(events(&world).contains(&"carrier-a NoAnswer".into()));
+}
+
+/// The other server of a trunk's name may have no reason to refuse.
+#[test]
+fn a_trunk_of_a_name_whose_first_server_answers_options_with_503_uses_the_second_one() {
+    let mut world = World::with(|config| {
+        probed(config);
+        config.trunking.trunks[0].uri = "sip:gate.example.net".into();
+        config.neighbours[0].uri = "sip:gate.example.net".into();
+    });
+    let probes = world.due();
+    assert_eq!(only(probes).to(), CARRIER_B);
+    let servers = ["198.51.100.7:5060", CARRIER_A];
+    let first = only(world.resolve_to("gate.example.net", &servers));
+    assert_eq!(first.to(), servers[0]);
+    world.udp(servers[0], &first.answer(503, &["Retry-After: 300"]));
+    world.pass(Duration::from_secs(2));
+    let second = only(world.resolve_to("gate.example.net", &servers));
+    assert_eq!(second.to(), CARRIER_A);
+    world.udp(CARRIER_A, &second.answer(200, &[]));
+    world.udp(ALICE, &invite(NUMBER));
+    let sent = only(requests(world.resolve_to("gate.example.net", &servers)));
+    assert_eq!((sent.method().as_str(), sent.to().as_str()), ("INVITE", CARRIER_A));
 }
 
 #[test]

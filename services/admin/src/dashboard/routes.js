@@ -5,7 +5,7 @@ import { difference, keyTable } from './configuration.js';
 import { button, confirm, el, heading, note, toast, value, visible } from './elements.js';
 import { Listing } from './listing.js';
 
-const STATES = { up: 'good', down: 'bad', silent: 'wait', unknown: '' };
+const STATES = { up: 'good', down: 'bad', silent: 'wait', busy: 'wait', unknown: '' };
 
 function trunks() {
   return new Listing({
