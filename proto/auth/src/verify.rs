@@ -46,9 +46,20 @@ pub enum Outcome {
     Proven {
         /// `username` of the digest, without escapes.
         user: Vec<u8>,
-        /// True if the digest's `uri` is not the Request-URI (see [`Logins::is_other_name`]).
-        is_other_name: bool,
+        /// The digest's `uri`.
+        uri: DigestUri,
     },
+}
+
+/// `uri` of a digest that is accepted (RFC 7616 §3.4.6, RFC 3261 §22.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestUri {
+    /// The Request-URI.
+    Request,
+    /// It differs from the Request-URI in a port or in parameters (see [`Uri::is_alike`]).
+    Alike,
+    /// A name of the server (see [`Logins::is_other_name`]).
+    Server,
 }
 
 /// Reason for not verifying a digest.
@@ -160,7 +171,7 @@ impl<L: Logins> Verifier<'_, L> {
                     continue;
                 }
             };
-            let Some(is_other_name) = self.is_other_name(request_uri, given.uri) else {
+            let Some(uri) = self.digest_uri(request_uri, given.uri) else {
                 return Outcome::OtherUri;
             };
             let Some(id) = self.usable_nonce(given.nonce, count) else {
@@ -184,7 +195,7 @@ impl<L: Logins> Verifier<'_, L> {
                     if self.policy.nonces == NoncePolicy::Once {
                         self.write_info(algorithm, &given, &user);
                     }
-                    return Outcome::Proven { user: user.into_owned(), is_other_name };
+                    return Outcome::Proven { user: user.into_owned(), uri };
                 }
                 NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
             };
@@ -246,18 +257,20 @@ impl<L: Logins> Verifier<'_, L> {
         AuthenticationInfo { nextnonce: Some(&nonce), proof }.write(self.info);
     }
 
-    /// Compares the digest's `uri`: false if it is the Request-URI, true for another name of the server, `None` if it is
-    /// neither (RFC 7616 §3.4.6, RFC 3261 §22.4).
-    fn is_other_name(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
+    /// Compares the digest's `uri` with the Request-URI; `None` if it is of another resource.
+    fn digest_uri(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<DigestUri> {
         if given == request_uri.as_bytes() {
-            return Some(false);
+            return Some(DigestUri::Request);
         }
         let given = unescape(given);
         let given = Uri::parse(&given).ok()?;
         if given.equals(request_uri) {
-            return Some(false);
+            return Some(DigestUri::Request);
         }
-        self.logins.is_other_name(&given).then_some(true)
+        if given.is_alike(request_uri) {
+            return Some(DigestUri::Alike);
+        }
+        self.logins.is_other_name(&given).then_some(DigestUri::Server)
     }
 
     /// Checks one password, unless there were too many wrong ones, and reports the result.

@@ -64,6 +64,8 @@ ringway_sansio::counters! {
         slowed_logins,
         /// Passwords proven for the server's own URI instead of the Request-URI, which SIPp does.
         digest_uri_server,
+        /// Passwords proven for a URI that differs from the Request-URI in a port or in parameters.
+        digest_uri_alike,
         /// Credentials refused because they were for another Request-URI (400).
         digest_uri_other,
         /// Digests with a fresh nonce in a form that is not accepted: no qop, another algorithm, another opaque.
@@ -74,6 +76,10 @@ ringway_sansio::counters! {
         moved_challenged,
         /// The same of senders outside our domains, refused (403).
         moved_refused,
+        /// Requests whose Request-URI, From or To has a dot at the end of its domain.
+        root_dots,
+        /// Requests for a GRUU that is written in other capitals than the phone's.
+        gruu_capitals,
         /// Requests refused because the user may not do this (403).
         forbidden,
         /// Requests of callers without a password that the policy for strangers does not let through.

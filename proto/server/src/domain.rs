@@ -10,8 +10,8 @@ use ringway_transaction::DEFAULT_PORT;
 impl Config {
     /// Domain of `domains` that `uri` is in; `None` for any other URI.
     ///
-    /// A domain name counts without a port or with a port of a listener; an address counts if it is an address of a
-    /// listener. The contact of a phone on the same machine is therefore not taken for the server.
+    /// A domain name counts without a port or with a port of a listener, and with a dot at its end; an address counts if it is an address
+    /// of a listener. The contact of a phone on the same machine is therefore not taken for the server.
     pub(crate) fn domain_of(&self, uri: &Uri<'_>) -> Option<&str> {
         if !uri.is_sip() {
             return None;
@@ -26,7 +26,8 @@ impl Config {
         {
             return None;
         }
-        if let Some(domain) = self.domains.iter().find(|domain| host.equals(domain.as_bytes())) {
+        let name = host.without_root_dot();
+        if let Some(domain) = self.domains.iter().find(|domain| name.equals(domain.as_bytes())) {
             return Some(domain);
         }
         let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));
@@ -49,10 +50,9 @@ impl Config {
     }
 
     fn is_name_of_domain(&self, uri: &Uri<'_>) -> bool {
-        let host = uri.host().as_bytes();
-        let host = host.strip_suffix(b".").unwrap_or(host);
+        let host = uri.host().without_root_dot();
         uri.is_sip()
-            && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host))
+            && self.domains.iter().any(|domain| host.equals(domain.as_bytes()))
             && uri.host().ip().is_none()
     }
 

@@ -75,8 +75,9 @@ fn flow_of((side, made_s): (Side, u64), lifetime_s: u64, (now, started_s): (Inst
 
 /// True for a URI in a domain whose phones register through this server.
 pub(crate) fn serves(config: &Config, uri: &Uri<'_>) -> bool {
+    let host = uri.host().without_root_dot();
     uri.is_sip()
-        && config.edge_domains.iter().any(|domain| uri.host().equals(domain.as_bytes()))
+        && config.edge_domains.iter().any(|domain| host.equals(domain.as_bytes()))
         && config.domain_of(uri).is_none()
 }
 

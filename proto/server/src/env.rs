@@ -12,7 +12,7 @@ use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Seed};
-use ringway_sip::Message;
+use ringway_sip::{Message, Uri};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -261,6 +261,13 @@ impl<S: Services> Env<'_, S> {
     /// Name of the call that a BYE is to end, if calls are recorded.
     pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
         self.services.call_names()?.of(&event_of(request, CallStep::Bye))
+    }
+
+    /// Counts a request of which one of these URIs has a dot at the end of its domain.
+    #[inline]
+    pub(crate) fn count_root_dots<const N: usize>(&mut self, uris: [&Uri<'_>; N]) {
+        let has_dot = uris.iter().any(|uri| uri.host().as_bytes().last() == Some(&b'.'));
+        self.counters.root_dots += u64::from(has_dot);
     }
 
     /// Counts a request that is forwarded over a flow.

@@ -64,9 +64,19 @@ impl Gruu {
     /// True if the binding is reached by it.
     pub(crate) fn is_of(&self, keys: &GruuKeys, binding: &Binding) -> bool {
         match self {
-            Self::Instance(name) => binding.instance().and_then(name_of).is_some_and(|own| own == name),
+            Self::Instance(name) => {
+                binding.instance().and_then(name_of).is_some_and(|own| is_same_name(own, name))
+            }
             Self::Temporary(_) => false,
             Self::Registration(hash) => keys.iter().any(|key| hash_of(key, binding) == Some(*hash)),
+        }
+    }
+
+    /// True if the phone of a binding that is reached by it writes its instance in other capitals.
+    pub(crate) fn has_other_capitals(&self, binding: &Binding) -> bool {
+        match self {
+            Self::Instance(name) => binding.instance().and_then(name_of).is_some_and(|own| own != name),
+            Self::Temporary(_) | Self::Registration(_) => false,
         }
     }
 }
@@ -169,6 +179,26 @@ fn name_of(instance: &[u8]) -> Option<&[u8]> {
     (!name.is_empty() && name.iter().all(is_plain)).then_some(name)
 }
 
+/// True if both are the same URN: `urn`, the namespace and all of a UUID compare without case (RFC 8141 §3.1, RFC 9562 §4).
+fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    let namespace_end = |name: &[u8]| {
+        let is_urn = name.get(..URN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(URN));
+        let rest = name.get(URN.len()..).filter(|_| is_urn)?;
+        Some(URN.len() + memchr::memchr(b':', rest)?)
+    };
+    if one == other {
+        return true;
+    }
+    let Some((begin, name)) = namespace_end(one).and_then(|end| one.split_at_checked(end)) else {
+        return false;
+    };
+    let Some((other_begin, other_name)) = other.split_at_checked(begin.len()) else { return false };
+    begin.eq_ignore_ascii_case(other_begin)
+        && (name == other_name || (begin.eq_ignore_ascii_case(UUID) && name.eq_ignore_ascii_case(other_name)))
+}
+
+const URN: &[u8] = b"urn:";
+const UUID: &[u8] = b"urn:uuid";
 /// Begin of the user part of a temporary GRUU.
 const PREFIX: &[u8] = b"tgruu.";
 /// Parameter of the URI that a request for a temporary GRUU has on its way to this server itself. A stranger that writes

@@ -95,6 +95,15 @@ impl<'a> Host<'a> {
         self.0
     }
 
+    /// The host without a dot at its end, which is the root of all names (RFC 1034 §3.1).
+    #[inline]
+    pub fn without_root_dot(self) -> Self {
+        match self.0 {
+            [name @ .., b'.'] if !name.is_empty() => Self(name),
+            _ => self,
+        }
+    }
+
     /// The address, when the host is one and no name.
     pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {

@@ -23,6 +23,19 @@ impl Uri<'_> {
             && params_agree(other.params(), self.params())
             && same_headers(self.headers(), other.headers())
     }
+
+    /// True when both name the same user, as clients write a URI of a digest: scheme, user, host and `maddr` are equal, a port is
+    /// equal or missing on one side, and a host may end in a dot. Other parameters, such as `user`, do not matter.
+    pub fn is_alike(&self, other: &Uri<'_>) -> bool {
+        let ports = (self.port(), other.port());
+        let (host, other_host) = (self.host().without_root_dot(), other.host().without_root_dot());
+        self.is_sip()
+            && self.scheme() == other.scheme()
+            && same_part(self.user(), other.user())
+            && host.equals(other_host.as_bytes())
+            && (ports.0 == ports.1 || ports.0.is_none() || ports.1.is_none())
+            && same_part(self.params().value(b"maddr"), other.params().value(b"maddr"))
+    }
 }
 
 fn same_part(one: Option<&[u8]>, two: Option<&[u8]>) -> bool {

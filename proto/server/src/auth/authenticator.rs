@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_auth::{Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
+use ringway_auth::{DigestUri, Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
 use ringway_sip::{HeaderName, MessageWriter, Uri, hex16};
@@ -116,9 +116,13 @@ impl Authenticator {
             },
         };
         match verifier.verify(request.message, &request.uri, header, mark) {
-            Outcome::Proven { user, is_other_name } => {
+            Outcome::Proven { user, uri } => {
                 env.counters.authenticated += 1;
-                env.counters.digest_uri_server += u64::from(is_other_name);
+                match uri {
+                    DigestUri::Request => {}
+                    DigestUri::Alike => env.counters.digest_uri_alike += 1,
+                    DigestUri::Server => env.counters.digest_uri_server += 1,
+                }
                 note_login(env, request, header);
                 return Some(user);
             }

@@ -145,9 +145,7 @@ impl<'a> Caller<'a> {
 
 /// Appends a host in lower case, without a dot at its end.
 pub(super) fn host_into(host: &Host<'_>, out: &mut Vec<u8>) {
-    let host = host.as_bytes();
-    let host = host.strip_suffix(b".").unwrap_or(host);
-    out.extend(host.iter().map(u8::to_ascii_lowercase));
+    out.extend(host.without_root_dot().as_bytes().iter().map(u8::to_ascii_lowercase));
 }
 
 /// Appends the digits of a number without its visual separators (RFC 3966 §5.1.1) and what else people write between digits. False, and

@@ -126,7 +126,7 @@ impl RouteTable {
 
     /// Route of the domain of a URI.
     pub fn of_domain(&self, uri: &Uri<'_>) -> Option<&Route> {
-        let host = uri.host().as_bytes().to_ascii_lowercase();
+        let host = uri.host().without_root_dot().as_bytes().to_ascii_lowercase();
         let at = self.domains.partition_point(|(domain, _)| domain.as_bytes() < host.as_slice());
         let own =
             self.domains.get(at).filter(|(domain, _)| domain.as_bytes() == host).map(|(_, route)| *route);

@@ -39,6 +39,10 @@ pub(crate) fn redirect(
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
         .filter(|binding| gruu.as_ref().is_none_or(|gruu| gruu.is_of(key, binding)))
+        .inspect(|binding| {
+            let has_others = gruu.as_ref().is_some_and(|gruu| gruu.has_other_capitals(binding));
+            env.counters.gruu_capitals += u64::from(has_others);
+        })
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
         .map(|binding| Found {
             q: binding.q,

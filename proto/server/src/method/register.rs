@@ -161,6 +161,7 @@ impl Registrar {
         if !env.config.read_aor(&message.to().uri, aor) {
             return env.refuse_plainly(request, 404, "Not Found");
         }
+        env.count_root_dots([&message.to().uri]);
         if self.is_refused_by_drain(env, request, aor.as_bytes()) {
             return;
         }

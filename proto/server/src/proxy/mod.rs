@@ -254,8 +254,11 @@ impl Proxy {
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
         for offer in table.offers(aor.as_bytes(), env.cx.now, env.services) {
-            if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, offer.binding)) {
-                continue;
+            if let Some(gruu) = &gruu {
+                if !gruu.is_of(key, offer.binding) {
+                    continue;
+                }
+                env.counters.gruu_capitals += u64::from(gruu.has_other_capitals(offer.binding));
             }
             if let Err(why) = targets.push_binding(offer, is_sips) {
                 mismatch = Some(why);

@@ -65,7 +65,7 @@ fn weight(node: &str, user: &Uri<'_>) -> u64 {
     let mut plain = Vec::new();
     unescape_into(user.user().unwrap_or_default(), &mut plain);
     hash.part(&plain);
-    hash.part(&user.host().as_bytes().to_ascii_lowercase());
+    hash.part(&user.host().without_root_dot().as_bytes().to_ascii_lowercase());
     hash.into_hasher().finish()
 }
 

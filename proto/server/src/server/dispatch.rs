@@ -90,6 +90,7 @@ impl<S: Services> Server<S> {
             return;
         }
         let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
+        env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             let cancelled = self.transactions.key_of_cancelled(message);
             if self.locating.on_cancel(env, cancelled, &request) {

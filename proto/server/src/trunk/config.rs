@@ -137,10 +137,8 @@ impl Trunking {
     /// dot at the end of a name does not make another host.
     pub(crate) fn is_at(&self, uri: &Uri<'_>, address: IpAddr) -> bool {
         let is_host = |own: &Uri<'_>| {
-            let (own, named) = (own.host().as_bytes(), uri.host());
-            let own = own.strip_suffix(b".").unwrap_or(own);
-            named.equals(own)
-                || named.as_bytes().strip_suffix(b".").is_some_and(|it| it.eq_ignore_ascii_case(own))
+            let (own, named) = (own.host().without_root_dot(), uri.host().without_root_dot());
+            named.equals(own.as_bytes())
         };
         self.has_address(address) || self.uris().any(|own| is_host(&own))
     }

@@ -2,7 +2,8 @@
 
 use crate::challenge::{Login, answered, is_stale, nonce_of, proven};
 use crate::harness::{
-    ALICE, BOB, CAROL, Request, STRANGER, World, forwarded, invite, only, query, register, request, statuses,
+    ALICE, BOB, CAROL, Request, STRANGER, World, forwarded, invite, only, query, register, request, requests,
+    statuses,
 };
 use ringway_sansio::Seed;
 use ringway_server::auth::{Algorithm, NonceMaker};
@@ -294,14 +295,19 @@ fn the_digest_uri_is_the_request_uri_or_the_server() {
         world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
     };
     for (uri, expected) in [
-        ("sip:bob@example.org", Ok(0)),
-        ("sip:b%6Fb@EXAMPLE.org", Ok(0)),
-        ("sip:example.org", Ok(1)),
-        ("sip:example.org:5060", Ok(1)),
-        ("sip:192.0.2.1:5060", Ok(1)),
-        ("sip:192.0.2.1;transport=udp", Ok(1)),
+        ("sip:bob@example.org", Ok((0, 0))),
+        ("sip:b%6Fb@EXAMPLE.org", Ok((0, 0))),
+        ("sip:example.org", Ok((1, 0))),
+        ("sip:example.org:5060", Ok((1, 0))),
+        ("sip:example.org.", Ok((1, 0))),
+        ("sip:192.0.2.1:5060", Ok((1, 0))),
+        ("sip:192.0.2.1;transport=udp", Ok((1, 0))),
+        ("sip:bob@example.org:5060", Ok((0, 1))),
+        ("sip:bob@example.org:15060", Ok((0, 1))),
+        ("sip:bob@example.org;user=phone", Ok((0, 1))),
+        ("sip:bob@Example.org.;transport=UDP", Ok((0, 1))),
+        ("sip:bob@example.org;maddr=203.0.113.66", Err(400)),
         ("sip:carol@example.org", Err(400)),
-        ("sip:bob@example.org:5060", Err(400)),
         ("sip:Bob@example.org", Err(400)),
         ("sips:bob@example.org", Err(400)),
         ("sip:example.net", Err(400)),
@@ -318,14 +324,53 @@ fn the_digest_uri_is_the_request_uri_or_the_server() {
         let line = login.line(&Request { uri: uri.into(), ..call.clone() });
         let sent = world.udp(ALICE, &call.cseq(2).line(&line));
         let counters = world.server.counters();
-        let counted = (counters.digest_uri_server, counters.digest_uri_other);
+        let counted = (counters.digest_uri_server, counters.digest_uri_alike, counters.digest_uri_other);
         match expected {
-            Ok(server) => {
-                assert_eq!((statuses(&sent), counted), (vec![100], (server, 0)), "{uri}");
+            Ok((server, alike)) => {
+                assert_eq!((statuses(&sent), counted), (vec![100], (server, alike, 0)), "{uri}");
             }
-            Err(status) => assert_eq!((statuses(&sent), counted), (vec![status], (0, 1)), "{uri}"),
+            Err(status) => assert_eq!((statuses(&sent), counted), (vec![status], (0, 0, 1)), "{uri}"),
         }
     }
+}
+
+/// The Request-URI has what the digest's `uri` lacks.
+#[test]
+fn the_digest_uri_may_lack_a_port_and_parameters_of_the_request_uri() {
+    for uri in ["sip:bob@example.org:5060", "sip:bob@example.org;user=phone", "sip:bob@example.org."] {
+        let mut world = World::closed();
+        world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+        let call = invite(uri);
+        let login = Login::to(&only(world.udp(ALICE, &call)), "alice");
+        let line = login.line(&Request { uri: "sip:bob@example.org".into(), ..call.clone() });
+        assert_eq!(statuses(&world.udp(ALICE, &call.cseq(2).line(&line))), [100], "{uri}");
+        assert_eq!(world.server.counters().digest_uri_alike, 1, "{uri}");
+    }
+}
+
+/// A domain and the same with a dot at its end are one (RFC 1034 §3.1), in REGISTER, From, To and Request-URI.
+#[test]
+fn a_domain_may_end_in_a_dot() {
+    let mut world = World::closed();
+    let mut register = register("bob", "<sip:bob@192.0.2.20>");
+    register.uri = "sip:example.org.".into();
+    register.to = "<sip:bob@example.org.>".into();
+    register.from = "<sip:bob@EXAMPLE.org.>;tag=from-bob".into();
+    let line = Login::to(&only(world.udp(BOB, &register)), "bob").line(&register);
+    assert_eq!(only(world.udp(BOB, &register.cseq(2).line(&line))).status(), 200);
+    for (id, from, uri) in [
+        ("1", "sip:alice@example.org.", "sip:bob@example.org"),
+        ("2", "sip:alice@example.org", "sip:bob@example.org."),
+        ("3", "sip:alice@example.org", "sip:bob@example.org.:5060"),
+    ] {
+        let call = invite(uri).from(from).call_id(id);
+        let line = Login::to(&only(world.udp(ALICE, &call)), "alice").line(&call);
+        let sent = only(requests(world.udp(ALICE, &call.cseq(2).line(&line))));
+        assert_eq!((sent.to().as_str(), sent.uri().as_str()), (BOB, "sip:bob@192.0.2.20"), "{from} {uri}");
+    }
+    assert_eq!(world.server.counters().root_dots, 8, "each with its challenge");
+    let other = invite("sip:bob@example.org..").call_id("4").from("sip:x@example.com");
+    assert_eq!(requests(world.udp(STRANGER, &other)).len(), 0, "two dots are no root");
 }
 
 /// Behind a port forward the server's address is not the one that SIPp sends to.

@@ -48,13 +48,43 @@ fn a_gruu_reaches_its_phone_only() {
     assert_eq!(forwarded(world.udp(ALICE, &escaped)).to(), BOB);
 }
 
+/// RFC 8141 §3.1, RFC 9562 §4: a UUID compares without case, the names of other namespaces with it.
+#[test]
+fn a_uuid_in_other_capitals_is_the_same_phone() {
+    let mut world = two_phones();
+    registers(&mut world, "192.0.2.40:5060", "<sip:bob@192.0.2.40>;+sip.instance=\"<urn:esn:A1>\"");
+    for (number, (uri, to)) in [
+        ("sip:bob@example.org;gr=URN:UUID:DESK", Some(BOB)),
+        ("sip:bob@example.org;gr=urn:uuid:Mobile", Some(CAROL)),
+        ("sip:bob@example.org;gr=urn:uuid:mobile", Some(CAROL)),
+        ("sip:bob@example.org;gr=URN:ESN:A1", Some("192.0.2.40:5060")),
+        ("sip:bob@example.org;gr=urn:esn:a1", None),
+        ("sip:bob@example.org;gr=urn", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sent = world.udp(ALICE, &invite(uri).call_id(&format!("call-{number}")));
+        let reached = requests(sent).first().map(Sent::to);
+        assert_eq!(reached.as_deref(), to, "{uri}");
+    }
+    assert_eq!(world.server.counters().gruu_capitals, 3);
+    let mut redirect = World::with(|config| {
+        config.registrar.gruu = true;
+        config.mode = ringway_server::Mode::Redirect;
+    });
+    registers(&mut redirect, BOB, "<sip:bob@192.0.2.20>;+sip.instance=\"<urn:uuid:desk>\"");
+    assert_eq!(only(redirect.udp(ALICE, &invite("sip:bob@example.org;gr=urn:uuid:DESK"))).status(), 302);
+    assert_eq!(redirect.server.counters().gruu_capitals, 1);
+}
+
 #[test]
 fn gruus_of_nobody_reach_nobody() {
     let mut world = two_phones();
     for (number, (uri, status)) in [
         ("sip:bob@example.org;gr=urn:uuid:sold", 480),
         ("sip:bob@example.org;gr=urn:uuid:des", 480),
-        ("sip:bob@example.org;gr=URN:UUID:DESK", 480),
+        ("sip:bob@example.org;gr=URN:UUID:DES", 480),
         ("sip:bob@example.org;gr=%zz", 480),
         ("sip:bob@example.org;gr", 480),
         ("sip:carol@example.org;gr=urn:uuid:desk", 480),
