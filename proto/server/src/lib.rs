@@ -95,5 +95,6 @@ pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::{shard_of_aor, shard_of_user};
 pub use trunk::{
-    CallerNumber, CallerPrivacy, PausedTrunks, Trunk, TrunkEvent, TrunkLogin, TrunkPause, Trunking,
+    CallerNumber, CallerPrivacy, PausedTrunks, Trunk, TrunkEvent, TrunkLogin, TrunkLogins, TrunkPause,
+    Trunking,
 };

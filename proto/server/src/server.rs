@@ -92,7 +92,6 @@ impl<S: Services> Server<S> {
         self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
         self.messages.reconfigure(&config);
         self.note_changes();
-        self.proxy.forget_logins();
         if self.environment.config().trunking.trunks != config.trunking.trunks {
             self.proxy.forget_trunks();
         }

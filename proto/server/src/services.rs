@@ -3,7 +3,7 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent, TrunkPause,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -200,6 +200,9 @@ pub trait Services {
     /// Notes what happened at the trunk with this index.
     fn note_trunk(&self, _now: Instant, _trunk: usize, _event: TrunkEvent) {}
 
+    /// Reads or changes the answered challenges of trunks.
+    fn change_trunk_logins(&self, _change: &mut dyn FnMut(&mut TrunkLogins)) {}
+
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`](crate::CallRates)).
     fn admit_call(&self, _now: Instant, _aor: &[u8], _prefix: &str, _per_hour: u32) -> CallRate {
         CallRate::Admitted
@@ -380,6 +383,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
         (**self).note_trunk(now, trunk, event);
+    }
+
+    fn change_trunk_logins(&self, change: &mut dyn FnMut(&mut TrunkLogins)) {
+        (**self).change_trunk_logins(change);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

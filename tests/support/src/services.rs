@@ -10,7 +10,7 @@ use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
     MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SourceRates,
-    StoreFailed, TrunkPause,
+    StoreFailed, TrunkLogins, TrunkPause,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -73,6 +73,7 @@ pub struct TestServices {
     pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
     neighbours: Mutex<NeighbourTable>,
     paused_trunks: Mutex<PausedTrunks>,
+    trunk_logins: Mutex<TrunkLogins>,
     call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
     /// Block lists.
@@ -120,6 +121,7 @@ impl TestServices {
             nodes: Mutex::default(),
             neighbours: Mutex::default(),
             paused_trunks: Mutex::default(),
+            trunk_logins: Mutex::new(TrunkLogins::new(&seed.part(208))),
             call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
@@ -223,6 +225,10 @@ impl Services for TestServices {
 
     fn note_answering_trunk(&self, trunk: usize) {
         lock(&self.paused_trunks).clear(trunk);
+    }
+
+    fn change_trunk_logins(&self, change: &mut dyn FnMut(&mut TrunkLogins)) {
+        change(&mut lock(&self.trunk_logins));
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

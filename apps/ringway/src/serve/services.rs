@@ -21,7 +21,7 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, PausedTrunks, Payer, Services, SourceRates, StoreFailed, TrunkEvent, TrunkPause,
+    NodeState, PausedTrunks, Payer, Services, SourceRates, StoreFailed, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -62,6 +62,7 @@ pub(crate) struct SharedServices {
     neighbours: RwLock<NeighbourTable>,
     paused_trunks: RwLock<PausedTrunks>,
     trunks: TrunkTable,
+    trunk_logins: Mutex<TrunkLogins>,
     call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
     has_blocked_networks: AtomicBool,
@@ -109,6 +110,7 @@ impl SharedServices {
             capture: Capture::default(),
             paused_trunks: RwLock::default(),
             trunks: TrunkTable::default(),
+            trunk_logins: Mutex::new(TrunkLogins::new(&seed.part(208))),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
@@ -429,6 +431,10 @@ impl Services for SharedServices {
 
     fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
         self.trunks.note(now, trunk, event);
+    }
+
+    fn change_trunk_logins(&self, change: &mut dyn FnMut(&mut TrunkLogins)) {
+        change(&mut lock(&self.trunk_logins));
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

@@ -202,7 +202,7 @@ impl Proxy {
         let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
         let trunk = branch.and_then(|branch| branch.trunk);
         let covered = plan.covered();
-        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, covered);
+        let credentials = to_trunk::credentials(env, trunk, covered);
         let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);

@@ -45,7 +45,6 @@ use crate::location::LocationTable;
 use crate::message::Candidate;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::trunk::TrunkLogins;
 use crate::{Aor, CallStep, Condition, Detail, Reason, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -73,7 +72,6 @@ pub(crate) struct Proxy {
     pending: Pending,
     /// Buffer for the target set of a request.
     targets: Targets,
-    logins: TrunkLogins,
     /// Messages that no phone took.
     unreached: Vec<Unreached>,
     space: EditSpace,
@@ -90,16 +88,10 @@ impl Proxy {
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
-            logins: TrunkLogins::new(&seed.part(LOGINS_KEY)),
             unreached: Vec::new(),
             space: EditSpace::default(),
             branch: Vec::new(),
         }
-    }
-
-    /// Forgets the challenges of trunks, whose passwords may have changed.
-    pub(crate) fn forget_logins(&mut self) {
-        self.logins.clear();
     }
 
     /// Forgets which trunks pending requests were sent to. Another trunk may have the number now: it must not get a call that was not
@@ -493,5 +485,3 @@ fn refuse_fork(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reas
 const TRUNKS_RETRY_S: u64 = 30;
 /// Part of a shard's seed that is the key of [`Pending`].
 const PENDING_KEY: u64 = 1;
-/// Part of a shard's seed for the client nonces of credentials.
-const LOGINS_KEY: u64 = 2;

@@ -174,7 +174,7 @@ impl Proxy {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
-        match challenge_step(env, &mut self.contexts, &mut self.logins, id, response) {
+        match challenge_step(env, &mut self.contexts, id, response) {
             ChallengeStep::None => {}
             ChallengeStep::Answer(flow) => {
                 self.end_branch(env, id, CallResult::Challenged);

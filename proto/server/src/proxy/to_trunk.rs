@@ -14,10 +14,10 @@ use crate::env::Env;
 use crate::failed_servers::paused_until;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::trunk::{Learnt, TrunkLogins};
+use crate::trunk::Learnt;
 use crate::{
     Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number,
-    PausedTrunks, Reason, Services, Trunk, TrunkEvent, TrunkPause,
+    PausedTrunks, Reason, Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -434,7 +434,6 @@ pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) 
 /// Header field of the credentials for a request to a trunk.
 pub(super) fn credentials(
     env: &mut Env<'_, impl Services>,
-    logins: &mut TrunkLogins,
     trunk: Option<TrunkBranch>,
     covered: Covered<'_>,
 ) -> Option<(HeaderName, Vec<u8>)> {
@@ -443,7 +442,13 @@ pub(super) fn credentials(
     if covered.method == Method::Invite {
         env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
     }
-    logins.credentials(&env.config.trunking, trunk, covered)
+    let trunking = &env.config.trunking;
+    let mut given = None;
+    if trunking.trunks.get(trunk).is_some_and(|trunk| trunk.login.is_some()) {
+        let mut give = |logins: &mut TrunkLogins| given = logins.credentials(trunking, trunk, covered);
+        env.services.change_trunk_logins(&mut give);
+    }
+    given
 }
 
 /// Answer to a 401 or 407 of a trunk.
@@ -461,7 +466,6 @@ pub(super) enum ChallengeStep {
 pub(super) fn challenge_step(
     env: &mut Env<'_, impl Services>,
     contexts: &mut Contexts,
-    logins: &mut TrunkLogins,
     id: BranchId,
     response: &Response<'_, '_>,
 ) -> ChallengeStep {
@@ -477,7 +481,10 @@ pub(super) fn challenge_step(
     }
     let of_dialog = || trunking.login_at(flow).filter(|_| is_in_dialog).map(TrunkBranch::new);
     let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
-    let learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));
+    let mut learnt = None;
+    env.services.change_trunk_logins(&mut |logins| {
+        learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));
+    });
     let is_answered = match learnt {
         Some(Learnt::New) => trunk.logins == 0,
         Some(Learnt::Stale) => trunk.logins < LOGINS_MAX,

@@ -1,20 +1,30 @@
 //! Credentials for the challenges of trunks.
 
 use super::{Trunk, TrunkLogin, Trunking};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_auth::{AnsweredChallenge, Covered, fields_of, quoted, strongest};
 use ringway_sansio::{Flow, Rng, Seed};
 use ringway_sip::digest::{Ha1, unescape};
 use ringway_sip::{HeaderName, Message, Scheme, Uri};
 
-/// Answered challenges of the trunks, of one shard: the last one of each.
+/// Answered challenges of the trunks: the last one of each. Shared by all shards behind [`Services`](crate::Services), so that one
+/// nonce of a trunk serves them all.
 ///
 /// Credentials are for requests to the trunk only: the caller passes the trunk that a branch was sent to.
 #[derive(Debug)]
-pub(crate) struct TrunkLogins {
+pub struct TrunkLogins {
     /// By trunk.
-    known: Vec<Option<AnsweredChallenge>>,
+    known: Vec<Option<Known>>,
     cnonces: Rng,
+}
+
+/// Challenge of a trunk, with what it is for: while a configuration is replaced, another trunk may have the same index in a shard.
+#[derive(Clone, Debug)]
+struct Known {
+    uri: String,
+    login: TrunkLogin,
+    challenge: AnsweredChallenge,
 }
 
 /// Challenge that can be answered.
@@ -30,13 +40,9 @@ impl TrunkLogins {
     /// Maximum number of bytes of realm, nonce and opaque together.
     const CHALLENGE_BYTES_MAX: usize = 1024;
 
-    pub(crate) fn new(seed: &Seed) -> Self {
+    /// No challenges. The seed is for the client nonces.
+    pub fn new(seed: &Seed) -> Self {
         Self { known: Vec::new(), cnonces: Rng::new(seed) }
-    }
-
-    /// Forgets all challenges: passwords may have changed.
-    pub(crate) fn clear(&mut self) {
-        self.known.clear();
     }
 
     /// Header field of the credentials of a request, if the trunk has challenged one before.
@@ -46,10 +52,13 @@ impl TrunkLogins {
         trunk: usize,
         covered: Covered<'_>,
     ) -> Option<(HeaderName, Vec<u8>)> {
-        let login = trunking.trunks.get(trunk)?.login.as_ref()?;
-        let challenge = self.known.get_mut(trunk)?.as_mut()?;
+        let Trunk { uri, login: Some(login), .. } = trunking.trunks.get(trunk)? else { return None };
+        let known = self.known.get_mut(trunk)?.as_mut()?;
+        if (&known.uri, &known.login) != (uri, login) {
+            return None;
+        }
         let cnonce = self.cnonces.next_u64().to_be_bytes();
-        Some(challenge.next(&quoted(login.username.as_bytes()), covered, cnonce))
+        Some(known.challenge.next(&quoted(login.username.as_bytes()), covered, cnonce))
     }
 
     /// Stores the challenge of a 401 or 407 of a trunk. `None`: there are no credentials for it.
@@ -59,7 +68,7 @@ impl TrunkLogins {
         trunk: usize,
         (message, status): (&Message<'_>, u16),
     ) -> Option<Learnt> {
-        let login = trunking.trunks.get(trunk)?.login.as_ref()?;
+        let Trunk { uri, login: Some(login), .. } = trunking.trunks.get(trunk)? else { return None };
         let (asks, answers) = fields_of(status);
         let (challenge, algorithm) =
             strongest(message, asks, |realm| login.is_for(realm).then_some(())).ok()?;
@@ -71,7 +80,8 @@ impl TrunkLogins {
         if self.known.len() <= trunk {
             self.known.resize(trunking.trunks.len().max(trunk + 1), None);
         }
-        *self.known.get_mut(trunk)? = Some(answered);
+        let (uri, login) = (uri.clone(), login.clone());
+        *self.known.get_mut(trunk)? = Some(Known { uri, login, challenge: answered });
         Some(if challenge.is_stale { Learnt::Stale } else { Learnt::New })
     }
 }

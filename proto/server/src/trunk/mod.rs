@@ -5,5 +5,6 @@ mod logins;
 mod state;
 
 pub use config::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
-pub(crate) use logins::{Learnt, TrunkLogins};
+pub(crate) use logins::Learnt;
+pub use logins::TrunkLogins;
 pub use state::{PausedTrunks, TrunkEvent, TrunkPause};

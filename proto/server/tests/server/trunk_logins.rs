@@ -3,8 +3,9 @@
 use crate::ends::nothing_is_left;
 use crate::harness::{ALICE, BOB, STRANGER, Sent, World, config, invite, only, request, requests, statuses};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
+use ringway_sansio::Seed;
 use ringway_server::auth::Algorithm;
-use ringway_server::{Config, Ha1, TrunkLogin};
+use ringway_server::{Config, Ha1, Server, TrunkLogin};
 use ringway_sip::digest::Credentials;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,49 @@ fn a_challenge_is_answered_and_its_nonce_is_used_for_the_next_calls() {
         let counters = world.server.counters();
         assert_eq!((counters.trunk_challenges, counters.trunk_auth_failures), (1, 0));
         nothing_is_left(&mut world, "answered challenges");
+    }
+}
+
+/// A trunk that limits its nonces would otherwise challenge each shard again and again.
+#[test]
+fn all_shards_use_one_nonce_of_a_trunk() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let again = repeated(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+    proves(&again, "Authorization", "n1", "00000001");
+    let mut settings = config();
+    with_login(&mut settings);
+    let (settings, memory) = (Arc::new(settings), Arc::clone(&world.memory));
+    let other_shard = Server::new(settings, memory, 1, Seed::from_number(1), world.now);
+    let first_shard = std::mem::replace(&mut world.server, other_shard);
+    let next = call(&mut world, "two");
+    proves(&next, "Authorization", "n1", "00000002");
+    let again = repeated(world.udp(CARRIER_A, &next.answer(401, &[&CHALLENGE.replace("n1", "n2")])));
+    proves(&again, "Authorization", "n2", "00000001");
+    world.server = first_shard;
+    proves(&call(&mut world, "three"), "Authorization", "n2", "00000002");
+}
+
+/// Each shard gets a new configuration at its own time.
+#[test]
+fn a_nonce_is_used_with_the_password_and_for_the_trunk_that_it_was_answered_with() {
+    let change_password = |config: &mut Config| {
+        config.trunking.trunks[0].login.as_mut().unwrap().password = "another".to_owned();
+    };
+    let change_trunk = |config: &mut Config| config.trunking.trunks[0].uri = format!("sip:{CARRIER_B}");
+    for (change, is_used) in
+        [(None, true), (Some(&change_password as &dyn Fn(&mut Config)), false), (Some(&change_trunk), false)]
+    {
+        let mut world = World::with(with_login);
+        let first = call(&mut world, "one");
+        repeated(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+        let mut changed = config();
+        with_login(&mut changed);
+        if let Some(change) = change {
+            change(&mut changed);
+        }
+        world.server.reconfigure(Arc::new(changed));
+        assert_eq!(call(&mut world, "two").headers("Authorization").len(), usize::from(is_used));
     }
 }
 
