@@ -13,7 +13,8 @@ pub(super) enum Remotes {
     Hidden,
 }
 
-/// Appends a full document with these calls; returns the number of those that it has no room for.
+/// Appends a full document with these calls, or with one dialog that has ended if there are none; returns the number of calls that it
+/// has no room for.
 pub(super) fn write(
     aor: &Aor,
     version: u32,
@@ -28,6 +29,9 @@ pub(super) fn write(
     out.extend_from_slice(b"\" state=\"full\" entity=\"");
     write_entity(aor, out);
     out.extend_from_slice(b"\">");
+    if calls.is_empty() {
+        out.extend_from_slice(IDLE);
+    }
     let mut left_out = 0;
     for call in calls {
         let before = out.len();
@@ -72,6 +76,9 @@ fn write_call(call: &ShownCall, remotes: Remotes, out: &mut Vec<u8>) {
     out.extend_from_slice(b"</dialog>");
 }
 
+/// Dialog of a user without calls. RFC 4235 §4.1 needs none in a full document, but there are phones that keep the last state of a lamp
+/// until a dialog ends; Asterisk sends one too, and Kamailio with `force_dummy_dialog`.
+const IDLE: &[u8] = b"<dialog id=\"idle\"><state>terminated</state></dialog>";
 /// End of a document.
 const END: &[u8] = b"</dialog-info>\r\n";
 
