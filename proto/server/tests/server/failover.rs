@@ -95,6 +95,50 @@ fn a_server_that_asks_for_a_pause_is_tried_last_for_that_time() {
     assert_eq!(call(&mut world, "two").to(), ONE, "a 500 is of the request");
 }
 
+/// Failure of one server of a call.
+type Failure = fn(&mut World, &Sent) -> Vec<Sent>;
+
+/// A call that no server took says of the next call only in which order the servers are tried, whichever name leads to them.
+#[test]
+fn a_call_that_failed_at_all_servers_of_a_name_does_not_fail_later_ones() {
+    let failures: [(&str, Failure); 4] = [
+        ("unreachable", |world, sent| world.event(Event::Unreachable(sent.token))),
+        ("503", |world, sent| world.udp(&sent.to(), &sent.answer(503, &[]))),
+        ("503 with a pause", |world, sent| world.udp(&sent.to(), &sent.answer(503, &["Retry-After: 600"]))),
+        ("silent", |world, _| world.pass(Duration::from_secs(33))),
+    ];
+    for (failure, fail) in failures {
+        let mut world = world();
+        world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@other.example.net"]);
+        let running = call(&mut world, "running");
+        world.udp(ONE, &running.answer(180, &[]));
+        let mut sent = call(&mut world, "one");
+        for server in [ONE, TWO, THREE] {
+            assert_eq!(sent.to(), server, "{failure}");
+            let next = fail(&mut world, &sent);
+            let invites =
+                requests(next).into_iter().filter(|one| one.method() == "INVITE" && one.to() != server);
+            sent = invites.last().unwrap_or(sent);
+        }
+        assert_eq!(sent.to(), THREE, "{failure}: none is left");
+        assert_eq!(
+            statuses(&world.udp(ONE, &running.answer(200, &[]))),
+            [200],
+            "{failure}: a call that rings"
+        );
+        let next = call(&mut world, "two");
+        assert_eq!(statuses(&world.udp(&next.to(), &next.answer(200, &[]))), [200], "{failure}");
+        world.udp(ALICE, &invite("sip:carol@example.org").call_id("three"));
+        let other = only(world.resolve_to("other.example.net", &[TWO, ONE]));
+        assert_eq!(
+            statuses(&world.udp(&other.to(), &other.answer(200, &[]))),
+            [200],
+            "{failure}: another name"
+        );
+        nothing_is_left(&mut world, failure);
+    }
+}
+
 #[test]
 fn a_server_that_rings_is_not_followed() {
     let mut world = world();
