@@ -132,6 +132,8 @@ ringway_sansio::counters! {
         trunk_challenges,
         /// Challenges of trunks without credentials for them, or whose credentials were refused.
         trunk_auth_failures,
+        /// Challenged INVITEs in dialogs at trunks whose number was forgotten before their ACK, because there were too many.
+        trunk_invites_forgotten,
         /// Requests refused because a destination rule forbids the number (403).
         destination_refusals,
         /// Requests refused because the user made too many calls to numbers of a destination rule (403).

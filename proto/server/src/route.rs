@@ -3,6 +3,7 @@
 use crate::Config;
 use crate::sources::SourceHash;
 use crate::token::{Mark, Side, TOKEN, Token};
+use crate::trunk::TrunkNumbers;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -37,6 +38,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) senders: [SourceHash; 2],
     /// That side, and the time of its mark in seconds since the epoch.
     pub(crate) sender: Option<(Side, u64)>,
+    /// Numbering of the dialog at a trunk.
+    numbers: Option<TrunkNumbers>,
 }
 
 impl Routed<'_> {
@@ -46,6 +49,22 @@ impl Routed<'_> {
             (self.senders, self.sender) = (senders, Some((from, made_s)));
         }
         self.mark = read.or(self.mark);
+    }
+
+    fn add_numbers(&mut self, config: &Config, own: &Uri<'_>) {
+        if self.numbers.is_none() && !config.trunking.trunks.is_empty() {
+            self.numbers = TrunkNumbers::of_route(own);
+        }
+    }
+
+    /// Numbering at the trunk that the request goes to, if it belongs to a dialog of this server with one.
+    pub(crate) fn trunk_numbers(&self) -> Option<TrunkNumbers> {
+        match self.mark {
+            Some(Mark::Dialog { is_of_caller, .. }) => {
+                self.numbers.filter(|numbers| numbers.are_of(is_of_caller))
+            }
+            Some(Mark::Accepted { .. }) | None => None,
+        }
     }
 }
 
@@ -105,6 +124,7 @@ pub(crate) fn preprocess<'a>(
         flow_token: None,
         senders: [SourceHash::NONE; 2],
         sender: None,
+        numbers: None,
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
@@ -125,6 +145,7 @@ pub(crate) fn preprocess<'a>(
             routed.own_routes += 1;
             routed.add_mark(Mark::read(key, message, &route.uri));
             routed.flow_token = routed.flow_token.or(route.uri.user());
+            routed.add_numbers(config, &route.uri);
         } else {
             routed.next_route = Some(route.uri);
         }
@@ -135,6 +156,7 @@ pub(crate) fn preprocess<'a>(
         && let Some(last) = last
     {
         routed.add_mark(Mark::read(key, message, &request_uri));
+        routed.add_numbers(config, &request_uri);
         routed.uri = last;
         routed.is_of_domains = config.target_domain(&last).is_some();
         routed.from_last_route = true;

@@ -141,6 +141,8 @@ pub(super) struct Branch {
     pub(super) servers: Option<Box<Servers>>,
     /// Trunk that it is for.
     pub(super) trunk: Option<TrunkBranch>,
+    /// Number of the caller's CSeq, if the request has another one.
+    pub(super) caller_cseq: Option<u32>,
     /// Conversion of its offer between SRTP and RTP.
     pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.

@@ -127,6 +127,7 @@ impl Proxy {
             flows: target.flows.clone(),
             servers: None,
             trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
+            caller_cseq: None,
             conversion: Conversion::None,
             media: None,
         };
@@ -201,12 +202,13 @@ impl Proxy {
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
         let trunk = branch.and_then(|branch| branch.trunk);
-        let covered = plan.covered();
-        let credentials = to_trunk::credentials(env, trunk, covered);
+        let plan = to_trunk::numbered(env, &mut self.repeated, plan, trunk);
+        let credentials = to_trunk::credentials(env, trunk, plan.covered());
         let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
+        let caller_cseq = plan.caller_cseq();
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {
             env.counters.overflow += 1;
@@ -228,6 +230,7 @@ impl Proxy {
             branch.state = BranchState::Sent { client, rings: false };
             branch.timer_c = timer_c;
             branch.dialled = flow.dialled;
+            branch.caller_cseq = caller_cseq;
         }
     }
 
@@ -549,9 +552,7 @@ impl Proxy {
         }
         let Some(context) = self.contexts.remove(key) else { return };
         self.pending.release(env, context.reserved, context.strangers_user);
-        if let Some(lit) = &context.lit {
-            lamp::end_unanswered(env, lit);
-        }
+        context.lit.iter().for_each(|lit| lamp::end_unanswered(env, lit));
         if let Some(later) = &context.later {
             self.groups.cancel(later.timer);
         }

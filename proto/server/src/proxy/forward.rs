@@ -4,7 +4,6 @@ use super::at_trunk;
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
-use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
 use crate::edge;
 use crate::env::{Env, Keys};
@@ -13,6 +12,8 @@ use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
+use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, split_rack};
+use crate::{Config, Services};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};
@@ -47,6 +48,10 @@ pub(super) struct Plan<'p, 'm, 'a> {
     media: Option<&'p MediaMark>,
     /// Header field of the credentials for a trunk.
     credentials: Option<(HeaderName, &'p [u8])>,
+    /// Number of challenges of a trunk that were answered for the request.
+    challenges: u8,
+    /// Number at a trunk of the INVITE that the request acknowledges.
+    acknowledged: Option<u32>,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -68,6 +73,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             flow,
             media: None,
             credentials: None,
+            challenges: 0,
+            acknowledged: None,
         }
     }
 
@@ -88,6 +95,63 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         'p: 'q,
     {
         Plan { credentials, ..self }
+    }
+
+    /// The same after so many challenges of a trunk; `repeated` are the INVITEs in dialogs that were challenged.
+    pub(super) fn numbered<S: Services>(
+        self,
+        env: &Env<'_, S>,
+        challenges: u8,
+        repeated: &RepeatedInvites,
+    ) -> Self {
+        let message = self.request.message;
+        let invite = match self.request.method {
+            Method::Ack => Some(message.cseq().number),
+            Method::Prack => {
+                message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number)
+            }
+            _ => None,
+        };
+        let acknowledged = self
+            .routed
+            .trunk_numbers()
+            .zip(invite)
+            .and_then(|(numbers, invite)| numbers.of_invite(repeated, env.call_hash(message), invite));
+        Self { challenges, acknowledged, ..self }
+    }
+
+    /// Number of its CSeq at a trunk that may challenge it; `None`: it keeps its number.
+    pub(super) fn trunk_cseq(&self) -> Option<u32> {
+        let (request, config) = (self.request, self.config);
+        let number = request.message.cseq().number;
+        let is_new = || {
+            let trunk = self.target.trunk().and_then(|trunk| config.trunking.trunks.get(trunk));
+            trunk.is_some_and(|trunk| trunk.login.is_some())
+                && request.message.to().tag().is_none()
+                && (config.record_route || !self.begins_dialog())
+        };
+        match (request.method, self.routed.trunk_numbers()) {
+            (Method::Ack, numbers) => self.acknowledged.filter(|_| numbers.is_some()),
+            (_, Some(_)) => at_trunk(number, self.challenges),
+            (_, None) => at_trunk(number, self.challenges).filter(|_| is_new()),
+        }
+    }
+
+    /// Number of its CSeq as it came, if it has another one at a trunk.
+    pub(super) fn caller_cseq(&self) -> Option<u32> {
+        self.trunk_cseq().map(|_| self.request.message.cseq().number)
+    }
+
+    /// Numbering of the dialog that the request begins, if one of its sides is a trunk that may challenge the other one.
+    fn begun_numbers(&self) -> Option<TrunkNumbers> {
+        let is_of_trunk = || {
+            self.request.grant.sender == Sender::Trusted
+                && self.config.trunking.login_at(&self.request.flow).is_some()
+        };
+        match self.trunk_cseq() {
+            Some(number) => Some(TrunkNumbers::begun_with(number)),
+            None => is_of_trunk().then_some(TrunkNumbers::BEGUN_BY_TRUNK),
+        }
     }
 
     /// Parts that the digest of its credentials covers, unless the next hop is a strict router.
@@ -140,6 +204,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
+        self.set_cseq(&mut edit);
         self.remove_own_credentials(&mut edit);
         if let Some((name, value)) = self.credentials {
             edit.push_last(name, |out| out.extend_from_slice(value));
@@ -238,6 +303,25 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    fn set_cseq(&self, edit: &mut Edit<'_, '_>) {
+        let message = self.request.message;
+        if let Some(number) = self.trunk_cseq() {
+            write_cseq(edit, number, self.request.method);
+        }
+        if self.request.method == Method::Prack
+            && let Some(invite) = self.acknowledged
+            && let Some((response, _, method)) = message.first(HeaderName::RAck).and_then(split_rack)
+        {
+            edit.set(HeaderName::RAck, |out| {
+                out.extend_from_slice(response);
+                out.push(b' ');
+                write_number(out, u64::from(invite));
+                out.push(b' ');
+                out.extend_from_slice(method);
+            });
+        }
+    }
+
     /// RFC 3261 §16.6 step 6: a next hop without `lr` becomes the Request-URI, which moves to the last Route.
     fn rewrite_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
         let Some(next) = self.next_hop().filter(|next| !next.is_loose_router()) else { return };
@@ -313,11 +397,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3).
     fn record_route(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
-        let begins_dialog = matches!(
-            self.request.method,
-            Method::Invite | Method::Subscribe | Method::Refer | Method::Notify
-        );
-        if !self.config.record_route || !begins_dialog || message.to().tag().is_some() {
+        if !self.config.record_route || !self.begins_dialog() || message.to().tag().is_some() {
             return;
         }
         let came = self.request.flow;
@@ -328,6 +408,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
+        let numbers = self.begun_numbers();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
@@ -349,6 +430,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                     media.write(&self.keys.route, message, out);
                     out.push(b'>');
                 }
+                if let Some(numbers) = numbers
+                    && out.pop().is_some()
+                {
+                    numbers.write(out);
+                    out.push(b'>');
+                }
             });
         };
         push(&came);
@@ -358,6 +445,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// True for the methods whose requests outside dialogs begin one.
+    fn begins_dialog(&self) -> bool {
+        matches!(self.request.method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
     }
 
     /// RFC 5626 §5.1: the way back to a phone of another registrar.
@@ -428,6 +520,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let message = self.request.message;
         out.extend_from_slice(&hex16(loop_hash(self.config, &self.keys.looped, message, self.routed)));
     }
+}
+
+/// Sets the number of a CSeq.
+pub(super) fn write_cseq(edit: &mut Edit<'_, '_>, number: u32, method: Method<'_>) {
+    edit.set(HeaderName::CSeq, |out| {
+        write_number(out, u64::from(number));
+        out.push(b' ');
+        out.extend_from_slice(method.as_bytes());
+    });
 }
 
 /// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that

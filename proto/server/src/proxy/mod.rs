@@ -45,6 +45,7 @@ use crate::location::LocationTable;
 use crate::message::Candidate;
 use crate::request::Request;
 use crate::route::Routed;
+use crate::trunk::RepeatedInvites;
 use crate::{Aor, CallStep, Condition, Detail, Reason, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -72,6 +73,8 @@ pub(crate) struct Proxy {
     pending: Pending,
     /// Buffer for the target set of a request.
     targets: Targets,
+    /// INVITEs in dialogs that trunks challenged.
+    repeated: RepeatedInvites,
     /// Messages that no phone took.
     unreached: Vec<Unreached>,
     space: EditSpace,
@@ -88,6 +91,7 @@ impl Proxy {
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
+            repeated: RepeatedInvites::default(),
             unreached: Vec::new(),
             space: EditSpace::default(),
             branch: Vec::new(),

@@ -4,6 +4,7 @@ use super::Proxy;
 use super::branch_media::AnswerStep;
 use super::context::{Best, BranchId, BranchState, Transactions};
 use super::flows;
+use super::forward::write_cseq;
 use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
@@ -117,12 +118,12 @@ impl Proxy {
             101..=199 => {
                 self.note_ringing(env.cx.now, env.config.timer_c, id, status);
                 self.observe_context(env, key, CallStep::Ringing(status), Some(message));
-                self.forward_response(env, transactions, key, response);
+                self.forward_response(env, transactions, id, response);
             }
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
-                self.forward_response(env, transactions, key, response);
+                self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {
                     // The connection of a phone that registered through this server: its registrar decides when it ends.
                     let longest = Duration::from_secs(u64::from(env.config.registrar.max_expires_s));
@@ -189,6 +190,7 @@ impl Proxy {
         }
         let branch = self.contexts.branch_mut(id);
         let is_at_trunk = branch.as_ref().is_some_and(|branch| branch.is_at_trunk());
+        let caller_cseq = branch.as_ref().and_then(|branch| branch.caller_cseq);
         let is_of_binding = branch.is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
@@ -213,6 +215,7 @@ impl Proxy {
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
+        restore_cseq(&mut edit, message, caller_cseq);
         if let Recursed::Without(contacts) = &recursed {
             edit.remove_lines(HeaderName::Contact, |_| true);
             for contact in contacts {
@@ -298,20 +301,22 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
-        key: SlabKey,
+        id: BranchId,
         response: &Response<'_, '_>,
     ) {
-        let Some(context) = self.contexts.get(key) else { return };
+        let Some(context) = self.contexts.get(id.context()) else { return };
         let status = response.status;
         // RFC 4320 §4.1: the only provisional response to a non-INVITE request is a late 100.
         if !context.is_invite && status < 200 {
             return;
         }
         let (server, space) = (context.server, &mut self.space);
+        let number = context.branches.get(id.parts().1).and_then(|branch| branch.caller_cseq);
         let info = if status >= 200 { &*context.answer_info } else { &[] };
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
+            restore_cseq(&mut edit, response.message, number);
             remote_target::record(env.config, &env.keys.route, response, &mut edit);
             if !info.is_empty() {
                 edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
@@ -455,6 +460,13 @@ impl Proxy {
         });
         end_unanswered(transactions, server, status, was_sent);
         self.shrink_answered(env, key, message.as_bytes().len());
+    }
+}
+
+/// Sets the number of the caller's CSeq in a response to a request that had another one.
+fn restore_cseq(edit: &mut Edit<'_, '_>, message: &Message<'_>, caller_cseq: Option<u32>) {
+    if let Some(number) = caller_cseq {
+        write_cseq(edit, number, message.cseq().method);
     }
 }
 

@@ -105,6 +105,7 @@ impl Proxy {
         transactions: &Transactions,
         plan: &Plan<'_, '_, '_>,
     ) {
+        let plan = &plan.numbered(env, 0, &self.repeated);
         let (request, flow) = (plan.request(), plan.flow());
         if let Some((status, phrase)) = refusal(env, plan) {
             return env.refuse_plainly(request, status, phrase);

@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::failed_servers::paused_until;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::trunk::Learnt;
+use crate::trunk::{Learnt, RepeatedInvites};
 use crate::{
     Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number,
     PausedTrunks, Reason, Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,
@@ -429,6 +429,29 @@ pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch, stat
 /// True if a branch may be sent again with credentials, so that its target is kept.
 pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
     branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
+}
+
+/// The request with the CSeq that it has at a trunk. The ACK of an INVITE that is repeated in a dialog will need its number.
+pub(super) fn numbered<'p, 'm, 'a>(
+    env: &mut Env<'_, impl Services>,
+    repeated: &mut RepeatedInvites,
+    plan: Plan<'p, 'm, 'a>,
+    trunk: Option<TrunkBranch>,
+) -> Plan<'p, 'm, 'a> {
+    let challenges = trunk.map_or(0, |trunk| trunk.logins);
+    let plan = plan.numbered(env, challenges, repeated);
+    let Request { message, method, .. } = plan.request();
+    if challenges > 0
+        && *method == Method::Invite
+        && message.to().tag().is_some()
+        && let Some(number) = plan.trunk_cseq()
+    {
+        let now = env.cx.now;
+        let until = now + env.config.timer_c + env.config.timers.t1 * 64;
+        let has_room = repeated.note(now, (env.call_hash(message), number), until);
+        env.counters.trunk_invites_forgotten += u64::from(!has_room);
+    }
+    plan
 }
 
 /// Header field of the credentials for a request to a trunk.

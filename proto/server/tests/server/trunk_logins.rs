@@ -57,7 +57,8 @@ fn a_challenge_is_answered_and_its_nonce_is_used_for_the_next_calls() {
         assert!(statuses(&sent).is_empty(), "the caller gets no challenge");
         let again = repeated(sent);
         proves(&again, field, "n1", "00000001");
-        assert_eq!((again.header("CSeq"), again.uri()), (first.header("CSeq"), first.uri()));
+        assert_eq!((first.header("CSeq").as_str(), again.header("CSeq").as_str()), ("4 INVITE", "5 INVITE"));
+        assert_eq!(again.uri(), first.uri());
         assert_ne!(again.headers("Via")[0], first.headers("Via")[0], "a new transaction");
         assert_eq!(statuses(&world.udp(CARRIER_A, &again.answer(200, &[]))), [200]);
         let next = call(&mut world, "two");
@@ -67,6 +68,113 @@ fn a_challenge_is_answered_and_its_nonce_is_used_for_the_next_calls() {
         assert_eq!((counters.trunk_challenges, counters.trunk_auth_failures), (1, 0));
         nothing_is_left(&mut world, "answered challenges");
     }
+}
+
+/// RFC 3261 §22.2: the number rises with the challenge, and so for the whole dialog (§12.2.1.1); the caller sees its own.
+#[test]
+fn the_cseq_rises_with_each_challenge_and_each_request_of_a_dialog() {
+    let mut world = World::with(with_login);
+    let contact = "Contact: <sip:gw@198.51.100.1:5060>";
+    let first = call(&mut world, "one");
+    let sent = requests(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+    let numbers: Vec<_> = sent.iter().map(|sent| sent.header("CSeq")).collect();
+    assert_eq!(
+        (first.header("CSeq").as_str(), numbers),
+        ("4 INVITE", vec!["4 ACK".to_owned(), "5 INVITE".into()])
+    );
+    let again = repeated(sent);
+    let rings = only(world.udp(CARRIER_A, &again.answer(183, &[contact, "RSeq: 77", "Require: 100rel"])));
+    assert_eq!(rings.header("CSeq"), "1 INVITE");
+    let inside = |method: &str, cseq: u32| {
+        let request = request(method, "sip:gw@198.51.100.1:5060").call_id("one").cseq(cseq);
+        request.to(&rings.header("To")).line(&format!("Route: {}", rings.header("Record-Route")))
+    };
+    let prack = only(requests(world.udp(ALICE, &inside("PRACK", 2).line("RAck: 77 1 INVITE"))));
+    assert_eq!((prack.header("CSeq").as_str(), prack.header("RAck").as_str()), ("8 PRACK", "77 5 INVITE"));
+    assert_eq!(only(world.udp(CARRIER_A, &prack.answer(200, &[]))).header("CSeq"), "2 PRACK");
+    let success = again.answer(200, &[contact]);
+    for _ in 0..2 {
+        assert_eq!(only(world.udp(CARRIER_A, &success)).header("CSeq"), "1 INVITE", "also retransmitted");
+    }
+    assert_eq!(only(world.udp(ALICE, &inside("ACK", 1))).header("CSeq"), "5 ACK");
+    // An INVITE inside the dialog.
+    let change =
+        only(requests(world.udp(ALICE, &inside("INVITE", 3).line("Contact: <sip:alice@192.0.2.10:5060>"))));
+    assert_eq!(change.header("CSeq"), "12 INVITE");
+    let stale = CHALLENGE.replace("n1", "n2") + ", stale=true";
+    let again = repeated(world.udp(CARRIER_A, &change.answer(401, &[&stale])));
+    assert_eq!(again.header("CSeq"), "13 INVITE");
+    assert_eq!(only(world.udp(CARRIER_A, &again.answer(200, &[contact]))).header("CSeq"), "3 INVITE");
+    assert_eq!(only(world.udp(ALICE, &inside("ACK", 3))).header("CSeq"), "13 ACK");
+    // The trunk numbers its own requests.
+    let from_trunk = request("INFO", "sip:alice@192.0.2.10:5060")
+        .call_id("one")
+        .cseq(7)
+        .via("SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bKinfo");
+    let (from, to) = (rings.header("To"), rings.header("From"));
+    let mut from_trunk = from_trunk.to(&to).line(&format!("Route: {}", rings.header("Record-Route")));
+    from_trunk.from = from;
+    let info = only(requests(world.udp(CARRIER_A, &from_trunk)));
+    assert_eq!((info.to().as_str(), info.header("CSeq").as_str()), (ALICE, "7 INFO"));
+    assert_eq!(only(world.udp(ALICE, &info.answer(200, &[]))).header("CSeq"), "7 INFO");
+    let bye = only(requests(world.udp(ALICE, &inside("BYE", 4))));
+    assert_eq!(bye.header("CSeq"), "16 BYE");
+    let again = repeated(
+        world.udp(CARRIER_A, &bye.answer(407, &[&stale.replace("WWW-", "Proxy-").replace("n2", "n3")])),
+    );
+    assert_eq!(again.header("CSeq"), "17 BYE");
+    assert_eq!(only(world.udp(CARRIER_A, &again.answer(200, &[]))).header("CSeq"), "4 BYE");
+    nothing_is_left(&mut world, "a call with challenges");
+}
+
+#[test]
+fn failures_and_cancels_of_a_call_with_another_cseq_have_the_right_one() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let again = repeated(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+    let sent = world.udp(CARRIER_A, &again.answer(486, &[]));
+    assert_eq!(sent.iter().map(|sent| sent.header("CSeq")).collect::<Vec<_>>(), ["5 ACK", "1 INVITE"]);
+    let next = call(&mut world, "two");
+    assert_eq!(next.header("CSeq"), "4 INVITE");
+    world.udp(CARRIER_A, &next.answer(180, &[]));
+    let sent = world.udp(ALICE, &invite(NUMBER).call_id("two").cancel());
+    assert_eq!(only(requests(sent)).header("CSeq"), "4 CANCEL");
+    let sent = world.udp(CARRIER_A, &next.answer(487, &[]));
+    assert_eq!(sent.iter().map(|sent| sent.header("CSeq")).collect::<Vec<_>>(), ["4 ACK", "1 INVITE"]);
+    // A number that leaves no room, and a dialog that does not pass this server, keep their numbers.
+    let large = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("large").cseq(2_000_000_000))));
+    assert_eq!(large.header("CSeq"), "2000000000 INVITE");
+    assert!(!large.header("Record-Route").contains(";rc="), "{}", large.text());
+    let mut world = World::with(|config| {
+        with_login(config);
+        config.record_route = false;
+    });
+    assert_eq!(call(&mut world, "one").header("CSeq"), "1 INVITE");
+}
+
+/// The called user's requests go to the trunk too.
+#[test]
+fn the_cseq_rises_also_in_a_dialog_that_the_trunk_began() {
+    let mut world = World::with(with_login);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let call = request("INVITE", "sip:bob@example.org")
+        .call_id("in")
+        .via("SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bKin");
+    let call = call.from("sip:+441234@198.51.100.1").line("Contact: <sip:gw@198.51.100.1:5060>");
+    let got = only(requests(world.udp(CARRIER_A, &call)));
+    assert_eq!((got.to().as_str(), got.header("CSeq").as_str()), (BOB, "1 INVITE"));
+    let success = only(world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
+    let mut bye = request("BYE", "sip:gw@198.51.100.1:5060")
+        .call_id("in")
+        .cseq(1)
+        .via("SIP/2.0/UDP 192.0.2.20:5060;branch=z9hG4bKbye");
+    bye = bye.to(&success.header("From")).line(&format!("Route: {}", success.header("Record-Route")));
+    bye.from = success.header("To");
+    let sent = only(requests(world.udp(BOB, &bye)));
+    assert_eq!((sent.to().as_str(), sent.header("CSeq").as_str()), (CARRIER_A, "4 BYE"));
+    let again = repeated(world.udp(CARRIER_A, &sent.answer(401, &[CHALLENGE])));
+    assert_eq!(again.header("CSeq"), "5 BYE");
+    assert_eq!(only(world.udp(CARRIER_A, &again.answer(200, &[]))).header("CSeq"), "1 BYE");
 }
 
 /// A trunk that limits its nonces would otherwise challenge each shard again and again.

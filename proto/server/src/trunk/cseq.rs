@@ -1,0 +1,167 @@
+//! CSeq numbers at trunks that may challenge: a request that is sent again with credentials has a higher number (RFC 3261 §22.2).
+//!
+//! The numbers of one side of a dialog must rise for all of its requests, and only this server sees those that it repeats. So a number
+//! `n` of that side is one of `4n` to `4n + 3` at the trunk, by the number of challenges that were answered for the request: nothing has to
+//! be stored for the dialog. `rc=` in our Record-Route shows that a dialog has such numbers. Its value is the number that the INVITE of the
+//! dialog had at the trunk, which its ACK has too; 0 if the trunk began the dialog.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use ringway_sansio::Instant;
+use ringway_sip::grammar::{is_lws, number_u32};
+use ringway_sip::{Uri, write_number};
+
+/// Numbering of the requests to a trunk in a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrunkNumbers {
+    /// Number of the INVITE that began the dialog; 0: the trunk began it.
+    first: u32,
+}
+
+impl TrunkNumbers {
+    /// Numbering of a dialog that a request with this number at the trunk begins.
+    pub(crate) const fn begun_with(first: u32) -> Self {
+        Self { first }
+    }
+
+    /// Numbering of a dialog that a trunk begins.
+    pub(crate) const BEGUN_BY_TRUNK: Self = Self { first: 0 };
+
+    /// Numbering of the dialog of a Record-Route of this server. It is not signed: a sender that changes it changes the numbers of its own
+    /// requests only.
+    pub(crate) fn of_route(uri: &Uri<'_>) -> Option<Self> {
+        let value = uri.params().value(TRUNK_CSEQ)?;
+        number_u32(value).map(|first| Self { first })
+    }
+
+    /// Appends the parameter of our Record-Route URI.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.push(b';');
+        out.extend_from_slice(TRUNK_CSEQ);
+        out.push(b'=');
+        write_number(out, u64::from(self.first));
+    }
+
+    /// True for requests of the side that began the dialog, or of the other one: those that go to the trunk.
+    pub(crate) const fn are_of(self, is_of_caller: bool) -> bool {
+        is_of_caller == (self.first != 0)
+    }
+
+    /// Number at the trunk of the INVITE that had this number when it came, for its ACK and PRACK. `repeated` has INVITEs that were
+    /// challenged in the dialog.
+    pub(crate) fn of_invite(self, repeated: &RepeatedInvites, call: u64, number: u32) -> Option<u32> {
+        match self.first / ATTEMPTS == number && self.first != 0 {
+            true => Some(self.first),
+            false => repeated.find(call, number).or_else(|| at_trunk(number, 0)),
+        }
+    }
+}
+
+/// Number at a trunk of a request, for which so many challenges were answered. `None` for a number that leaves no room: the request keeps
+/// it.
+pub(crate) fn at_trunk(number: u32, challenges: u8) -> Option<u32> {
+    let first = number.checked_mul(ATTEMPTS).filter(|first| (ATTEMPTS..CSEQ_END).contains(first))?;
+    Some(first + u32::from(challenges).min(ATTEMPTS - 1))
+}
+
+/// Response number, INVITE's number and method of a RAck (RFC 3262 §7.2).
+pub(crate) fn split_rack(value: &[u8]) -> Option<(&[u8], u32, &[u8])> {
+    let mut words = value.split(|byte| is_lws(*byte)).filter(|word| !word.is_empty());
+    let (response, number, method) = (words.next()?, words.next()?, words.next()?);
+    words.next().is_none().then_some((response, number_u32(number)?, method))
+}
+
+/// INVITEs in dialogs that were sent again with credentials, of one shard: their ACKs have their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct RepeatedInvites {
+    /// Keyed hash of the Call-ID, number at the trunk, end of its time. The oldest is first.
+    list: VecDeque<(u64, u32, Instant)>,
+}
+
+impl RepeatedInvites {
+    /// Maximum number of INVITEs; the oldest gives way.
+    pub(crate) const INVITES_MAX: usize = 256;
+
+    /// Notes an INVITE until `until`. False: another one gave way.
+    pub(crate) fn note(&mut self, now: Instant, (call, number): (u64, u32), until: Instant) -> bool {
+        self.list
+            .retain(|(of, known, end)| *end > now && (*of, *known / ATTEMPTS) != (call, number / ATTEMPTS));
+        let has_room = self.list.len() < Self::INVITES_MAX;
+        if !has_room {
+            self.list.pop_front();
+        }
+        self.list.push_back((call, number, until));
+        has_room
+    }
+
+    fn find(&self, call: u64, number: u32) -> Option<u32> {
+        let found = self.list.iter().find(|(of, known, _)| (*of, *known / ATTEMPTS) == (call, number));
+        found.map(|(_, known, _)| *known)
+    }
+}
+
+/// Parameter of our Record-Route URI.
+const TRUNK_CSEQ: &[u8] = b"rc";
+/// Numbers at a trunk for each number of the sender: more than the challenges that are answered for a request.
+const ATTEMPTS: u32 = 4;
+/// RFC 3261 §8.1.1.5: numbers are below it.
+const CSEQ_END: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_with_each_challenge_and_each_request() {
+        let sent = [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1), (102, 0)];
+        let numbers = sent.map(|(number, challenges)| at_trunk(number, challenges).unwrap());
+        assert_eq!(numbers, [4, 5, 6, 8, 12, 13, 408]);
+        assert!(at_trunk(5, u8::MAX) < at_trunk(6, 0));
+        assert_eq!(at_trunk((1 << 29) - 1, 3), Some((1 << 31) - 1));
+        for number in [0, 1 << 29, u32::MAX] {
+            assert_eq!(at_trunk(number, 0), None, "{number} leaves no room");
+        }
+    }
+
+    #[test]
+    fn an_ack_has_the_number_of_its_invite() {
+        let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
+        let (first, by_trunk) = (TrunkNumbers::begun_with(6), TrunkNumbers::BEGUN_BY_TRUNK);
+        repeated.note(now, (7, 13), now + core::time::Duration::from_secs(9));
+        for (numbers, call, number, at_trunk) in [
+            (first, 7, 1, Some(6)),
+            (first, 7, 2, Some(8)),
+            (first, 7, 3, Some(13)),
+            (first, 8, 3, Some(12)),
+            (by_trunk, 7, 3, Some(13)),
+            (by_trunk, 7, 1, Some(4)),
+            (by_trunk, 7, 0, None),
+        ] {
+            assert_eq!(numbers.of_invite(&repeated, call, number), at_trunk, "{numbers:?} {call} {number}");
+        }
+        assert!(first.are_of(true) && !first.are_of(false) && by_trunk.are_of(false));
+    }
+
+    #[test]
+    fn repeated_invites_are_forgotten_in_time_and_number() {
+        let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
+        let end = now + core::time::Duration::from_secs(9);
+        assert!((1..=256).all(|call| repeated.note(now, (call, 5), end)));
+        assert!(repeated.note(now, (256, 6), end) && !repeated.note(now, (257, 5), end));
+        assert_eq!(
+            (repeated.find(1, 1), repeated.find(256, 1), repeated.find(257, 1)),
+            (None, Some(6), Some(5))
+        );
+        assert!(repeated.note(end, (258, 5), end + core::time::Duration::from_secs(1)));
+        assert_eq!(repeated.list.len(), 1);
+    }
+
+    #[test]
+    fn only_a_whole_rack_is_split() {
+        assert_eq!(split_rack(b"776656 1 INVITE"), Some((&b"776656"[..], 1, &b"INVITE"[..])));
+        assert_eq!(split_rack(b"1  2\t INVITE"), Some((&b"1"[..], 2, &b"INVITE"[..])));
+        for value in [&b"1 2"[..], b"1 2 INVITE x", b"1 x INVITE", b"", b"1 4294967296 INVITE"] {
+            assert_eq!(split_rack(value), None, "{value:?}");
+        }
+    }
+}
