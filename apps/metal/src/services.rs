@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SourceRates};
+use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SideTable, SourceRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. There is one thread and no lock.
@@ -20,6 +20,7 @@ struct Inner {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
     dialogs: RefCell<DialogExtensions>,
+    sides: RefCell<SideTable>,
     budget: RefCell<MemoryBudget>,
     guesses: RefCell<GuessLimits>,
     challenges: RefCell<ChallengeLimits>,
@@ -58,6 +59,7 @@ impl MemoryServices {
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, now)),
             budget: RefCell::new(MemoryBudget::new(MEMORY_BYTES_MAX, &seed.part(5))),
             dialogs: RefCell::new(DialogExtensions::new(&seed.part(4))),
+            sides: RefCell::new(SideTable::new(&seed.part(7), SIDES_MAX)),
             guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),
             challenges: RefCell::new(ChallengeLimits::new(&seed.part(6))),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
@@ -141,6 +143,16 @@ impl Services for MemoryServices {
         self.0.dialogs.try_borrow().is_ok_and(|dialogs| dialogs.is_extended(now, mark))
     }
 
+    fn has_moved_sides(&self) -> bool {
+        self.0.sides.try_borrow().is_ok_and(|sides| !sides.is_empty())
+    }
+
+    fn change_sides(&self, change: &mut dyn FnMut(&mut SideTable)) {
+        if let Ok(mut sides) = self.0.sides.try_borrow_mut() {
+            change(&mut sides);
+        }
+    }
+
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         self.0.rates.try_borrow_mut().is_ok_and(|mut rates| rates.admit(now, source))
     }
@@ -194,6 +206,8 @@ const CHANGES_MAX: usize = 64;
 
 /// Maximum number of stored nonces; the same as of users.
 const NONCES_MAX: usize = 20_000;
+/// Sides of dialogs that moved, and flows that phones left.
+const SIDES_MAX: usize = 256;
 
 /// Maximum number of users and sources with a recent successful login.
 const PROOFS_MAX: usize = 40_000;

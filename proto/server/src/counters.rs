@@ -134,6 +134,14 @@ ringway_sansio::counters! {
         trunk_auth_failures,
         /// Challenged INVITEs in dialogs at trunks whose number was forgotten before their ACK, because there were too many.
         trunk_invites_forgotten,
+        /// Requests in dialogs with trunks refused because of their To tag or Request-URI (481, 403).
+        trunk_targets_refused,
+        /// Sides of dialogs that moved: another Contact, connection or port.
+        sides_moved,
+        /// Moves that were not noted, and flows that phones left which were forgotten, because the table is full.
+        sides_overflow,
+        /// Requests in dialogs for which a binding of the user of the other side was looked up.
+        sides_looked_up,
         /// Requests refused because a destination rule forbids the number (403).
         destination_refusals,
         /// Requests refused because the user made too many calls to numbers of a destination rule (403).

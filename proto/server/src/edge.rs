@@ -1,14 +1,16 @@
 //! Edge proxy of other registrars (RFC 5626 §5): our Path with a token for the flow of a phone; and the same for the other nodes,
 //! which reach our phones over their link to us.
 //!
-//! The user part of our Path is MAC TIME `.` side. TIME is in seconds since the epoch; the side is written as in a mark. The
-//! MAC covers both. There is no table of tokens.
+//! The user part of our Path is MAC TIME `.` side `.` source. TIME is in seconds since the epoch; the side is written as in a mark, and so
+//! is the address of the phone. The MAC covers them. There is no table of tokens.
 
 use crate::auth::EdgePart;
+use crate::dialog::side_of;
 use crate::env::Keys;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::token::{Side, TargetHash};
+use crate::sources::SourceHash;
+use crate::token::Side;
 use crate::{Cluster, Config};
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
@@ -24,6 +26,7 @@ pub(crate) fn part_of(
 ) -> EdgePart {
     if let Some(links) = &config.links {
         let token = routed.flow_token.and_then(|token| read_token(&keys.link, token));
+        let token = token.map(|(side, made_s, _)| (side, made_s));
         match (token, request.flow.listener == links.listener) {
             (Some(token), true) => {
                 let lifetime_s = TOKEN_LIFETIME_S.max(u64::from(config.registrar.max_expires_s));
@@ -52,12 +55,19 @@ pub(crate) fn part_of(
     else {
         return to_registrar;
     };
-    let Some((side, made_s)) = read_token(&keys.flow, token) else { return EdgePart::Forged };
+    let Some((side, made_s, _)) = read_token(&keys.flow, token) else { return EdgePart::Forged };
     // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
     if side == side_of(&request.flow) {
         return to_registrar;
     }
     flow_of((side, made_s), TOKEN_LIFETIME_S, (now, started_s))
+}
+
+/// Address of the phone that the token in a request's Route was made for; tokens of earlier versions have none.
+pub(crate) fn source_of(keys: &Keys, routed: &Routed<'_>) -> Option<SourceHash> {
+    let token = routed.flow_token?;
+    let read = [&keys.link, &keys.flow].into_iter().find_map(|key| read_token(key, token));
+    read.and_then(|(_, _, source)| source)
 }
 
 /// Flow of a token, unless it is gone.
@@ -84,13 +94,13 @@ pub(crate) fn serves(config: &Config, uri: &Uri<'_>) -> bool {
 /// Appends our Path for a REGISTER that came over `from` and goes out over `to`; with `ob` if it came from the phone itself.
 pub(crate) fn write_path(
     config: &Config,
-    key: &[u8; 16],
+    keys: &Keys,
     (from, to): (&Flow, &Flow),
     (now, is_first_hop): (Instant, bool),
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"<sip:");
-    write_token(key, from, now.as_secs(), out);
+    write_token((&keys.flow, &keys.route), from, now.as_secs(), out);
     out.push(b'@');
     write_host(out, config.sent_by(to.listener, to.remote.ip()));
     out.extend_from_slice(to.transport.uri_parameter().as_bytes());
@@ -98,9 +108,15 @@ pub(crate) fn write_path(
 }
 
 /// Appends the Path value by which another node reaches `flow` over its link to this one.
-pub(crate) fn write_link(cluster: &Cluster, key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_link(
+    cluster: &Cluster,
+    keys: (&[u8; 16], &[u8; 16]),
+    flow: &Flow,
+    made_s: u64,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"<sip:");
-    write_token(key, flow, made_s, out);
+    write_token(keys, flow, made_s, out);
     out.push(b'@');
     write_host(out, cluster.link);
     out.extend_from_slice(cluster.transport.uri_parameter().as_bytes());
@@ -112,18 +128,21 @@ pub(crate) fn write_link_path(config: &Config, keys: &Keys, flow: &Flow, now: In
     let listener = config.links.as_ref().and_then(|links| config.listener(links.listener));
     let Some(listener) = listener else { return };
     out.extend_from_slice(b"<sip:");
-    write_token(&keys.link, flow, now.as_secs(), out);
+    write_token((&keys.link, &keys.route), flow, now.as_secs(), out);
     out.push(b'@');
     write_host(out, listener.advertised);
     out.extend_from_slice(b";transport=tls;lr>");
 }
 
-fn write_token(key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+/// Keys: of the token, and of addresses in marks.
+fn write_token((key, source_key): (&[u8; 16], &[u8; 16]), flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + 2 * MAC_BYTES, b'0');
     write_hex(out, made_s, TIME_DIGITS);
     out.push(b'.');
     side_of(flow).write(out);
+    out.push(b'.');
+    SourceHash::of(source_key, flow.remote.ip()).write(out);
     let mac = mac(key, out.get(start + 2 * MAC_BYTES..).unwrap_or_default()).finalize().into_bytes();
     let end = out.len();
     mac.iter().take(MAC_BYTES).for_each(|byte| write_hex(out, u64::from(*byte), 2));
@@ -131,8 +150,8 @@ fn write_token(key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// Side and time of a token; `None` if its MAC is not ours.
-fn read_token(key: &[u8; 16], token: &[u8]) -> Option<(Side, u64)> {
+/// Side, time and source address of a token; `None` if its MAC is not ours.
+fn read_token(key: &[u8; 16], token: &[u8]) -> Option<(Side, u64, Option<SourceHash>)> {
     let (given, covered) = token.split_at_checked(2 * MAC_BYTES)?;
     let mut bytes = [0; MAC_BYTES];
     for (byte, digits) in bytes.iter_mut().zip(given.as_chunks::<2>().0) {
@@ -140,7 +159,10 @@ fn read_token(key: &[u8; 16], token: &[u8]) -> Option<(Side, u64)> {
     }
     mac(key, covered).verify_truncated_left(&bytes).ok()?;
     let (time, side) = covered.split_at_checked(TIME_DIGITS)?;
-    Some((Side::read(side.strip_prefix(b".")?)?, read_hex(time)?))
+    let mut parts = side.strip_prefix(b".")?.split(|&byte| byte == b'.');
+    let side = Side::read(parts.next()?)?;
+    let source = parts.next().and_then(SourceHash::read);
+    Some((side, read_hex(time)?, source))
 }
 
 fn mac(key: &[u8; 16], covered: &[u8]) -> Hmac<sha2::Sha256> {
@@ -148,14 +170,6 @@ fn mac(key: &[u8; 16], covered: &[u8]) -> Hmac<sha2::Sha256> {
     let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
     mac.update(covered);
     mac
-}
-
-/// Side at the other end of a flow.
-fn side_of(flow: &Flow) -> Side {
-    match flow.connection {
-        Some(connection) => Side::Connection(connection, flow.listener, TargetHash::NONE),
-        None => Side::Address(flow.listener, flow.remote),
-    }
 }
 
 /// RFC 5626 §5.2 recommends 80 bits.
@@ -178,8 +192,9 @@ mod tests {
         let tcp = Flow { connection: Some(ConnectionId(u64::MAX)), ..Flow::dial(ListenerId(1), udp.remote) };
         for flow in [udp, Flow::udp(ListenerId(0), "[2001:db8::7]:1".parse().unwrap()), tcp] {
             let mut token = Vec::new();
-            write_token(&KEY, &flow, 0x6a00_0000, &mut token);
-            assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000)));
+            write_token((&KEY, &KEY), &flow, 0x6a00_0000, &mut token);
+            let source = SourceHash::of(&KEY, flow.remote.ip());
+            assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000, Some(source))));
             assert_eq!(read_token(&[8; 16], &token), None, "of another server");
             for index in 0..token.len() {
                 let mut forged = token.clone();

@@ -54,6 +54,8 @@ pub(crate) struct Storage<'e, S> {
     pub(crate) cluster: Option<&'e Cluster>,
     /// Key of flow tokens.
     pub(crate) link_key: &'e [u8; 16],
+    /// Key of addresses in them.
+    pub(crate) source_key: &'e [u8; 16],
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
 }
@@ -169,6 +171,7 @@ impl<S> Environment<S> {
             services: &self.services,
             cluster: self.config.cluster.as_ref(),
             link_key: self.keys.of_links(&self.config),
+            source_key: &self.keys.route,
             started_s: self.started_s,
         }
     }
@@ -213,6 +216,7 @@ impl<'e, S> Env<'e, S> {
             services: self.services,
             cluster: self.config.cluster.as_ref(),
             link_key: self.keys.of_links(self.config),
+            source_key: &self.keys.route,
             started_s: self.started_s,
         }
     }

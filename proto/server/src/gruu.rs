@@ -6,6 +6,7 @@
 //! hash fits no binding any more when the phone registers with another Call-ID, or not at all.
 
 use crate::Aor;
+use crate::dialog::UriHash;
 use crate::location::Binding;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -39,6 +40,8 @@ pub(crate) enum Gruu {
     Temporary(Vec<u8>),
     /// URI of a decrypted temporary one: the bindings with this hash.
     Registration(u64),
+    /// Contact of a phone in a dialog: the bindings with this hash.
+    Contact(UriHash),
 }
 
 impl Gruu {
@@ -50,6 +53,9 @@ impl Gruu {
         }
         if let Some(hash) = params.value(REGISTRATION) {
             return Some(Self::Registration(read_hex(hash).unwrap_or(0)));
+        }
+        if let Some(hash) = params.value(CONTACT) {
+            return Some(Self::Contact(UriHash::read(hash).unwrap_or_default()));
         }
         let gr = params.find(b"gr")?;
         let token = uri.user().and_then(|user| user.strip_prefix(PREFIX));
@@ -69,6 +75,10 @@ impl Gruu {
             }
             Self::Temporary(_) => false,
             Self::Registration(hash) => keys.iter().any(|key| hash_of(key, binding) == Some(*hash)),
+            Self::Contact(hash) => {
+                let uri = Uri::parse(binding.uri());
+                uri.is_ok_and(|uri| keys.iter().any(|key| UriHash::of(key, &uri) == *hash))
+            }
         }
     }
 
@@ -76,9 +86,46 @@ impl Gruu {
     pub(crate) fn has_other_capitals(&self, binding: &Binding) -> bool {
         match self {
             Self::Instance(name) => binding.instance().and_then(name_of).is_some_and(|own| own != name),
-            Self::Temporary(_) | Self::Registration(_) => false,
+            Self::Temporary(_) | Self::Registration(_) | Self::Contact(_) => false,
         }
     }
+}
+
+/// URI of this server for the phone of a user that is a side of a dialog, whose Contact is `target`. Its user's only phone is found
+/// by it also if that has another contact now.
+pub(crate) fn in_dialog(keys: &GruuKeys, aor: &Aor, target: &Uri<'_>, with_gruu: bool) -> Vec<u8> {
+    let gruu = if with_gruu { Gruu::of(keys, target) } else { None };
+    let mut uri = match &gruu {
+        Some(Gruu::Temporary(uri)) => uri.clone(),
+        _ => {
+            let mut uri = b"sip:".to_vec();
+            write_escaped(aor.user(), &mut uri);
+            uri.push(b'@');
+            uri.extend_from_slice(aor.domain());
+            uri
+        }
+    };
+    match (&gruu, target.params().value(b"gr")) {
+        (Some(Gruu::Instance(_)), Some(instance)) => {
+            uri.extend_from_slice(b";gr=");
+            uri.extend_from_slice(instance);
+        }
+        (Some(Gruu::Temporary(_)), _) => {}
+        _ => {
+            uri.push(b';');
+            uri.extend_from_slice(CONTACT);
+            uri.push(b'=');
+            UriHash::of(&keys.current, target).write(&mut uri);
+        }
+    }
+    uri.push(b';');
+    uri.extend_from_slice(IN_DIALOG);
+    uri
+}
+
+/// True for a URI of [`in_dialog`]. A stranger that writes it calls a user's phones as always, but only if there is one.
+pub(crate) fn is_in_dialog(uri: &Uri<'_>) -> bool {
+    uri.params().has(IN_DIALOG)
 }
 
 /// Appends the GRUUs of a binding as contact parameters; nothing if its instance cannot be a URI parameter.
@@ -204,6 +251,10 @@ const PREFIX: &[u8] = b"tgruu.";
 /// Parameter of the URI that a request for a temporary GRUU has on its way to this server itself. A stranger that writes
 /// it reaches at most fewer bindings of the user.
 const REGISTRATION: &[u8] = b"rwg";
+/// Parameter of the URI that a request in a dialog has on its way to this server itself: the hash of the phone's Contact.
+const CONTACT: &[u8] = b"rwc";
+/// Parameter of such a URI.
+const IN_DIALOG: &[u8] = b"rwd";
 const IV_BYTES: usize = 10;
 /// Bytes of hash and CSeq.
 const FIXED_BYTES: usize = 8 + 4;

@@ -49,7 +49,7 @@ impl Config {
         })
     }
 
-    fn listens_on_loopback_only(&self) -> bool {
+    pub(crate) fn listens_on_loopback_only(&self) -> bool {
         self.listeners_in_use().all(|(_, listener)| listener.bound.ip().is_loopback())
     }
 }

@@ -25,6 +25,7 @@ mod config;
 mod counters;
 mod date;
 mod decision;
+mod dialog;
 mod dialplan;
 mod diversion;
 mod domain;
@@ -68,6 +69,7 @@ pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};
+pub use dialog::SideTable;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,

@@ -1,6 +1,8 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::dialog::UserHash;
+use crate::gruu;
 use crate::sources::SourceHash;
 use crate::token::{Mark, Side, TOKEN, Token};
 use crate::trunk::TrunkNumbers;
@@ -36,17 +38,32 @@ pub(crate) struct Routed<'a> {
     pub(crate) flow_token: Option<&'a [u8]>,
     /// Addresses that the side of the request's sender sends from, if they are recorded.
     pub(crate) senders: [SourceHash; 2],
-    /// That side, and the time of its mark in seconds since the epoch.
-    pub(crate) sender: Option<(Side, u64)>,
+    /// That side, as its mark has it.
+    pub(crate) sender: Option<SenderSide>,
     /// Numbering of the dialog at a trunk.
     numbers: Option<TrunkNumbers>,
+}
+
+/// Side that sends a request in a dialog, as its mark has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderSide {
+    pub(crate) side: Side,
+    /// Time of the mark in seconds since the epoch.
+    pub(crate) made_s: u64,
+    /// User that it is; `None`: the mark is of the earlier form.
+    pub(crate) user: Option<UserHash>,
+    pub(crate) is_trunk: bool,
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
         // Of several marks the first is that of the sender's side, the last that of the recipient's.
-        if let (None, Some(Mark::Dialog { senders, from, made_s, .. })) = (self.mark, read) {
-            (self.senders, self.sender) = (senders, Some((from, made_s)));
+        if let (None, Some(Mark::Dialog { senders, from: side, made_s, is_of_caller, identities, .. })) =
+            (self.mark, read)
+        {
+            let user = identities.map(|identities| identities.user(is_of_caller));
+            let is_trunk = identities.is_some_and(|identities| identities.is_trunk(is_of_caller));
+            (self.senders, self.sender) = (senders, Some(SenderSide { side, made_s, user, is_trunk }));
         }
         self.mark = read.or(self.mark);
     }
@@ -270,6 +287,10 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
         (Some(domain), Some(user)) => {
             hash.part(domain.as_bytes());
             hash.part(&unescaped(user));
+            // One in a dialog for a GRUU, or with such a Contact, comes back once for the user's shard.
+            if gruu::is_in_dialog(&routed.uri) {
+                hash.part(b"dialog");
+            }
         }
         _ => hash.part(&canonical(&routed.uri)),
     }

@@ -569,7 +569,7 @@ fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: 
     let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
     let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
     let request = Request { message, method, uri, flow, peer, key, grant, call };
-    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog { reaches_side: true, .. }))
+    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog(mark)) if mark.reaches_side)
 }
 
 /// Part of a shard's seed that is the key of transaction matching.

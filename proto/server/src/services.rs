@@ -3,7 +3,7 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, Payer, TrunkEvent, TrunkLogins, TrunkPause,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -67,6 +67,14 @@ pub trait Services {
     fn is_dialog_extended(&self, _now: Instant, _mark: u64) -> bool {
         false
     }
+
+    /// True if some side of a dialog moved, or some phone left a flow.
+    fn has_moved_sides(&self) -> bool {
+        false
+    }
+
+    /// Reads or changes the table of these (see [`SideTable`]).
+    fn change_sides(&self, _change: &mut dyn FnMut(&mut SideTable)) {}
 
     /// False after too many wrong passwords of this user or from this source (see
     /// [`GuessLimits`](crate::auth::GuessLimits)): the password is then not checked.
@@ -271,6 +279,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         (**self).is_dialog_extended(now, mark)
+    }
+
+    fn has_moved_sides(&self) -> bool {
+        (**self).has_moved_sides()
+    }
+
+    fn change_sides(&self, change: &mut dyn FnMut(&mut SideTable)) {
+        (**self).change_sides(change);
     }
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {

@@ -45,6 +45,21 @@ impl SourceHash {
     }
 }
 
+impl SourceHash {
+    /// Appends its digits.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        write_hex(out, u64::from(self.0), DIGITS);
+    }
+
+    /// Reads its digits.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        if text.len() != DIGITS {
+            return None;
+        }
+        u32::try_from(read_hex(text)?).ok().map(Self)
+    }
+}
+
 impl Sources {
     /// No addresses.
     pub(crate) const NONE: Self = Self { caller: SourceHash::NONE, callee: [SourceHash::NONE; 2] };

@@ -5,10 +5,11 @@
 //! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, or `t` of a trunk or a trusted proxy,
 //! the hash of a host name and that of an address;
 //! `u`, listener and address of a datagram flow. SOURCES are the addresses that the sides send from
-//! ([`Sources`]), or nothing. The hash is keyed and covers host, port and transport; 0 is none. The
+//! ([`Sources`]), or nothing, and who they are ([`Identities`]). The hash is keyed and covers host, port and transport; 0 is none. The
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
 //! users, and the tags show which side sends.
 
+use crate::dialog::Identities;
 use crate::sources::{SourceHash, Sources};
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -49,6 +50,8 @@ pub(crate) enum Token {
         callee: Side,
         /// Addresses that they send from.
         sources: Sources,
+        /// Their identities; `None`: the earlier form.
+        identities: Option<Identities>,
     },
     /// Mark of an accepted request that this server sends to itself.
     Accepted,
@@ -71,12 +74,23 @@ pub(crate) enum Mark {
         made_s: u64,
         /// The side that began the dialog sends it.
         is_of_caller: bool,
+        /// Identities of the sides; `None`: the earlier form.
+        identities: Option<Identities>,
     },
     /// This server accepted the request before.
     Accepted {
         /// Time of that in seconds since the epoch.
         made_s: u64,
     },
+}
+
+/// Sides of a mark, which is not verified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) caller: Side,
+    pub(crate) callee: Side,
+    pub(crate) sources: Sources,
+    pub(crate) identities: Option<Identities>,
 }
 
 impl TargetHash {
@@ -110,13 +124,7 @@ impl TargetHash {
 
     /// True if the callee's side in a mark, which is not verified, is [`Side::Contact`] with this hash.
     pub(crate) fn is_written_for_callee(self, token: &[u8]) -> bool {
-        let mut parts = token.rsplit(|&byte| byte == b'.');
-        let side = match parts.next() {
-            Some(last) if Sources::read(last).is_some() => parts.next(),
-            last => last,
-        };
-        let hash = side.filter(|_| parts.next().is_some()).and_then(|side| side.strip_prefix(b"p"));
-        hash.and_then(read_hex) == Some(u64::from(self.0))
+        Written::of_token(token).is_some_and(|written| written.callee == Side::Contact(self))
     }
 }
 
@@ -129,17 +137,6 @@ impl Side {
             }
             Self::Address(..) => TargetHash::NONE,
         }
-    }
-
-    /// Callee's side in a mark, which is not verified.
-    pub(crate) fn written_callee(token: &[u8]) -> Option<Self> {
-        read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee, _)| callee)
-    }
-
-    /// Addresses in a mark, which is not verified.
-    pub(crate) fn written_sources(token: &[u8]) -> Sources {
-        let sides = token.get(16 + TIME_DIGITS..).and_then(read_sides);
-        sides.map_or(Sources::NONE, |(_, _, sources)| sources)
     }
 
     /// Appends the text of the side.
@@ -222,12 +219,15 @@ impl Token {
         write_hex(out, made_s, TIME_DIGITS);
         match self {
             Self::Accepted => out.extend_from_slice(ACCEPTED),
-            Self::Dialog { caller, callee, sources } => {
+            Self::Dialog { caller, callee, sources, identities } => {
                 out.push(b'.');
                 caller.write(out);
                 out.push(b'.');
                 callee.write(out);
                 sources.write(out);
+                if let Some(identities) = identities {
+                    identities.write(out);
+                }
             }
         }
         let sides = out.get(start + 16..).unwrap_or_default();
@@ -251,10 +251,11 @@ impl Mark {
         if sides == ACCEPTED {
             return is_of(from, to).then_some(Self::Accepted { made_s });
         }
-        let (caller, callee, sources) = read_sides(sides)?;
+        let Written { caller, callee, sources, identities } = Written::read(sides)?;
         if is_of(from, to) {
             let senders = [sources.caller, SourceHash::NONE];
-            return Some(Self::Dialog { to: callee, from: caller, senders, id, made_s, is_of_caller: true });
+            let (to, from, is_of_caller) = (callee, caller, true);
+            return Some(Self::Dialog { to, from, senders, id, made_s, is_of_caller, identities });
         }
         let is_from_callee = to.tag().is_some() && is_of(to, from);
         let senders = sources.callee;
@@ -265,6 +266,7 @@ impl Mark {
             id,
             made_s,
             is_of_caller: false,
+            identities,
         })
     }
 
@@ -275,12 +277,27 @@ impl Mark {
     }
 }
 
-fn read_sides(text: &[u8]) -> Option<(Side, Side, Sources)> {
-    let mut sides = text.strip_prefix(b".")?.split(|&byte| byte == b'.');
-    let (caller, callee) = (Side::read(sides.next()?)?, Side::read(sides.next()?)?);
-    // Servers of earlier versions recorded no addresses.
-    let sources = sides.next().map_or(Some(Sources::NONE), Sources::read)?;
-    sides.next().is_none().then_some((caller, callee, sources))
+impl Written {
+    /// Reads a whole mark.
+    pub(crate) fn of_token(token: &[u8]) -> Option<Self> {
+        Self::read(token.get(16 + TIME_DIGITS..)?)
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let mut parts = text.strip_prefix(b".")?.split(|&byte| byte == b'.');
+        let (caller, callee) = (Side::read(parts.next()?)?, Side::read(parts.next()?)?);
+        // Servers of earlier versions recorded no addresses, and then no users.
+        let mut written = Self { caller, callee, sources: Sources::NONE, identities: None };
+        let mut part = parts.next();
+        if let Some(sources) = part.filter(|part| !part.starts_with(b"x")) {
+            written.sources = Sources::read(sources)?;
+            part = parts.next();
+        }
+        if let Some(identities) = part {
+            written.identities = Some(Identities::read(identities)?);
+        }
+        parts.next().is_none().then_some(written)
+    }
 }
 
 fn mac(
@@ -347,8 +364,13 @@ mod tests {
         for caller in sides {
             for callee in sides {
                 let mut token = Vec::new();
-                let sources = Sources::NONE;
-                Token::Dialog { caller, callee, sources }.write(&KEY, &first, 1_800_000_000, &mut token);
+                let (sources, identities) = (Sources::NONE, Some(Identities::default()));
+                Token::Dialog { caller, callee, sources, identities }.write(
+                    &KEY,
+                    &first,
+                    1_800_000_000,
+                    &mut token,
+                );
                 let sides = |mark: Option<Mark>| match mark {
                     Some(Mark::Dialog { to, from, made_s: 1_800_000_000, .. }) => Some((to, from)),
                     Some(_) | None => None,
@@ -373,9 +395,18 @@ mod tests {
             let ip = SourceHash::of(&KEY, IpAddr::V4(Ipv4Addr::LOCALHOST));
             let found =
                 [Sources::NONE, Sources { caller: ip, callee: [ip, SourceHash::NONE] }].map(|sources| {
-                    let mut token = Vec::new();
-                    Token::Dialog { caller, callee, sources }.write(&KEY, &first, 1_800_000_000, &mut token);
-                    TargetHash(7).is_written_for_callee(&token)
+                    let token_of = |identities| {
+                        let mut token = Vec::new();
+                        let content = Token::Dialog { caller, callee, sources, identities };
+                        content.write(&KEY, &first, 1_800_000_000, &mut token);
+                        token
+                    };
+                    let (with, without) = (token_of(Some(Identities::default())), token_of(None));
+                    assert_eq!(
+                        TargetHash(7).is_written_for_callee(&with),
+                        TargetHash(7).is_written_for_callee(&without)
+                    );
+                    TargetHash(7).is_written_for_callee(&with)
                 });
             assert_eq!(found[0], found[1]);
             found[0]
@@ -398,14 +429,15 @@ mod tests {
         let sources = Sources { caller: hash(1), callee: [hash(2), hash(3)] };
         let side = Side::Contact(TargetHash(8));
         let mut token = Vec::new();
-        Token::Dialog { caller: side, callee: side, sources }.write(&KEY, &first, 7, &mut token);
+        let content = Token::Dialog { caller: side, callee: side, sources, identities: None };
+        content.write(&KEY, &first, 7, &mut token);
         let senders = |from, to| match read(&token, from, to) {
             Some(Mark::Dialog { senders, .. }) => senders,
             other => panic!("{other:?}"),
         };
         assert_eq!(senders("<sip:a@b>;tag=x", "<sip:c@d>;tag=y"), [hash(1), SourceHash::NONE]);
         assert_eq!(senders("<sip:c@d>;tag=y", "<sip:a@b>;tag=x"), [hash(2), hash(3)]);
-        assert_eq!(Side::written_sources(&token), sources);
+        assert_eq!(Written::of_token(&token).unwrap().sources, sources);
         token.truncate(token.len() - 1);
         assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>;tag=y"), None, "the MAC covers them");
     }

@@ -9,8 +9,8 @@ use ringway_server::auth::{
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
-    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SourceRates,
-    StoreFailed, TrunkLogins, TrunkPause,
+    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SideTable,
+    SourceRates, StoreFailed, TrunkLogins, TrunkPause,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -43,6 +43,7 @@ pub struct TestServices {
     challenges: Mutex<ChallengeLimits>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
+    sides: Mutex<SideTable>,
     /// Number of logins by result: proven, wrong, slowed.
     pub logins: Mutex<[usize; 3]>,
     /// Memory for pending requests.
@@ -104,6 +105,7 @@ impl TestServices {
             challenges: Mutex::new(ChallengeLimits::new(seed)),
             rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),
+            sides: Mutex::new(SideTable::new(seed, 64)),
             logins: Mutex::default(),
             budget: Mutex::new(MemoryBudget::new(BUDGET_BYTES, seed)),
             records: Mutex::default(),
@@ -277,6 +279,14 @@ impl Services for TestServices {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         lock(&self.dialogs).is_extended(now, mark)
+    }
+
+    fn has_moved_sides(&self) -> bool {
+        !lock(&self.sides).is_empty()
+    }
+
+    fn change_sides(&self, change: &mut dyn FnMut(&mut SideTable)) {
+        change(&mut lock(&self.sides));
     }
 
     fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {

@@ -21,7 +21,7 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, PausedTrunks, Payer, Services, SourceRates, StoreFailed, TrunkEvent, TrunkLogins, TrunkPause,
+    NodeState, PausedTrunks, Payer, Services, SideTable, SourceRates, StoreFailed, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -35,6 +35,8 @@ pub(crate) struct SharedServices {
     directory: Directory,
     windows: Vec<Mutex<ReplayWindows>>,
     dialogs: Mutex<DialogExtensions>,
+    sides: Mutex<SideTable>,
+    has_moved_sides: AtomicBool,
     guesses: Mutex<GuessLimits>,
     challenges: Mutex<ChallengeLimits>,
     rates: Vec<Mutex<SourceRates>>,
@@ -91,6 +93,8 @@ impl SharedServices {
             directory: Directory::new(key),
             windows,
             dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
+            sides: Mutex::new(SideTable::new(&seed.part(208), SideTable::ENTRIES_MAX)),
+            has_moved_sides: AtomicBool::new(false),
             guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
             challenges: Mutex::new(ChallengeLimits::new(&seed.part(202))),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
@@ -315,6 +319,16 @@ impl Services for SharedServices {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         lock(&self.dialogs).is_extended(now, mark)
+    }
+
+    fn has_moved_sides(&self) -> bool {
+        self.has_moved_sides.load(Ordering::Relaxed)
+    }
+
+    fn change_sides(&self, change: &mut dyn FnMut(&mut SideTable)) {
+        let mut sides = lock(&self.sides);
+        change(&mut sides);
+        self.has_moved_sides.store(!sides.is_empty(), Ordering::Relaxed);
     }
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {

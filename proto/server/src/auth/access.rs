@@ -4,6 +4,7 @@
 //! this file; docs/decisions/0007 has the reasons.
 
 use crate::CallSender;
+use crate::dialog::{UserHash, Way};
 use crate::sources::Origin;
 use crate::token::Side;
 use ringway_sip::Method;
@@ -29,6 +30,8 @@ pub(crate) enum Reach {
     OurUsers,
     /// This side of its dialog.
     Side(Side),
+    /// A binding of the user who is this side of its dialog.
+    User,
     /// The flow of a token in our Path.
     Flow(Side),
 }
@@ -73,6 +76,10 @@ pub(crate) struct Grant {
     pub(crate) is_verified: bool,
     /// Side of its dialog that sends it, if it is for the other side: the mark, with the last bit for the caller.
     pub(crate) dialog: Option<u64>,
+    /// Request-URI, if it is for a trunk.
+    pub(crate) trunk: TrunkTarget,
+    /// A challenge of a trunk to a request in a dialog is answered with the account there.
+    pub(crate) uses_accounts: bool,
 }
 
 /// Result for a request.
@@ -94,16 +101,40 @@ pub(crate) enum LiveMark {
     /// The server sent the request to itself, for a user of `domains`, after it had accepted it.
     Accepted,
     /// The request is part of a dialog.
-    Dialog {
-        /// Side that it is for.
-        to: Side,
-        /// True if its next hop is that side, or a host name whose address is compared after its lookup.
-        reaches_side: bool,
-        /// Address of its sender.
-        origin: Origin,
-        /// Identifies the mark and the side that sends it.
-        id: u64,
-    },
+    Dialog(DialogMark),
+}
+
+/// Valid mark of a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DialogMark {
+    /// Way to the side that the request is for.
+    pub(crate) to: Way,
+    /// True if its next hop is that side, or a host name whose address is compared after its lookup.
+    pub(crate) reaches_side: bool,
+    /// Address of its sender.
+    pub(crate) origin: Origin,
+    /// Identifies the mark and the side that sends it.
+    pub(crate) id: u64,
+    /// User of ours that sends it; `None`: the mark is of the earlier form, and From says it.
+    pub(crate) sender: Option<UserHash>,
+    /// A trunk sends it.
+    pub(crate) is_of_trunk: bool,
+    /// Request-URI, if it is for a trunk.
+    pub(crate) trunk: TrunkTarget,
+}
+
+/// Request-URI of a request in a dialog with a trunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TrunkTarget {
+    /// It is for no trunk, or the mark is of the earlier form.
+    #[default]
+    None,
+    /// The Contact of the trunk.
+    Recorded,
+    /// Another one.
+    Other,
+    /// Any; the To tag is not the trunk's.
+    Foreign,
 }
 
 /// Part of this server in a request of a phone of another registrar, or for one.
@@ -158,10 +189,8 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
-        Some(LiveMark::Dialog { to, reaches_side: true, origin, .. }) => {
-            return decide_in_dialog(facts, to, origin);
-        }
-        Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
+        Some(LiveMark::Dialog(mark)) if mark.reaches_side => return decide_in_dialog(facts, &mark),
+        Some(LiveMark::Accepted | LiveMark::Dialog(_)) | None => {}
     }
     // The other registrar, or node, asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
     let sender = match facts.is_trusted || facts.is_of_node {
@@ -218,33 +247,51 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
 
 /// A request to the other side of its dialog. Its mark is sufficient, unless it comes from another address than its side
 /// has, or `[auth] in_dialog` is set: then users of `domains` need their password. Others have none.
-fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
+fn decide_in_dialog(facts: &Facts<'_>, mark: &DialogMark) -> Access {
     let sender = match (facts.is_trusted || facts.is_of_node, facts.requires_passwords) {
         (true, _) => Sender::Trusted,
         (false, false) => Sender::Believed,
         (false, true) => Sender::InDialog,
     };
+    let reach = match mark.to {
+        Way::Side(side) => Reach::Side(side),
+        Way::User => Reach::User,
+    };
+    let is_user = mark.is_of_user(facts.from_us);
+    let is_trunk = facts.is_trunk || mark.is_of_trunk;
+    let is_stranger = sender == Sender::InDialog && !is_user && !is_trunk;
+    match mark.trunk {
+        _ if ends_or_completes(facts.method) => {}
+        TrunkTarget::Foreign => return Access::Refuse(481, "Call/Transaction Does Not Exist"),
+        TrunkTarget::Other if is_stranger && facts.strangers != Strangers::All => {
+            return Access::Refuse(403, "Not The Remote Target");
+        }
+        TrunkTarget::None | TrunkTarget::Recorded | TrunkTarget::Other => {}
+    }
     // ACK and CANCEL cannot be challenged (RFC 3261 §22.1).
     let is_exempt = sender != Sender::InDialog || matches!(facts.method, Method::Ack | Method::Cancel);
-    match (facts.from_us, origin) {
-        (true, Origin::Elsewhere) if !is_exempt => {
-            Access::Challenge(Grant::new(Reach::Side(to), Sender::Proven))
-        }
+    match (is_user && facts.from_us, mark.origin) {
+        (true, Origin::Elsewhere) if !is_exempt => Access::Challenge(Grant::new(reach, Sender::Proven)),
         (true, Origin::Recorded) if !is_exempt && facts.challenges_in_dialog => {
-            Access::Challenge(Grant::new(Reach::Side(to), Sender::Proven))
+            Access::Challenge(Grant::new(reach, Sender::Proven))
         }
         // A trunk has several addresses; they are as good as those of its calls.
         (false, Origin::Elsewhere) if !is_exempt && !facts.is_trunk => {
             Access::Refuse(403, "Not From This Side Of The Dialog")
         }
         // A called phone dials for REFER with its user's password, and obeys some NOTIFYs.
-        (false, Origin::Recorded | Origin::Elsewhere)
-            if sender == Sender::InDialog && !facts.is_trunk && !facts.is_of_edge && !is_of_call(facts) =>
+        (true | false, Origin::Recorded | Origin::Elsewhere)
+            if is_stranger && !facts.is_of_edge && !is_of_call(facts) =>
         {
             Access::Refuse(403, "Not In A Call With A Stranger")
         }
-        (true | false, Origin::Recorded | Origin::Elsewhere) => forward(Reach::Side(to), sender),
+        (true | false, Origin::Recorded | Origin::Elsewhere) => forward(reach, sender),
     }
+}
+
+/// True for the methods that begin nothing at their target.
+fn ends_or_completes(method: Method<'_>) -> bool {
+    matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
 }
 
 /// True for what a call, or a subscription of a user of ours, needs from a stranger.
@@ -287,6 +334,24 @@ const fn forward(reach: Reach, sender: Sender) -> Access {
     Access::Forward(Grant::new(reach, sender))
 }
 
+impl DialogMark {
+    /// True if a user of ours sends the request; a mark of the earlier form leaves it to From.
+    pub(crate) fn is_of_user(&self, from_us: bool) -> bool {
+        self.sender.map_or(from_us, UserHash::is_user)
+    }
+
+    /// True if a request with a sender's proof may be sent with the account at a trunk that challenges it: those of users, trunks and
+    /// trusted proxies, and those of a stranger that only continue a call that the dial plan sent there. The earlier form of marks has
+    /// its former rights.
+    pub(crate) fn uses_accounts(&self, sender: Sender, strangers: Strangers) -> bool {
+        sender.is_believed()
+            || self.is_of_trunk
+            || self.sender.is_none_or(UserHash::is_user)
+            || self.trunk == TrunkTarget::Recorded
+            || strangers == Strangers::All
+    }
+}
+
 impl Grant {
     /// Grant of a request before the rules are applied.
     pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Unknown);
@@ -297,7 +362,8 @@ impl Grant {
     }
 
     const fn new(reach: Reach, sender: Sender) -> Self {
-        Self { reach, sender, is_verified: sender.is_believed(), dialog: None }
+        let (trunk, uses_accounts) = (TrunkTarget::None, true);
+        Self { reach, sender, is_verified: sender.is_believed(), dialog: None, trunk, uses_accounts }
     }
 }
 
@@ -327,6 +393,15 @@ mod tests {
     use crate::token::TargetHash;
 
     const SIDE: Side = Side::Contact(TargetHash::NONE);
+    const MARK: DialogMark = DialogMark {
+        to: Way::Side(SIDE),
+        reaches_side: true,
+        origin: Origin::Recorded,
+        id: 1,
+        sender: None,
+        is_of_trunk: false,
+        trunk: TrunkTarget::None,
+    };
 
     fn facts(method: Method<'static>) -> Facts<'static> {
         Facts {
@@ -389,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_stranger_sends_in_a_call_what_a_call_needs() {
-        let mark = Some(LiveMark::Dialog { to: SIDE, reaches_side: true, origin: Origin::Recorded, id: 1 });
+        let mark = Some(LiveMark::Dialog(MARK));
         let request =
             |name: &'static str| Facts { mark, to_us: false, ..facts(Method::from_bytes(name.as_bytes())) };
         for name in ["INVITE", "ACK", "BYE", "CANCEL", "PRACK", "UPDATE", "INFO", "OPTIONS"] {
@@ -430,8 +505,9 @@ mod tests {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE"] {
             let method = Method::from_bytes(name.as_bytes());
             for challenges_in_dialog in [false, true] {
-                let mark =
-                    |reaches_side, origin| Some(LiveMark::Dialog { to: SIDE, reaches_side, origin, id: 1 });
+                let mark = |reaches_side, origin| {
+                    Some(LiveMark::Dialog(DialogMark { reaches_side, origin, ..MARK }))
+                };
                 let there = mark(true, Origin::Recorded);
                 let request = Facts { mark: there, to_us: false, challenges_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");

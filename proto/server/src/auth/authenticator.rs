@@ -2,6 +2,7 @@
 
 use super::certified::is_certified;
 use super::{Login, LoginResult, NonceId, NonceMaker, NonceUse};
+use crate::dialog::UserHash;
 use crate::env::{Env, derive};
 use crate::request::Request;
 use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
@@ -68,6 +69,31 @@ impl Authenticator {
         }
         let user = self.authenticate(env, request, HeaderName::ProxyAuthorization, from.domain());
         user.is_some_and(|user| is_address_of(env, request, &user, &from))
+    }
+
+    /// Challenges the user of ours that is the side of a dialog which sends the request. False if the request was answered.
+    pub(crate) fn authenticate_side(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        side: UserHash,
+    ) -> bool {
+        let key = env.keys.route;
+        let mut from = Aor::default();
+        if !env.config.read_aor(&request.message.from().uri, &mut from) {
+            env.refuse_plainly(request, 403, "Caller Has No Name");
+            return false;
+        }
+        if is_certified(env, request, |user| UserHash::of(&key, user.user(), user.domain()) == side) {
+            return true;
+        }
+        let user = self.authenticate(env, request, HeaderName::ProxyAuthorization, from.domain());
+        let Some(user) = user else { return false };
+        if UserHash::of(&key, &user, from.domain()) == side {
+            return true;
+        }
+        refuse_other_user(env, request, &user);
+        false
     }
 
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` if the request was answered.
@@ -285,9 +311,14 @@ fn is_address_of(
     if user == address.user() {
         return true;
     }
+    refuse_other_user(env, request, user);
+    false
+}
+
+/// Refuses a request with the password of a user whose address it does not have.
+fn refuse_other_user(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8]) {
     observe_login(env, request, user, LoginRefusal::NotItsAddress);
     env.refuse_decided(request, 403, "Not Your Address");
-    false
 }
 
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {

@@ -1,15 +1,16 @@
 //! Validity of the Record-Route mark of a request.
 
-use super::LiveMark;
-use crate::Services;
+use super::access::{DialogMark, LiveMark, TrunkTarget};
+use crate::dialog::{DialogSide, Identities, Known, Moved, TagHash, UriHash, UserHash, Way, current};
 use crate::env::Env;
 use crate::request::Request;
-use crate::route::{NextHop, Routed, hop_of};
+use crate::route::{NextHop, Routed, SenderSide, hop_of};
 use crate::sources::{Origin, SourceHash};
 use crate::token::{Mark, Side, TargetHash};
+use crate::{Aor, Services};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use ringway_sip::Method;
+use ringway_sip::{Message, Method};
 
 /// Mark in the request's Route, unless it is too old. A target refresh extends it.
 pub(crate) fn live_mark(
@@ -25,18 +26,30 @@ pub(crate) fn live_mark(
         Mark::Accepted { .. } if is_of_node => None,
         Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
         Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
-        Mark::Dialog { to, id, made_s, is_of_caller, .. } => {
+        Mark::Dialog { to: recorded, id, made_s, is_of_caller, identities, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
             let is_live = mark.is_younger_than(now, lifetime) || env.services.is_dialog_extended(now, id);
             if !is_in_dialog || !is_live {
                 return None;
             }
+            let identities = identities.unwrap_or_default();
+            let user = identities.user(!is_of_caller);
+            let [moved, sender] = moved_sides(env, request, is_of_caller);
+            let is_gruu = env.config.registrar.gruu && routed.is_of_domains && routed.uri.params().has(b"gr");
             // Connections are numbered from the start: a number in an older mark is now another connection's.
-            let to = match to {
-                Side::Connection(_, _, target) if made_s < env.started_s => Side::Contact(target),
-                other => other,
-            };
-            let reaches_side = reaches(env, to, routed);
+            let is_from_before = made_s < env.started_s;
+            let may_need_user =
+                is_gruu || is_from_before || moved.is_some_and(|moved| moved.way == Way::User);
+            let has_user = may_need_user && user_of_side(env, request.message, routed, user).is_some();
+            let known =
+                Known { recorded, moved: moved.map(|moved| moved.way), is_from_before, has_user, is_gruu };
+            let since_s = moved.map_or(made_s, |moved| moved.at_s);
+            let way = current(
+                &known,
+                |side| reaches(env, side, routed),
+                |side| registered(env, side, user, since_s),
+            );
+            let reaches_side = way.is_some();
             let is_refresh = matches!(
                 request.method,
                 Method::Invite | Method::Update | Method::Subscribe | Method::Notify
@@ -47,15 +60,107 @@ pub(crate) fn live_mark(
             // A request over the flow of a token was sent to a connection whose address is not in the token.
             let is_its_connection = matches!(
                 routed.sender,
-                Some((Side::Connection(connection, ..), made_s))
+                Some(SenderSide { side: Side::Connection(connection, ..), made_s, .. })
                     if made_s >= env.started_s && request.flow.connection == Some(connection)
             );
-            let origin = match is_of_node || is_its_connection {
+            let source = request.flow.remote.ip();
+            let is_its_new_address =
+                || sender.is_some_and(|sender| sender.source == SourceHash::of(&env.keys.route, source));
+            let origin = match is_of_node || is_its_connection || is_its_new_address() {
                 true => Origin::Recorded,
-                false => origin(env, request.flow.remote.ip(), routed.senders),
+                false => origin(env, source, routed.senders),
             };
-            Some(LiveMark::Dialog { to, reaches_side, origin, id: (id & !1) | u64::from(is_of_caller) })
+            let moved_target = moved.map(|moved| moved.target);
+            Some(LiveMark::Dialog(DialogMark {
+                to: way.unwrap_or(Way::Side(recorded)),
+                reaches_side,
+                origin,
+                id: (id & !1) | u64::from(is_of_caller),
+                sender: routed.sender.and_then(|sender| sender.user),
+                is_of_trunk: routed.sender.is_some_and(|sender| sender.is_trunk),
+                trunk: trunk_target(env, request, routed, (&identities, is_of_caller), moved_target),
+            }))
         }
+    }
+}
+
+/// Moves of the side that a request is for, and of the one that sends it.
+fn moved_sides(
+    env: &Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    is_of_caller: bool,
+) -> [Option<Moved>; 2] {
+    let mut moved = [None; 2];
+    // Usually no side has moved.
+    if env.services.has_moved_sides() {
+        let sender = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
+        env.services.change_sides(&mut |table| {
+            moved = [sender.other(), sender].map(|side| table.moved(env.cx.now, side).copied());
+        });
+    }
+    moved
+}
+
+/// Flow that the phone of a user's side has registered with since.
+fn registered(env: &Env<'_, impl Services>, side: Side, user: UserHash, since_s: u64) -> Option<Side> {
+    let mut registered = None;
+    if user.is_named() && env.services.has_moved_sides() {
+        env.services.change_sides(&mut |table| {
+            registered = table.registered(&env.keys.route, side, user, (env.cx.now, since_s));
+        });
+    }
+    registered
+}
+
+/// User of ours that the side is which a request is for: that of To, or with the user part of the Request-URI; `None` if neither has
+/// this hash.
+pub(crate) fn user_of_side<S>(
+    env: &Env<'_, S>,
+    message: &Message<'_>,
+    routed: &Routed<'_>,
+    user: UserHash,
+) -> Option<Aor> {
+    if !user.is_named() {
+        return None;
+    }
+    let mut aor = Aor::default();
+    let key = &env.keys.route;
+    let is_it = |name: &[u8], domain: &str| UserHash::of(key, name, domain.as_bytes()) == user;
+    for uri in [&message.to().uri, &routed.uri] {
+        let Some(name) = uri.user() else { continue };
+        if let Some(domain) = env.config.domains.iter().find(|domain| is_it(name, domain)) {
+            aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());
+            return Some(aor);
+        }
+    }
+    None
+}
+
+/// Compares To tag and Request-URI of a request for a trunk with those of its dialog.
+fn trunk_target<S>(
+    env: &Env<'_, S>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    (identities, is_of_caller): (&Identities, bool),
+    moved: Option<UriHash>,
+) -> TrunkTarget {
+    if !identities.is_trunk(!is_of_caller) {
+        return TrunkTarget::None;
+    }
+    let key = &env.keys.route;
+    let target = match (is_of_caller, identities.called_trunk) {
+        (false, _) => identities.calling_trunk,
+        (true, Some(Some(answer))) => {
+            let tag = request.message.to().tag().unwrap_or_default();
+            (answer.tag == TagHash::of(key, tag)).then_some(answer.target)
+        }
+        (true, _) => None,
+    };
+    let Some(target) = target else { return TrunkTarget::Foreign };
+    let named = Some(UriHash::of(key, &routed.uri));
+    match named == Some(target) || named == moved {
+        true => TrunkTarget::Recorded,
+        false => TrunkTarget::Other,
     }
 }
 

@@ -13,12 +13,14 @@ mod proven;
 mod realms;
 
 pub use access::Strangers;
-pub(crate) use access::{Access, EdgePart, Facts, Grant, LiveMark, Reach, Sender, decide};
+pub(crate) use access::{
+    Access, DialogMark, EdgePart, Facts, Grant, LiveMark, Reach, Sender, TrunkTarget, decide,
+};
 pub(crate) use authenticator::Authenticator;
 pub use certificates::CertificateRules;
 pub(crate) use certified::is_certified;
 pub use dialogs::DialogExtensions;
-pub(crate) use live_mark::live_mark;
+pub(crate) use live_mark::{live_mark, user_of_side};
 pub(crate) use network::is_local;
 pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub(crate) use proven::proven_sender;

@@ -151,7 +151,7 @@ impl Events {
         let is_elsewhere = routed.next_route.is_some() || !routed.is_of_domains;
         if is_elsewhere
             || routed.mark.is_some()
-            || matches!(request.grant.reach, Reach::Side(_) | Reach::Flow(_))
+            || matches!(request.grant.reach, Reach::Side(_) | Reach::User | Reach::Flow(_))
         {
             return false;
         }

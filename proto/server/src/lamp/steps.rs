@@ -65,7 +65,7 @@ fn begin_watched(
     let mut callee = Aor::default();
     let reaches_users = match request.grant.reach {
         Reach::Anywhere | Reach::OurUsers => routed.next_route.is_none() && routed.is_of_domains,
-        Reach::Side(_) | Reach::Flow(_) => false,
+        Reach::Side(_) | Reach::User | Reach::Flow(_) => false,
     };
     let is_callee = reaches_users
         && !is_diverted

@@ -235,6 +235,11 @@ impl Binding {
         }
     }
 
+    /// True if the requests in its phone's dialogs go over its flow, and that is one of this server.
+    pub(super) fn is_over_flow(&self) -> bool {
+        !self.owner.is_other() && (self.kind == Kind::FlowOnly || self.flow.connection.is_some())
+    }
+
     /// Decides if a contact is reached at its address: if this is the source of the REGISTER or an address of this
     /// server, or if the REGISTER came from a trusted proxy. Any other contact is not verified and is reached over the
     /// flow of the REGISTER only.

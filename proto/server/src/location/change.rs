@@ -124,20 +124,34 @@ pub(super) fn check(
     }
 }
 
-pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow, now: Instant) {
+/// Applies a change; returns the flow that its binding had until now and has left.
+pub(super) fn apply(
+    bindings: &mut Bindings,
+    change: &Change<'_>,
+    cseq: u32,
+    flow: Flow,
+    now: Instant,
+) -> Option<Flow> {
     let index = position_of(bindings, change, |binding| !binding.is_permanent());
     let Some(expires) = change.expires else {
         if let Some(index) = index {
             bindings.remove(index);
         }
-        return;
+        return None;
     };
     let key = if change.flow_key.is_some() { BindingKey::Flow } else { BindingKey::Contact };
     let (owner, registered) = (Owner::HERE, RegisteredAt::new(now));
     let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, owner, registered, flow };
     match index.and_then(|index| bindings.get_mut(index)) {
-        Some(binding) => binding.replace(change.text, terms),
-        None => bindings.extend(Binding::new(change.text, terms)),
+        Some(binding) => {
+            let left = (binding.flow != flow).then_some(binding.flow).filter(|_| binding.is_over_flow());
+            binding.replace(change.text, terms);
+            left
+        }
+        None => {
+            bindings.extend(Binding::new(change.text, terms));
+            None
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Saved {
     pub(crate) key: Option<SlabKey>,
     /// False for a retransmission, or if there was nothing to remove.
     pub(crate) changed: bool,
+    /// Flow that a phone had until now and has left.
+    pub(crate) left: Option<Flow>,
 }
 
 /// Binding for listings.
@@ -220,18 +222,19 @@ impl LocationTable {
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default();
         if !check(bindings, changes, cseq, now, room)? {
-            return Ok(Saved { key: found, changed: false });
+            return Ok(Saved { key: found, changed: false, left: None });
         }
         let key = found.unwrap_or_else(|| self.add_user(aor));
+        let mut left = None;
         self.change_bindings(key, |bindings| {
             bindings.retain(|binding| binding.expires > now);
             for change in changes {
-                apply(bindings, change, cseq, flow, now);
+                left = apply(bindings, change, cseq, flow, now).or(left);
             }
         });
         // A user without bindings is removed.
         let key = self.users.get(key).map(|_| key);
-        Ok(Saved { key, changed: true })
+        Ok(Saved { key, changed: true, left })
     }
 
     /// Removes all bindings of REGISTER requests; none if one of them has a newer CSeq of the same phone (RFC 3261 §10.3

@@ -33,7 +33,7 @@ impl Messages {
         }
         let message = request.message;
         let is_elsewhere = routed.next_route.is_some() || !routed.is_of_domains || routed.mark.is_some();
-        let is_bound = matches!(request.grant.reach, Reach::Side(_) | Reach::Flow(_));
+        let is_bound = matches!(request.grant.reach, Reach::Side(_) | Reach::User | Reach::Flow(_));
         // A GRUU names one phone.
         if is_elsewhere || is_bound || message.to().tag().is_some() || routed.uri.params().has(b"gr") {
             return None;

@@ -4,6 +4,7 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
 use crate::auth::Authenticator;
 use crate::date::DateText;
+use crate::dialog::{UserHash, side_of};
 use crate::drain::Drain;
 use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, Registered};
-use ringway_sansio::{Context, Instant, Seed};
+use ringway_sansio::{Context, Flow, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::SlabKey;
@@ -188,7 +189,7 @@ impl Registrar {
                 let cleared = self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor));
                 let key = self.table.key_of(aor.as_bytes());
                 cleared
-                    .map(|changed| Accepted { saved: Saved { changed, key }, by_flow: false })
+                    .map(|changed| Accepted { saved: Saved { changed, key, left: None }, by_flow: false })
                     .map_err(|error| refusal_of(env.counters, error))
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
@@ -278,7 +279,7 @@ impl Registrar {
     }
 
     fn unchanged(&self, aor: &Aor) -> Accepted {
-        let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false };
+        let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false, left: None };
         Accepted { saved, by_flow: false }
     }
 
@@ -324,7 +325,7 @@ impl Registrar {
 
     fn save(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         proof: &Authenticated<&Aor>,
         changes: &[Change<'_>],
@@ -336,7 +337,11 @@ impl Registrar {
             self.removed.call = Registered::call(request.message.call_id());
             self.removed.cseq = cseq;
         }
-        self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)
+        let saved = self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)?;
+        if let Some(left) = &saved.left {
+            note_left(env, proof.subject(), left, &request.flow);
+        }
+        Ok(saved)
     }
 
     /// Step 8: 200 with all bindings, after the changes are passed to the store.
@@ -419,6 +424,18 @@ fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
         }
         SaveError::StoreFailed => Refusal::StoreFailed,
     }
+}
+
+/// Notes that a phone has another flow, so that requests in its dialogs follow it.
+fn note_left(env: &mut Env<'_, impl Services>, aor: &Aor, left: &Flow, flow: &Flow) {
+    let (key, now) = (&env.keys.route, env.cx.now);
+    let user = UserHash::of(key, aor.user(), aor.domain());
+    let until = now + env.config.dialog_lifetime;
+    let mut has_room = true;
+    env.services.change_sides(&mut |table| {
+        has_room = table.note_left(key, (left, side_of(flow)), user, (now, until));
+    });
+    env.counters.sides_overflow += u64::from(!has_room);
 }
 
 fn room(env: &Env<'_, impl Services>, aor: &Aor) -> Room {

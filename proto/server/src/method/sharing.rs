@@ -31,7 +31,7 @@ pub(super) fn store(
     // Connections are numbered from the start: an earlier token names none.
     let made_s = now.as_secs().max(storage.started_s);
     table.write_update(key, writer, removed, now, |flow, out| {
-        edge::write_link(cluster, storage.link_key, flow, made_s, out);
+        edge::write_link(cluster, (storage.link_key, storage.source_key), flow, made_s, out);
     });
     let number = storage.services.share(aor, record);
     table.set_pending(key, number);

@@ -41,7 +41,7 @@ pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
 /// sets marks.
 const fn effect(config: &Config, grant: &Grant, status: u16) -> Effect {
     let goes_to_side = match (grant.reach, grant.sender) {
-        (Reach::Side(_) | Reach::Flow(_), _) | (_, Sender::Trusted | Sender::Believed) => true,
+        (Reach::Side(_) | Reach::User | Reach::Flow(_), _) | (_, Sender::Trusted | Sender::Believed) => true,
         (Reach::Anywhere | Reach::OurUsers, _) => !config.record_route,
     };
     match status {

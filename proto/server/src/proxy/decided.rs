@@ -46,7 +46,7 @@ fn report_targets(
     targets: &Targets,
 ) {
     let (reason, detail) = match request.grant.reach {
-        Reach::Side(_) => (Reason::ToDialogSide, Detail::None),
+        Reach::Side(_) | Reach::User => (Reason::ToDialogSide, Detail::None),
         Reach::Flow(_) => (Reason::ToFlow, Detail::None),
         Reach::Anywhere | Reach::OurUsers => {
             if let Some(condition) = targets.diverted() {

@@ -5,6 +5,7 @@ use super::breadth::Share;
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::auth::{Reach, Sender, is_private};
+use crate::dialog::{Identities, UriHash, UserHash};
 use crate::edge;
 use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
@@ -238,7 +239,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             || matches!(self.target.authority, Authority::Redirected { .. } | Authority::Number);
         let is_bound = !is_chosen || self.target.flow.is_some() || self.target.trunk().is_some();
         match self.request.grant.reach {
-            Reach::Side(_) | Reach::Flow(_) => None,
+            Reach::Side(_) | Reach::User | Reach::Flow(_) => None,
             Reach::Anywhere | Reach::OurUsers if is_bound => None,
             Reach::Anywhere | Reach::OurUsers => {
                 self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed))
@@ -405,6 +406,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
             sources: self.sources(),
+            identities: Some(self.identities()),
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
@@ -460,7 +462,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let flows = (&self.request.flow, &self.flow);
         let is_first_hop = self.request.message.has_one_via();
         edit.push_first(HeaderName::Path, |out| {
-            edge::write_path(self.config, &self.keys.flow, flows, (self.now, is_first_hop), out);
+            edge::write_path(self.config, self.keys, flows, (self.now, is_first_hop), out);
         });
     }
 
@@ -470,7 +472,37 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             return Sources::NONE;
         }
         let of = |flow: &Flow| SourceHash::of(&self.keys.route, flow.remote.ip());
-        Sources { caller: of(&self.request.flow), callee: [of(&self.flow), SourceHash::NONE] }
+        // The address of a connection is not in its number; the token of a flow has it.
+        let is_unknown = self.flow.remote.ip().is_unspecified();
+        let of_token = if is_unknown { edge::source_of(self.keys, self.routed) } else { None };
+        let callee = of_token.unwrap_or_else(|| of(&self.flow));
+        Sources { caller: of(&self.request.flow), callee: [callee, SourceHash::NONE] }
+    }
+
+    /// Identities of the sides.
+    fn identities(&self) -> Identities {
+        let (config, key, message) = (self.config, &self.keys.route, self.request.message);
+        let user_of = |uri: &Uri<'_>| match config.domain_of(uri).zip(uri.user()) {
+            Some((domain, user)) => UserHash::of(key, user, domain.as_bytes()),
+            None => UserHash::NONE,
+        };
+        let trunking = &config.trunking;
+        let is_of_trunk = !trunking.trunks.is_empty() && trunking.is_trunk(self.request.flow.remote.ip());
+        let caller = match self.request.grant.sender {
+            Sender::Trusted if is_of_trunk => UserHash::NONE,
+            Sender::Proven | Sender::Trusted | Sender::Believed => user_of(&message.from().uri),
+            Sender::ProvenUnnamed => UserHash::UNNAMED,
+            Sender::InDialog | Sender::Stranger | Sender::Unknown => UserHash::NONE,
+        };
+        let callee = match self.request.grant.reach {
+            Reach::Flow(_) => user_of(&message.to().uri),
+            Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::User => self.target.user,
+        };
+        let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok();
+        let calling_trunk =
+            is_of_trunk.then(|| contact().map_or(UriHash::NONE, |contact| UriHash::of(key, &contact.uri)));
+        let is_at_trunk = self.target.trunk().is_some_and(|trunk| !trunking.is_node(trunk));
+        Identities { caller, callee, calling_trunk, called_trunk: is_at_trunk.then_some(None) }
     }
 
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).
@@ -533,7 +565,7 @@ pub(super) fn write_cseq(edit: &mut Edit<'_, '_>, number: u32, method: Method<'_
 
 /// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that
 /// address, or if the sender is believed.
-fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
+pub(super) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
     let message = request.message;
     let reply = reply_flow(message.via(), request.flow);
     let name =

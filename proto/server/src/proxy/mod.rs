@@ -15,6 +15,7 @@ mod forward;
 mod groups;
 mod lit;
 mod lookups;
+mod moves;
 mod number_lookup;
 mod pending;
 mod reach;
@@ -29,6 +30,7 @@ mod stateless;
 mod targets;
 mod to_node;
 mod to_trunk;
+mod to_user;
 mod trunk_branch;
 mod trying;
 mod unreached;
@@ -39,8 +41,9 @@ pub(crate) use remote_target::Response;
 pub(crate) use unreached::{BindingHop, Unreached, hop_to_binding};
 
 use crate::auth::Reach;
+use crate::dialog::UserHash;
 use crate::env::Env;
-use crate::gruu::Gruu;
+use crate::gruu::{self, Gruu};
 use crate::location::LocationTable;
 use crate::message::Candidate;
 use crate::request::Request;
@@ -201,7 +204,15 @@ impl Proxy {
         targets: &mut Targets,
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
+        if request.grant.reach == Reach::User {
+            if let Some(uri) = to_user::uri_of(env, request.message, routed) {
+                env.counters.sides_looked_up += 1;
+                targets.push(&uri, false, None);
+            }
+            return Ok(());
+        }
         if let Reach::Side(side) | Reach::Flow(side) = request.grant.reach {
+            to_trunk::admit_in_dialog(env, request, routed).map_err(NoTarget::Route)?;
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());
@@ -232,7 +243,10 @@ impl Proxy {
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
         let key = &env.keys.gruu;
-        let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
+        let is_in_dialog = gruu::is_in_dialog(&routed.uri);
+        let may_be_gruu = env.config.registrar.gruu || is_in_dialog;
+        let gruu = if may_be_gruu { Gruu::of(key, &routed.uri) } else { None };
+        targets.set_user(UserHash::of(&env.keys.route, aor.user(), aor.domain()));
         // A GRUU names one phone: the user's forwards do not apply.
         let forwards = env.forwards.find(aor.as_bytes());
         let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));
@@ -259,6 +273,15 @@ impl Proxy {
             if let Err(why) = targets.push_binding(offer, is_sips) {
                 mismatch = Some(why);
             }
+        }
+        if is_in_dialog {
+            if targets.list().is_empty() {
+                for offer in table.offers(aor.as_bytes(), env.cx.now, env.services) {
+                    let _ = targets.push_binding(offer, is_sips);
+                }
+            }
+            targets.keep_only();
+            return Ok(());
         }
         targets.sort();
         if let Some(why) = mismatch.filter(|_| targets.list().is_empty()) {
@@ -422,7 +445,10 @@ impl Proxy {
             let flow_is_gone = status == 480
                 && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
             let status = if flow_is_gone { 430 } else { status };
-            if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
+            let goes_on = self.fail_over(env, transactions, id)
+                || flows::try_next(self, env, transactions, id)
+                || (status == 480 && to_user::retarget(self, env, transactions, id));
+            if !goes_on {
                 self.on_branch_failure(env, transactions, id, status);
             }
         }

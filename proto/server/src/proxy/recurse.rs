@@ -41,7 +41,7 @@ struct Found {
 pub(super) const fn may_recurse(reach: Reach) -> bool {
     match reach {
         Reach::Anywhere | Reach::OurUsers => true,
-        Reach::Side(_) | Reach::Flow(_) => false,
+        Reach::Side(_) | Reach::User | Reach::Flow(_) => false,
     }
 }
 

@@ -3,9 +3,10 @@
 use super::forward::names_flow;
 use crate::Config;
 use crate::auth::is_private;
+use crate::dialog::{Answer, Identities, TagHash, UriHash};
 use crate::route::{NextHop, hop_of};
 use crate::sources::{SourceHash, Sources};
-use crate::token::{Mark, Side, TOKEN, TargetHash, Token};
+use crate::token::{Mark, Side, TOKEN, TargetHash, Token, Written};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
@@ -26,12 +27,17 @@ pub(crate) struct Response<'r, 'a> {
 /// INVITE. After a spiral, the first pass through this server replaced them.
 pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_>, edit: &mut Edit<'_, '_>) {
     let (message, responder) = (response.message, response.flow);
-    if !message.has(HeaderName::RecordRoute)
-        || message.to().tag().is_none()
-        || !creates_dialog(message)
-        || response.sent_to.is_some_and(|sent_to| names_next_hop(message, sent_to))
+    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() {
+        return;
+    }
+    // The tag of a trunk is recorded at once: it gets what has another one for a new call.
+    let is_of_trunk = !config.trunking.trunks.is_empty() && awaits_trunk(message);
+    if !is_of_trunk
+        && (!creates_dialog(message)
+            || response.sent_to.is_some_and(|sent_to| names_next_hop(message, sent_to)))
         || config.is_own_address(responder.remote)
         || (response.sent_to.is_none()
+            && !is_of_trunk
             && names_next_hop(message, responder)
             && was_sent_to(key, message, responder))
     {
@@ -63,10 +69,20 @@ fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
 
 /// True if the first Record-Route has a mark of the remote target `flow`. It is not verified: the mark stays as it is.
 fn was_sent_to(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -> bool {
-    let route = message.values(HeaderName::RecordRoute).next().unwrap_or_default();
-    let after = memchr::memmem::find(route, b";rw=").and_then(|at| route.get(at + 4..)).unwrap_or_default();
-    let token = after.split(|&byte| matches!(byte, b'>' | b';')).next().unwrap_or_default();
-    TargetHash::of_flow(key, flow).is_written_for_callee(token)
+    first_token(message).is_some_and(|token| TargetHash::of_flow(key, flow).is_written_for_callee(token))
+}
+
+/// True if the first Record-Route is ours, and its mark has no tag of a trunk yet. It is not verified.
+fn awaits_trunk(message: &Message<'_>) -> bool {
+    let written = first_token(message).and_then(Written::of_token);
+    written.and_then(|written| written.identities).is_some_and(|identities| identities.awaits_answer())
+}
+
+/// Mark in the first Record-Route.
+fn first_token<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
+    let route = message.values(HeaderName::RecordRoute).next()?;
+    let at = memchr::memmem::find(route, b";rw=")? + 4;
+    route.get(at..)?.split(|&byte| matches!(byte, b'>' | b';')).next()
 }
 
 /// True for a response after which the caller sends requests in the dialog: a 2xx, or a reliable 1xx (RFC 3262).
@@ -97,31 +113,42 @@ fn changed_token<'a>(
         next = Some(uri);
     }
     let ours = ours?;
-    let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri);
     let old = ours.params().value(TOKEN)?;
-    let Some(Side::Contact(sent_to)) = Side::written_callee(old) else { return None };
-    let mut sources = Side::written_sources(old);
-    let callee = match hop_of(config, &next.or_else(contact)?) {
-        NextHop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
+    let written = Written::of_token(old)?;
+    let awaits_answer = written.identities.is_some_and(|identities| identities.awaits_answer());
+    if !awaits_answer && !matches!(written.callee, Side::Contact(_)) {
+        return None;
+    }
+    let contact = NameAddr::parse(message.values(HeaderName::Contact).next().unwrap_or_default()).ok();
+    let contact = contact.map(|name| name.uri);
+    let mut sources = written.sources;
+    let callee = match (written.callee, next.or(contact).map(|uri| hop_of(config, &uri))) {
+        (Side::Contact(_), Some(NextHop::Flow(hop)))
+            if creates_dialog(message) && is_credible(hop.remote.ip(), responder.remote.ip(), config) =>
+        {
             if let (true, [_, target]) = (sources != Sources::NONE, &mut sources.callee) {
                 *target = SourceHash::of(key, hop.remote.ip());
             }
             Side::Contact(TargetHash::of_flow(key, &hop))
         }
-        NextHop::Name(host) => {
+        (Side::Contact(sent_to), Some(NextHop::Name(host))) if creates_dialog(message) => {
             // The name has any number of addresses.
             sources.callee = [SourceHash::NONE; 2];
             let is_believed = calls_for_us(config, responder.remote.ip());
             Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_believed }
         }
-        NextHop::Flow(_) | NextHop::Unreachable => return None,
+        (callee, _) => callee,
     };
-    if callee != Side::Contact(sent_to)
-        && let Some(Mark::Dialog { to, from: caller, made_s, .. }) = Mark::read(key, message, &ours)
-        && to == Side::Contact(sent_to)
+    let mut identities = written.identities;
+    if let Some(Identities { called_trunk: Some(answer @ None), .. }) = &mut identities {
+        let target = contact.map_or(UriHash::NONE, |uri| UriHash::of(key, &uri));
+        *answer = Some(Answer { tag: TagHash::of(key, message.to().tag()?), target });
+    }
+    if (callee, identities) != (written.callee, written.identities)
+        && let Some(Mark::Dialog { from: caller, made_s, .. }) = Mark::read(key, message, &ours)
     {
         let mut new = Vec::new();
-        Token::Dialog { caller, callee, sources }.write(key, message, made_s, &mut new);
+        Token::Dialog { caller, callee, sources, identities }.write(key, message, made_s, &mut new);
         return Some((old, new));
     }
     None
@@ -139,7 +166,11 @@ pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) ->
         return false;
     }
     let is_named = || trunking.has_address(responder) || config.inner_host(target).is_none();
-    let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback() && is_named();
+    // Loopback of a server that listens there only, as for a trial, is like any private network.
+    let is_near = is_private(responder)
+        && responder.is_loopback() == target.is_loopback()
+        && (!responder.is_loopback() || config.listens_on_loopback_only())
+        && is_named();
     !config.is_of_machine(target) && (!is_private(target) || is_near)
 }
 

@@ -10,7 +10,9 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{bye, cancel_reason, convert, decided, divert, groups, lit, relays, trying, unreached};
+use super::{
+    bye, cancel_reason, convert, decided, divert, groups, lit, moves, relays, to_user, trying, unreached,
+};
 use crate::env::Env;
 use crate::lamp;
 use crate::neighbour::CallResult;
@@ -122,6 +124,7 @@ impl Proxy {
             }
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
+                moves::on_success(self, env, id, response);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {
@@ -172,6 +175,9 @@ impl Proxy {
             return;
         }
         if matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id) {
+            return;
+        }
+        if status == 430 && to_user::retarget(self, env, transactions, id) {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));

@@ -3,6 +3,7 @@
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use crate::Number;
+use crate::dialog::UserHash;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::message::Candidate;
 use crate::route::Routed;
@@ -21,6 +22,8 @@ use ringway_users::{Condition, Forwards};
 pub(super) struct Targets {
     /// User that a stranger's request is for.
     strangers_user: Option<u64>,
+    /// User whose phones the targets are that are added.
+    user: UserHash,
     text: Vec<u8>,
     list: Vec<Target>,
     /// Forwards of the called user that may apply after these targets.
@@ -86,6 +89,8 @@ pub(super) struct Target {
     pub(super) q: u16,
     pub(super) authority: Authority,
     pub(super) share: Share,
+    /// User whose phone it is.
+    pub(super) user: UserHash,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
     /// The other flows of its phone.
@@ -112,6 +117,7 @@ pub(super) struct StoredTarget {
     pub(super) q: u16,
     authority: Authority,
     share: Share,
+    user: UserHash,
     rewrite: Option<Arc<Rewrite>>,
     flows: Option<Box<OtherFlows>>,
 }
@@ -144,6 +150,7 @@ impl StoredTarget {
             q,
             authority,
             share,
+            user: UserHash::NONE,
             rewrite: None,
             flows: None,
         }
@@ -270,6 +277,11 @@ impl Targets {
         self.candidate.as_ref()
     }
 
+    /// Sets the user whose phones are added from now on.
+    pub(super) const fn set_user(&mut self, user: UserHash) {
+        self.user = user;
+    }
+
     pub(super) fn set_candidate(&mut self, candidate: Option<Candidate>) {
         self.candidate = candidate;
     }
@@ -282,6 +294,7 @@ impl Targets {
         self.text.clear();
         self.list.clear();
         self.strangers_user = None;
+        self.user = UserHash::NONE;
         self.forwards = None;
         self.diverted = None;
         self.leaves_by = None;
@@ -293,8 +306,8 @@ impl Targets {
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
         let (authority, share) = (Authority::Caller, Share::default());
-        let (q, rewrite, flows) = (Q_MAX, None, None);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
+        let (q, user, rewrite, flows) = (Q_MAX, UserHash::NONE, None, None);
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
     }
 
     /// Adds a target with the changes of its request; the one with rank 0 is tried first.
@@ -302,12 +315,20 @@ impl Targets {
         let uri = self.write(uri);
         let q = Q_MAX.saturating_sub(rank);
         let (authority, share, rewrite) = (Authority::Caller, Share::default(), Some(Arc::new(rewrite)));
-        self.list.push(Target { uri, keeps_uri, flow: None, q, authority, share, rewrite, flows: None });
+        let (flow, user, flows) = (None, UserHash::NONE, None);
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
     }
 
     /// True if the targets are at trunks.
     pub(super) fn are_at_trunks(&self) -> bool {
         self.list.first().is_some_and(|target| target.trunk().is_some())
+    }
+
+    /// Keeps the only target, or none.
+    pub(super) fn keep_only(&mut self) {
+        if self.list.len() > 1 {
+            self.list.clear();
+        }
     }
 
     /// Keeps this many targets, and at least one; returns their number.
@@ -317,9 +338,9 @@ impl Targets {
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { uri, keeps_uri, flow, q, authority, share, rewrite, flows } = target.clone();
+        let StoredTarget { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows } = target.clone();
         let uri = self.write(&uri);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
     }
 
     /// Copies a target out of the set.
@@ -331,6 +352,7 @@ impl Targets {
             q: target.q,
             authority: target.authority,
             share: target.share,
+            user: target.user,
             rewrite: target.rewrite.clone(),
             flows: target.flows.clone(),
         }
@@ -398,7 +420,8 @@ impl Targets {
     fn place(&mut self, start: usize, flow: Option<Flow>, Offer { binding, path }: Offer<'_>) {
         let (uri, rewrite) = (start..self.text.len(), path_of(path));
         let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
-        let mut target = Target { uri, keeps_uri: false, flow, q, authority, share, rewrite, flows: None };
+        let (keeps_uri, user, flows) = (false, self.user, None);
+        let mut target = Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows };
         let Some(key) = binding.flow_key() else { return self.list.push(target) };
         let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
         let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));

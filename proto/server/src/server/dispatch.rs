@@ -2,7 +2,10 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
+use crate::auth::{
+    Access, Authenticator, DialogMark, Facts, Grant, LiveMark, Sender, TrunkTarget, decide, is_certified,
+    live_mark,
+};
 use crate::edge;
 use crate::env::Env;
 use crate::event::{Events, Parts};
@@ -356,36 +359,28 @@ fn accept_caller(
         is_of_edge: is_of_edge(env.config, request),
         is_awaited_notify: is_awaited_notify(request),
     };
-    let is_moved =
-        matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, origin: Origin::Elsewhere, .. }));
+    let in_dialog = match mark {
+        Some(LiveMark::Dialog(mark)) if mark.reaches_side => Some(mark),
+        Some(LiveMark::Dialog(_) | LiveMark::Accepted) | None => None,
+    };
     let access = decide(&facts);
-    match access {
-        Access::Challenge(_) => env.counters.moved_challenged += u64::from(is_moved),
-        Access::Refuse(..) => {
-            env.counters.moved_refused += u64::from(is_moved);
-            let is_in_dialog = matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, .. }));
-            env.counters.strangers_methods_refused += u64::from(is_in_dialog && !is_moved);
-        }
-        Access::Forward(_) | Access::Drop => {}
-    }
+    count_in_dialog(env, access, in_dialog.as_ref());
     let grant = match access {
         Access::Forward(grant) => Some(grant),
         Access::Challenge(grant) if parties.from_us => {
-            authenticator.authenticate_caller(env, request).then_some(grant)
+            // From has the name of the called user: another one may have answered a forwarded call.
+            let side = in_dialog.and_then(|mark| mark.sender).filter(|user| user.is_named());
+            let is_proven = match side {
+                Some(user) => authenticator.authenticate_side(env, request, user),
+                None => authenticator.authenticate_caller(env, request),
+            };
+            is_proven.then_some(grant)
         }
-        Access::Challenge(grant) => {
+        Access::Challenge(grant) => is_user_of(env, authenticator, request, routed).then_some(Grant {
             // The password is that of a user whom From does not name.
-            let grant = Grant { sender: Sender::ProvenUnnamed, ..grant };
-            let domain = env.config.target_domain(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
-            match is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
-                true => Some(grant),
-                false => {
-                    env.counters.strangers_refused += 1;
-                    let header = HeaderName::ProxyAuthorization;
-                    authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
-                }
-            }
-        }
+            sender: Sender::ProvenUnnamed,
+            ..grant
+        }),
         Access::Refuse(status, phrase) => {
             env.refuse_plainly(request, status, phrase);
             None
@@ -396,13 +391,49 @@ fn accept_caller(
             None
         }
     }?;
-    let dialog = match mark {
-        Some(LiveMark::Dialog { reaches_side: true, id, .. }) => Some(id),
-        _ => None,
+    let strangers = env.config.auth.strangers;
+    let grant = Grant {
+        dialog: in_dialog.map(|mark| mark.id),
+        trunk: in_dialog.map(|mark| mark.trunk).unwrap_or_default(),
+        uses_accounts: in_dialog.is_none_or(|mark| mark.uses_accounts(grant.sender, strangers)),
+        ..grant
     };
-    let grant = Grant { dialog, ..grant };
     // A request of a call that was accepted passes.
-    (dialog.is_some() || !is_blocked(env, request, routed, parties)).then_some(grant)
+    let is_in_dialog =
+        grant.dialog.is_some() || (mark == Some(LiveMark::Accepted) && request.message.to().tag().is_some());
+    (is_in_dialog || !is_blocked(env, request, routed, parties)).then_some(grant)
+}
+
+/// Counts a challenge or a refusal inside a dialog.
+fn count_in_dialog<S>(env: &mut Env<'_, S>, access: Access, mark: Option<&DialogMark>) {
+    let Some(mark) = mark else { return };
+    let is_moved = mark.origin == Origin::Elsewhere;
+    match (access, mark.trunk) {
+        (Access::Challenge(_), _) => env.counters.moved_challenged += u64::from(is_moved),
+        (Access::Refuse(..), _) if is_moved => env.counters.moved_refused += 1,
+        (Access::Refuse(..), TrunkTarget::Other | TrunkTarget::Foreign) => {
+            env.counters.trunk_targets_refused += 1;
+        }
+        (Access::Refuse(..), TrunkTarget::None | TrunkTarget::Recorded) => {
+            env.counters.strangers_methods_refused += 1;
+        }
+        (Access::Forward(_) | Access::Drop, _) => {}
+    }
+}
+
+/// True for a user of the domain that a request is for, whom From does not name. False if the request was answered.
+fn is_user_of(
+    env: &mut Env<'_, impl Services>,
+    authenticator: &mut Authenticator,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+) -> bool {
+    let domain = env.config.target_domain(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
+    if is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
+        return true;
+    }
+    env.counters.strangers_refused += 1;
+    authenticator.authenticate(env, request, HeaderName::ProxyAuthorization, domain.as_bytes()).is_some()
 }
 
 /// True if either side is a phone of another registrar.

@@ -70,7 +70,14 @@ fn a_request_in_a_dialog_is_not_sent_to_the_address_of_a_connection_that_is_gone
     bye.uri = "sip:bob@192.0.2.20:5060;transport=tcp".into();
     let sent = forwarded(world.udp(ALICE, &bye));
     assert_eq!(sent.flow.connection, Some(ConnectionId(5)));
-    assert_eq!(only(world.event(Event::Unreachable(sent.token))).status(), 480);
+    // Bob's binding is looked up: its contact, where he listens, is dialled as for a new call.
+    let to_itself = forwarded(world.event(Event::Unreachable(sent.token)));
+    assert_eq!(to_itself.to(), "192.0.2.1:5060");
+    let sent = forwarded(world.udp("192.0.2.1:5060", &to_itself.bytes));
+    assert_eq!((sent.flow.connection, sent.to().as_str()), (None, "192.0.2.20:5060"));
+    let refused = only(world.event(Event::Unreachable(sent.token)));
+    assert_eq!(refused.status(), 480);
+    assert_eq!(only(world.udp("192.0.2.1:5060", &refused.bytes)).status(), 480);
 }
 
 #[test]

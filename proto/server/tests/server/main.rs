@@ -53,6 +53,7 @@ mod memory;
 mod messages;
 mod messages_limits;
 mod messages_phones;
+mod moves;
 mod nat;
 mod neighbour_alias;
 mod neighbour_calls;

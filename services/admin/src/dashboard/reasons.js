@@ -111,6 +111,8 @@ export const REASONS = [
     '407 to our users, 403 to strangers'],
   ['moved_refused', 'A request inside a call from another IP address than its side has',
     '407 to our users, 403 to strangers'],
+  ['sides_overflow', '65,536 sides of calls that moved, and as many flows that phones left',
+    'Requests of the call are sent where the side was; the flow that was left first is forgotten'],
   ['nonces_evicted', '1,048,576 nonces in use',
     'The phone gets another challenge'],
   ['drained_registers', 'A drain: the time of the user has come',

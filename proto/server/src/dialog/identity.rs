@@ -1,0 +1,235 @@
+//! Identities of the two sides of a dialog, in the mark of our Record-Route.
+//!
+//! Behind the sides of the mark and their addresses: `.x`, eight hexadecimal digits for the user of each side, caller first; `c` and the
+//! hash of its Contact if the caller is a trunk; `t` if the callee is one, with the hashes of its tag and Contact once a response
+//! has them. The MAC of the mark covers them.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use ringway_sansio::PartHasher;
+use ringway_sip::grammar::unescape_into;
+use ringway_sip::{Uri, read_hex, write_hex};
+use siphasher::sip::SipHasher13;
+
+/// Keyed hash of the user of ours that a side is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UserHash(u32);
+
+/// Keyed hash of a URI: user, host and port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UriHash(u32);
+
+/// Keyed hash of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TagHash(u32);
+
+/// Tag and Contact of the trunk in its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) tag: TagHash,
+    pub(crate) target: UriHash,
+}
+
+/// Identities of both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identities {
+    pub(crate) caller: UserHash,
+    pub(crate) callee: UserHash,
+    /// Contact of the caller, if it is a trunk.
+    pub(crate) calling_trunk: Option<UriHash>,
+    /// The callee is a trunk; its answer, if it has sent one.
+    pub(crate) called_trunk: Option<Option<Answer>>,
+}
+
+impl UserHash {
+    /// No user of ours.
+    pub(crate) const NONE: Self = Self(0);
+    /// A user whose name is not known.
+    pub(crate) const UNNAMED: Self = Self(1);
+
+    /// Hash of a user part, which may have escapes, in a domain.
+    pub(crate) fn of(key: &[u8; 16], user: &[u8], domain: &[u8]) -> Self {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"user");
+        hash.part(&unescaped(user));
+        hash.part_without_case(domain);
+        Self((hash.into_hasher().finish() as u32).max(2))
+    }
+
+    /// True for a user of ours.
+    pub(crate) fn is_user(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// True for a user whose name can be found.
+    pub(crate) const fn is_named(self) -> bool {
+        self.0 > 1
+    }
+}
+
+impl UriHash {
+    /// No URI.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Other parameters do not make another target: user agents write them in several forms.
+    pub(crate) fn of(key: &[u8; 16], uri: &Uri<'_>) -> Self {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"uri");
+        if uri.is_sip() {
+            hash.part(&unescaped(uri.user().unwrap_or_default()));
+            hash.part_without_case(uri.host().as_bytes());
+            hash.fixed(&uri.port().unwrap_or_default().to_le_bytes());
+        } else {
+            hash.part(uri.as_bytes());
+        }
+        Self((hash.into_hasher().finish() as u32).max(1))
+    }
+
+    /// Appends its digits.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        write_hex(out, u64::from(self.0), DIGITS);
+    }
+
+    /// Reads its digits.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        read_digits(text).map(Self)
+    }
+}
+
+impl TagHash {
+    pub(crate) fn of(key: &[u8; 16], tag: &[u8]) -> Self {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"tag");
+        hash.part(tag);
+        Self((hash.into_hasher().finish() as u32).max(1))
+    }
+}
+
+impl Identities {
+    /// Appends the part of a mark.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b".x");
+        write_hex(out, u64::from(self.caller.0), DIGITS);
+        write_hex(out, u64::from(self.callee.0), DIGITS);
+        if let Some(target) = self.calling_trunk {
+            out.push(b'c');
+            target.write(out);
+        }
+        let Some(answer) = self.called_trunk else { return };
+        out.push(b't');
+        if let Some(Answer { tag, target }) = answer {
+            write_hex(out, u64::from(tag.0), DIGITS);
+            target.write(out);
+        }
+    }
+
+    /// Reads what is behind the `.`, which is not verified.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        let (caller, rest) = text.strip_prefix(b"x")?.split_at_checked(DIGITS)?;
+        let (callee, mut rest) = rest.split_at_checked(DIGITS)?;
+        let mut calling_trunk = None;
+        if let Some(behind) = rest.strip_prefix(b"c") {
+            let (target, behind) = behind.split_at_checked(DIGITS)?;
+            (calling_trunk, rest) = (Some(UriHash::read(target)?), behind);
+        }
+        let called_trunk = match rest {
+            [] => None,
+            b"t" => Some(None),
+            answer => {
+                let (tag, target) = answer.strip_prefix(b"t")?.split_at_checked(DIGITS)?;
+                Some(Some(Answer { tag: TagHash(read_digits(tag)?), target: UriHash::read(target)? }))
+            }
+        };
+        let (caller, callee) = (UserHash(read_digits(caller)?), UserHash(read_digits(callee)?));
+        Some(Self { caller, callee, calling_trunk, called_trunk })
+    }
+
+    /// The user that a side is.
+    pub(crate) const fn user(&self, is_caller: bool) -> UserHash {
+        if is_caller { self.caller } else { self.callee }
+    }
+
+    /// True if a side is a trunk.
+    pub(crate) const fn is_trunk(&self, is_caller: bool) -> bool {
+        match is_caller {
+            true => self.calling_trunk.is_some(),
+            false => self.called_trunk.is_some(),
+        }
+    }
+
+    /// True for a callee that is a trunk and has not answered yet, as far as the mark has it.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.called_trunk == Some(None)
+    }
+}
+
+fn read_digits(text: &[u8]) -> Option<u32> {
+    if text.len() != DIGITS {
+        return None;
+    }
+    u32::try_from(read_hex(text)?).ok()
+}
+
+fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'%', text) {
+        None => Cow::Borrowed(text),
+        Some(_) => {
+            let mut plain = Vec::with_capacity(text.len());
+            unescape_into(text, &mut plain);
+            Cow::Owned(plain)
+        }
+    }
+}
+
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 16] = [7; 16];
+
+    #[test]
+    fn what_is_written_reads_back_the_same() {
+        let answer = Answer { tag: TagHash::of(&KEY, b"tag"), target: UriHash(u32::MAX) };
+        for caller in [UserHash::NONE, UserHash::UNNAMED, UserHash::of(&KEY, b"alice", b"example.org")] {
+            for calling_trunk in [None, Some(UriHash(7))] {
+                for called_trunk in [None, Some(None), Some(Some(answer))] {
+                    let identities = Identities { caller, callee: UserHash(9), calling_trunk, called_trunk };
+                    let mut out = Vec::new();
+                    identities.write(&mut out);
+                    let text = out.strip_prefix(b".").unwrap();
+                    assert_eq!(Identities::read(text), Some(identities));
+                    assert_eq!(
+                        Identities::read(&text[..text.len() - 1]).filter(|it| *it == identities),
+                        None
+                    );
+                }
+            }
+        }
+        for bad in
+            ["", "x", "x0123456789abcde", "x0123456789abcdefc", "x0123456789abcdeft0", "0123456789abcdef"]
+        {
+            assert_eq!(Identities::read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_user_and_a_target_have_one_hash_in_every_spelling() {
+        let user = UserHash::of(&KEY, b"alice", b"example.org");
+        assert_eq!(UserHash::of(&KEY, b"%61lice", b"EXAMPLE.org"), user);
+        assert_ne!(UserHash::of(&KEY, b"Alice", b"example.org"), user);
+        let hash = |uri: &str| UriHash::of(&KEY, &Uri::parse(uri.as_bytes()).unwrap());
+        let target = hash("sip:gw@host.example:5062");
+        for same in ["sip:gw@HOST.example:5062;transport=udp", "sip:%67w@host.example:5062;x=y"] {
+            assert_eq!(hash(same), target, "{same}");
+        }
+        for other in
+            ["sip:gw2@host.example:5062", "sip:gw@host.example", "sip:gw@other.example:5062", "tel:+1"]
+        {
+            assert_ne!(hash(other), target, "{other}");
+        }
+    }
+}

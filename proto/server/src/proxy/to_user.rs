@@ -1,0 +1,80 @@
+//! Requests in dialogs for a side whose flow is gone, or whose Contact is a GRUU: a binding of its user is looked up.
+//!
+//! The user may be another shard's, so the request goes to this server itself, as one for a temporary GRUU does.
+
+use super::Proxy;
+use super::breadth::Share;
+use super::context::{BranchId, Transactions};
+use super::decided;
+use super::divert::reserve;
+use super::forward::Forwarding;
+use super::relays;
+use super::targets::{StoredTarget, Targets};
+use crate::auth::{Grant, Reach, user_of_side};
+use crate::env::Env;
+use crate::gruu;
+use crate::neighbour::CallResult;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::token::Mark;
+use crate::{Detail, Reason, Services};
+use alloc::vec::Vec;
+use ringway_sip::Message;
+
+/// URI of this server for the user of the side that a request is for; `None` if nobody is found.
+pub(super) fn uri_of<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> Option<Vec<u8>> {
+    let Some(Mark::Dialog { identities: Some(identities), is_of_caller, .. }) = routed.mark else {
+        return None;
+    };
+    let aor = user_of_side(env, message, routed, identities.user(!is_of_caller))?;
+    Some(gruu::in_dialog(&env.keys.gruu, &aor, &routed.uri, env.config.registrar.gruu))
+}
+
+/// Sends the only branch of a request in a dialog, whose flow is gone, to the user of its side instead. False: it has failed.
+pub(super) fn retarget(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    id: BranchId,
+) -> bool {
+    let key = id.context();
+    let Some(context) = proxy.contexts.get(key) else { return false };
+    let until =
+        context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
+    if !matches!(context.grant.reach, Reach::Side(_))
+        || context.is_cancelled
+        || env.cx.now >= until
+        || transactions.is_answered(context.server)
+        || !context.branches.get(id.parts().1).is_some_and(|branch| branch.state.awaits_first_response())
+    {
+        return false;
+    }
+    let bytes = context.request.clone().unwrap_or_default();
+    let mut has_begun = false;
+    proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
+        let Some(uri) = uri_of(env, request.message, routed) else { return };
+        if !reserve(proxy, env, key, request.message, (1, 0)) {
+            return;
+        }
+        let Ok(share) = Share::of(env.config, request.message, 1) else { return };
+        proxy.end_branch(env, id, CallResult::Other);
+        relays::end(env, &mut proxy.contexts, id, 480);
+        let grant = Grant { reach: Reach::User, ..request.grant };
+        if let Some(context) = proxy.contexts.get_mut(key) {
+            context.grant = grant;
+        }
+        env.counters.sides_looked_up += 1;
+        decided::about(env, &proxy.contexts, key, Reason::ToDialogSide, Detail::Text(&uri));
+        let targets = Targets::of_one(&StoredTarget::new(&uri, 1000, share));
+        let request = &Request { grant, ..*request };
+        for target in targets.list() {
+            let forwarding = Forwarding { request, routed, targets: &targets };
+            proxy.start_branch(env, transactions, key, forwarding, target);
+        }
+        has_begun = true;
+    });
+    if has_begun {
+        proxy.finish_if_done(env, transactions, key);
+    }
+    has_begun
+}
