@@ -28,4 +28,4 @@ pub use policy::{DigestPolicy, NoncePolicy};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::{Algorithm, Ha1};
 pub use seeded_hash::SeededHash;
-pub use verify::{DigestUri, Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
+pub use verify::{DigestUri, Logins, Outcome, Repeats, ResponseBody, Unusable, Verifier, request_mark};

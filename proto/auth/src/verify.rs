@@ -296,8 +296,23 @@ impl<L: Logins> Verifier<'_, L> {
     }
 }
 
-/// Keyed hash that identifies a request and its source, for [`Verifier::verify`]; on a stream also its time.
-pub fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
+/// Retransmissions of a request that reach the verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// The same datagram from the same source: it gets the same answer again, as nothing is kept of the request.
+    Retransmitted,
+    /// None: a server transaction absorbs them while it lasts, and the same request afterwards is a replay.
+    Absorbed,
+}
+
+/// Keyed hash that identifies a request and its source, for [`Verifier::verify`]; where nothing is retransmitted also its time.
+pub fn request_mark(
+    key: &[u8; 16],
+    now: Instant,
+    message: &Message<'_>,
+    flow: &Flow,
+    repeats: Repeats,
+) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     // All of it: a request that differs in anything is another one.
     hash.write(message.as_bytes());
@@ -307,7 +322,7 @@ pub fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &
     }
     hash.write_u16(flow.remote.port());
     // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
-    if flow.transport.is_reliable() {
+    if repeats == Repeats::Absorbed || flow.transport.is_reliable() {
         hash.write_u64(now.as_nanos());
     }
     hash.finish()

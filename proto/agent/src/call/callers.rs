@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::{
     Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Ha1, Login, LoginResult, Logins, NonceId,
-    NonceMaker, NonceUse, Outcome, ReplayWindows, ResponseBody, Verifier, request_mark,
+    NonceMaker, NonceUse, Outcome, Repeats, ReplayWindows, ResponseBody, Verifier, request_mark,
 };
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Challenge, QopOffer};
@@ -72,7 +72,8 @@ impl CallerAuthenticator {
             info: &mut Vec::new(),
             response_body: ResponseBody::Empty,
         };
-        let mark = || request_mark(&self.request_key, now, incoming.message, &incoming.flow);
+        let mark =
+            || request_mark(&self.request_key, now, incoming.message, &incoming.flow, Repeats::Absorbed);
         match verifier.verify(incoming.message, &incoming.uri, HeaderName::Authorization, mark) {
             Outcome::Proven { user, .. } => {
                 cx.counters.callers_proven += 1;

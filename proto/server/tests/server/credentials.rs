@@ -119,6 +119,48 @@ fn a_retransmission_is_no_replay() {
 }
 
 #[test]
+fn a_captured_invite_does_not_ring_again() {
+    let replays = [0, 3, 6, 10, 31, 33].map(Duration::from_secs);
+    for (status, seconds) in
+        [200, 486, 487].into_iter().flat_map(|status| replays.map(|after| (status, after)))
+    {
+        let mut world = World::closed();
+        world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20:5060"]);
+        let call = invite("sip:bob@example.org");
+        let challenge = only(world.udp(ALICE, &call));
+        let call = answered(&call, &Login::to(&challenge, "alice"));
+        let got = forwarded(world.udp(ALICE, &call));
+        assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "a retransmission of the call under way");
+        if status == 487 {
+            world.udp(BOB, &got.answer(180, &[]));
+            world.udp(ALICE, &call.cancel());
+        }
+        let sent = world.udp(BOB, &got.answer(status, &["Contact: <sip:bob@192.0.2.20>"]));
+        let answer = sent.iter().find(|sent| sent.status() == status).expect("the final response");
+        world.udp(ALICE, &call.ack_of(answer));
+        world.pass(seconds);
+        let sent = world.udp(ALICE, &call);
+        assert!(requests(sent.clone()).is_empty(), "{status}: it rings after {seconds:?}");
+        assert!(sent.iter().all(|sent| sent.status() == 200 || is_stale(sent)), "{status} {seconds:?}");
+    }
+}
+
+#[test]
+fn a_stateless_proxy_forwards_retransmissions() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.stateful = false;
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20:5060"]);
+    let call = invite("sip:bob@example.org");
+    let challenge = only(world.udp(ALICE, &call));
+    let call = answered(&call, &Login::to(&challenge, "alice"));
+    let first = forwarded(world.udp(ALICE, &call));
+    world.pass(Duration::from_millis(500));
+    assert_eq!(forwarded(world.udp(ALICE, &call)).uri(), first.uri());
+}
+
+#[test]
 fn a_replay_from_another_source_is_refused() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
