@@ -7,7 +7,7 @@ mod route;
 
 pub use destination::{CallRate, CallRates, Destination, DestinationRule, DestinationRules};
 pub use number::Number;
-pub(crate) use number::begins_a_number;
+pub(crate) use number::is_plain_name;
 pub use pattern::{BadPattern, PatternTable};
 pub(crate) use route::in_order;
 pub use route::{BadRoute, NumberChange, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk};

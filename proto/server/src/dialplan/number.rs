@@ -143,12 +143,16 @@ impl fmt::Debug for Number {
     }
 }
 
-/// True if a user part begins as a number does.
-pub(crate) fn begins_a_number(user: &[u8]) -> bool {
-    let first = unescaped_octet(user).map(|(octet, _)| octet);
-    first.is_some_and(|octet| {
-        octet.is_ascii_digit() || is_separator(octet) || matches!(octet, b'+' | b'*' | b'#')
-    })
+/// True for a user part that nobody takes for a number: of letters, `-`, `_` and `.` only.
+pub(crate) fn is_plain_name(user: &[u8]) -> bool {
+    let mut rest = user;
+    while let Some((octet, used)) = unescaped_octet(rest) {
+        if !octet.is_ascii_alphabetic() && !matches!(octet, b'-' | b'_' | b'.') {
+            return false;
+        }
+        rest = rest.get(used..).unwrap_or_default();
+    }
+    true
 }
 
 /// RFC 3966 §3: visual separators.

@@ -58,6 +58,16 @@ pub struct NumberChange {
     pub add: String,
 }
 
+impl NumberChange {
+    /// The number after the change; `None`: it is too long then, or nothing is left.
+    pub(crate) fn of(&self, number: &Number) -> Option<Number> {
+        match self {
+            Self { strip: 0, add } if add.is_empty() => Some(*number),
+            Self { strip, add } => number.changed(usize::from(*strip), add.as_bytes()),
+        }
+    }
+}
+
 impl Route {
     /// Maximum number of trunks of a route.
     pub const TRUNKS_MAX: usize = 8;

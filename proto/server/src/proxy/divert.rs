@@ -4,6 +4,7 @@ use super::Proxy;
 use super::breadth::{Share, TooBroad};
 use super::context::{Best, ResponseContext, Transactions};
 use super::decided;
+use super::destinations::Payer;
 use super::groups;
 use super::lit;
 use super::pending::{Pending, branch_cost_of};
@@ -11,7 +12,7 @@ use super::relays;
 use super::retarget::Diversion;
 use super::serial::TimeLimit;
 use super::targets::{StoredTarget, Targets};
-use super::to_trunk::{self, Payer};
+use super::to_trunk;
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
 use crate::env::Env;
 use crate::request::Request;
@@ -262,7 +263,7 @@ fn targets_of(
     }
     let reason = DiversionReason::Forward(condition);
     let DivertedTo { uri, leaves } = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
-    let payer = Payer::of(env.config, &routed.uri);
+    let payer = Payer::of_forward(env.config, &routed.uri);
     let mut at_trunks = Targets::default();
     let parsed = Uri::parse(&uri).ok()?;
     let has_route = env.config.trunking.is_on() && to_trunk::has_route(env, &parsed);

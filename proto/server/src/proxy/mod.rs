@@ -8,6 +8,7 @@ mod cancel_reason;
 mod context;
 mod convert;
 mod decided;
+mod destinations;
 mod divert;
 mod flows;
 mod fork;
@@ -55,6 +56,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use breadth::TooBroad;
 use context::{BranchId, BranchState, Contexts};
+use destinations::RouteRefusal;
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
@@ -63,7 +65,6 @@ use ringway_sip::{EditSpace, HeaderName, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use serial::TimeLimit;
 use targets::{SipsMismatch, Targets};
-use to_trunk::RouteRefusal;
 
 /// Proxy of one shard, with the requests that are being forwarded.
 pub(crate) struct Proxy {
@@ -212,7 +213,7 @@ impl Proxy {
             return Ok(());
         }
         if let Reach::Side(side) | Reach::Flow(side) = request.grant.reach {
-            to_trunk::admit_in_dialog(env, request, routed).map_err(NoTarget::Route)?;
+            destinations::admit_in_dialog(env, request, routed).map_err(NoTarget::Route)?;
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());

@@ -3,11 +3,12 @@
 use super::Proxy;
 use super::breadth::Share;
 use super::context::{BranchId, BranchState, Transactions};
+use super::destinations::{self, Payer, RouteRefusal};
 use super::divert::{is_divertible, reserve};
 use super::groups;
 use super::remote_target::is_public;
 use super::targets::{StoredTarget, Targets};
-use super::to_trunk::{self, Payer, RouteRefusal};
+use super::to_trunk;
 use crate::dialplan::RouteTo;
 use crate::env::Env;
 use crate::request::Request;
@@ -35,7 +36,7 @@ pub(super) fn begin(
     }
     let Some(number) = looked_up(env, request, routed, aor) else { return Ok(false) };
     let payer = Payer::of(env.config, &request.message.from().uri);
-    to_trunk::admit_number(env, (request, &payer), &number)?;
+    destinations::admit_number(env, (request, &payer), &number)?;
     env.counters.number_lookups += 1;
     env.decided(request, Reason::NumberLookup, Detail::Text(number.as_bytes()));
     targets.set_number(number, routed.uri.as_bytes());

@@ -3,9 +3,9 @@
 //! Any node is right, as they share their registrations. The same one for all requests for a user has more of that user at hand, so
 //! the order of the nodes follows from the user's name, and a node that comes or goes moves its own share only.
 
+use super::destinations::RouteRefusal;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
-use super::to_trunk::RouteRefusal;
 use crate::edge;
 use crate::env::Env;
 use crate::request::Request;

@@ -1,73 +1,28 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
 use super::context::{Branch, BranchId, BranchState, Contexts, ResponseContext};
+use super::destinations::{self, Payer, RouteRefusal};
 use super::forward::Plan;
 use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Reach, Sender};
-use crate::dialplan::{
-    DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
-};
+use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
 use crate::env::Env;
 use crate::failed_servers::paused_until;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::{Learnt, RepeatedInvites};
 use crate::{
-    Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number,
-    PausedTrunks, Reason, Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,
+    Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
+    Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Message, Method, Uri};
-
-/// User whose limits and number a call to a trunk has.
-pub(super) struct Payer {
-    pub(super) aor: Aor,
-    /// User part, with its escapes.
-    user: Vec<u8>,
-    /// Number for which the destination rules have counted this call.
-    pub(super) counted: Option<Number>,
-}
-
-impl Payer {
-    /// User with this address; without a user, if it is not in the server's domains.
-    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
-        let mut aor = Aor::default();
-        config.read_target(uri, &mut aor);
-        let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
-        Self { aor, user, counted: None }
-    }
-}
-
-/// Reason why a request with a route is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RouteRefusal {
-    /// A destination rule forbids the number.
-    Forbidden,
-    /// The user made too many calls to such numbers.
-    TooManyCalls,
-    /// All trunks of the route are down.
-    AllDown,
-    /// All nodes behind this server are down.
-    NodesDown,
-}
-
-impl RouteRefusal {
-    /// Status and phrase of the response.
-    pub(super) const fn response(self) -> (u16, &'static str) {
-        match self {
-            Self::Forbidden => (403, "Destination Not Allowed"),
-            Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
-            Self::AllDown => (503, "All Trunks Are Down"),
-            Self::NodesDown => (503, "All Nodes Are Down"),
-        }
-    }
-}
 
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
 pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
@@ -86,16 +41,6 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
         env.decided(plan.request(), Reason::TrunkBypassed, Detail::Text(target));
     }
     bypasses
-}
-
-/// Applies the destination rules to a request in a dialog with a trunk, whose Request-URI is not the trunk's Contact.
-pub(super) fn admit_in_dialog(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-) -> Result<(), RouteRefusal> {
-    let _ = (env, request, routed);
-    Ok(())
 }
 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
@@ -125,7 +70,7 @@ pub(super) fn add_number(
             Ok(())
         }
         Some(RouteTo::Trunks { trunks, change }) if request.grant.may_call_anywhere() => {
-            match changed(&number, change) {
+            match change.of(&number) {
                 Some(number) => {
                     let payer = Payer { counted, ..Payer::of(config, &request.message.from().uri) };
                     add_trunks(env, (request, &payer), targets, trunks, &Dialled::Number(number))
@@ -162,7 +107,7 @@ pub(super) fn add_diverted(
     }
     let Some((number, _)) = Number::of_uri(uri) else { return Ok(()) };
     match trunking.routes.of_number(&number).map(|route| &route.to) {
-        Some(RouteTo::Trunks { trunks, change }) => match changed(&number, change) {
+        Some(RouteTo::Trunks { trunks, change }) => match change.of(&number) {
             Some(number) => add_trunks(env, (request, payer), targets, trunks, &Dialled::Number(number)),
             None => Ok(()),
         },
@@ -237,28 +182,13 @@ fn add_trunks(
         return Err(RouteRefusal::AllDown);
     }
     match dialled {
-        Dialled::Number(number) => admit_number(env, (request, payer), number)?,
+        Dialled::Number(number) => destinations::admit_number(env, (request, payer), number)?,
         Dialled::Uri(uri) | Dialled::Other(uri) => {
-            let dialled = uri.user().unwrap_or_default();
-            match Number::of_user(dialled) {
-                Some(number) => {
-                    // A gateway may dial a local number without the digits of its context.
-                    let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
-                    if let Some(local) = local.filter(|local| local != &number) {
-                        admit_number(env, (request, payer), &local)?;
-                    }
-                    admit_number(env, (request, payer), &number)?;
-                }
-                // Nobody can tell which number the trunk makes of it.
-                None if begins_a_number(dialled) && !config.trunking.destinations.is_empty() => {
-                    env.counters.destination_refusals += 1;
-                    env.decided(request, Reason::DestinationDenied, Detail::Text(dialled));
-                    return Err(RouteRefusal::Forbidden);
-                }
-                None => {}
-            }
+            let counts = destinations::is_counted(request);
+            destinations::admit_user_part(env, (request, payer), uri.user().unwrap_or_default(), counts)?;
         }
     }
+    destinations::admit_refer(env, (request, payer))?;
     order.sort_by_key(|trunk| services.trunk_pause(now, *trunk).is_some());
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     for (rank, (index, trunk)) in (0..).zip(numbered) {
@@ -278,51 +208,6 @@ fn add_trunks(
         }
     }
     Ok(())
-}
-
-/// Applies the destination rules, and counts a call, unless the same rule has counted it.
-pub(super) fn admit_number(
-    env: &mut Env<'_, impl Services>,
-    (request, payer): (&Request<'_, '_>, &Payer),
-    number: &Number,
-) -> Result<(), RouteRefusal> {
-    let rules = &env.config.trunking.destinations;
-    let Some(destination) = rules.of_number(number) else { return Ok(()) };
-    let counted = payer.counted.as_ref().and_then(|counted| rules.of_number(counted));
-    let refusal = match destination.rule {
-        DestinationRule::PerHour(per_hour) if request.method == Method::Invite => {
-            if counted.is_some_and(|counted| counted.prefix == destination.prefix) {
-                return Ok(());
-            }
-            match env.services.admit_call(env.cx.now, payer.aor.as_bytes(), &destination.prefix, per_hour) {
-                CallRate::Admitted => return Ok(()),
-                CallRate::Exceeded => {
-                    env.counters.destination_rates += 1;
-                    RouteRefusal::TooManyCalls
-                }
-                CallRate::Full => {
-                    env.counters.destination_overflow += 1;
-                    RouteRefusal::TooManyCalls
-                }
-            }
-        }
-        DestinationRule::Allow | DestinationRule::PerHour(_) => return Ok(()),
-        DestinationRule::Deny => {
-            env.counters.destination_refusals += 1;
-            RouteRefusal::Forbidden
-        }
-    };
-    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
-    let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix, address };
-    env.services.observe(env.cx.now, &event);
-    let reason = match refusal {
-        RouteRefusal::TooManyCalls => Reason::DestinationRate,
-        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
-            Reason::DestinationDenied
-        }
-    };
-    env.decided(request, reason, Detail::Both(number, destination.prefix.as_bytes()));
-    Err(refusal)
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.
@@ -506,13 +391,15 @@ pub(super) fn challenge_step(
     let (401 | 407, Some(flow)) = (response.status, response.sent_to) else { return ChallengeStep::None };
     let Some(context) = contexts.get_mut(id.context()) else { return ChallengeStep::None };
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
+    let uses_accounts = context.grant.uses_accounts;
     let is_wanted = !context.is_cancelled;
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return ChallengeStep::None };
     if branch.trunk.is_some_and(|trunk| trunk.is_node) {
         // The phone has the password that it asks for.
         return ChallengeStep::None;
     }
-    let of_dialog = || trunking.login_at(flow).filter(|_| is_in_dialog).map(TrunkBranch::new);
+    let of_dialog =
+        || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
     let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
     let mut learnt = None;
     env.services.change_trunk_logins(&mut |logins| {
@@ -545,13 +432,6 @@ pub(super) fn challenge_step(
     env.counters.trunk_challenges += 1;
     env.decided_about(response.message.as_bytes(), Reason::TrunkLogin, Detail::Flow(*flow));
     ChallengeStep::Answer(*flow)
-}
-
-fn changed(number: &Number, change: &NumberChange) -> Option<Number> {
-    match change {
-        NumberChange { strip: 0, add } if add.is_empty() => Some(*number),
-        NumberChange { strip, add } => number.changed(usize::from(*strip), add.as_bytes()),
-    }
 }
 
 /// Maximum number of challenges of a trunk that are answered for a branch; the second one if the nonce was stale.

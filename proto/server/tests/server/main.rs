@@ -82,6 +82,7 @@ mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;
 mod trunk_bypass;
+mod trunk_dialogs;
 mod trunk_fields;
 mod trunk_logins;
 mod trunks;

@@ -1,0 +1,223 @@
+//! Destination rules: the numbers that trunks may get, and how often.
+
+use crate::auth::TrunkTarget;
+use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Services};
+use alloc::vec::Vec;
+use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
+use smallvec::SmallVec;
+
+/// User whose limits and number a call to a trunk has.
+pub(super) struct Payer {
+    pub(super) aor: Aor,
+    /// User part, with its escapes.
+    pub(super) user: Vec<u8>,
+    /// Number for which the destination rules have counted this call.
+    pub(super) counted: Option<Number>,
+    /// The call is a forward of the user: others make it, and use up none of the user's own calls.
+    pub(super) is_forward: bool,
+}
+
+/// Reason why a request with a route is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteRefusal {
+    /// A destination rule forbids the number.
+    Forbidden,
+    /// The user made too many calls to such numbers.
+    TooManyCalls,
+    /// All trunks of the route are down.
+    AllDown,
+    /// All nodes behind this server are down.
+    NodesDown,
+}
+
+impl RouteRefusal {
+    /// Status and phrase of the response.
+    pub(super) const fn response(self) -> (u16, &'static str) {
+        match self {
+            Self::Forbidden => (403, "Destination Not Allowed"),
+            Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
+            Self::AllDown => (503, "All Trunks Are Down"),
+            Self::NodesDown => (503, "All Nodes Are Down"),
+        }
+    }
+}
+
+impl Payer {
+    /// User with this address; without a user, if it is not in the server's domains.
+    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
+        let mut aor = Aor::default();
+        config.read_target(uri, &mut aor);
+        let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
+        Self { aor, user, counted: None, is_forward: false }
+    }
+
+    /// The same for a call that this user forwards.
+    pub(super) fn of_forward(config: &Config, uri: &Uri<'_>) -> Self {
+        Self { is_forward: true, ..Self::of(config, uri) }
+    }
+
+    /// Name of the count of its calls; no address-of-record begins like that of forwards.
+    fn account(&self) -> Vec<u8> {
+        let prefix: &[u8] = if self.is_forward { b"\0forward " } else { b"" };
+        [prefix, self.aor.as_bytes()].concat()
+    }
+}
+
+/// Applies the destination rules to a number, and counts the request.
+pub(super) fn admit_number(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    number: &Number,
+) -> Result<(), RouteRefusal> {
+    let counts = is_counted(request);
+    admit(env, (request, payer), core::slice::from_ref(number), counts)
+}
+
+/// The same for the user part of a URI that a trunk gets as it is. The trunk makes a number of it: it is also compared as the routes of
+/// numbers would change it. What is no number, and no name either, is refused where there are rules.
+pub(super) fn admit_user_part(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    dialled: &[u8],
+    counts: bool,
+) -> Result<(), RouteRefusal> {
+    let trunking = &env.config.trunking;
+    if trunking.destinations.is_empty() {
+        return Ok(());
+    }
+    let Some(number) = Number::of_user(dialled) else {
+        if is_plain_name(dialled) {
+            return Ok(());
+        }
+        // Nobody can tell which number the trunk makes of it.
+        env.counters.destination_refusals += 1;
+        env.decided(request, Reason::DestinationDenied, Detail::Text(dialled));
+        return Err(RouteRefusal::Forbidden);
+    };
+    // A gateway may dial a local number without the digits of its context.
+    let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
+    let mut numbers: SmallVec<[Number; 4]> = SmallVec::new();
+    for number in [Some(number), local].into_iter().flatten() {
+        let of_route = match trunking.routes.of_number(&number) {
+            Some(Route { to: RouteTo::Trunks { change, .. }, .. }) => change.of(&number),
+            Some(Route { to: RouteTo::User(_), .. }) | None => None,
+        };
+        numbers.extend([Some(number), of_route].into_iter().flatten());
+    }
+    admit(env, (request, payer), &numbers, counts)
+}
+
+/// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
+/// Refer-To.
+pub(super) fn admit_in_dialog(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+) -> Result<(), RouteRefusal> {
+    let is_other = match request.grant.trunk {
+        TrunkTarget::None | TrunkTarget::Foreign => return Ok(()),
+        TrunkTarget::Recorded => false,
+        TrunkTarget::Other => {
+            !matches!(request.method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
+        }
+    };
+    if !is_other && request.method != Method::Refer {
+        return Ok(());
+    }
+    let payer = Payer::of(env.config, &request.message.from().uri);
+    if is_other {
+        admit_user_part(env, (request, &payer), routed.uri.user().unwrap_or_default(), false)?;
+    }
+    admit_refer(env, (request, &payer))
+}
+
+/// Applies the destination rules to the number that a REFER makes a trunk dial, and counts it as a call.
+pub(super) fn admit_refer(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+) -> Result<(), RouteRefusal> {
+    if request.method != Method::Refer || env.config.trunking.destinations.is_empty() {
+        return Ok(());
+    }
+    for value in request.message.values(HeaderName::ReferTo) {
+        let target = NameAddr::parse(value).ok().map(|name| name.uri);
+        let dialled = match &target {
+            Some(uri) if is_user_of_ours(env, uri) => continue,
+            Some(uri) if uri.is_sip() => uri.user().unwrap_or_default(),
+            Some(uri) if uri.scheme() == Scheme::Tel => {
+                uri.as_bytes().get(b"tel:".len()..).unwrap_or_default()
+            }
+            // A list of targets in the body (RFC 5368), or what a trunk alone can read.
+            Some(_) | None => value,
+        };
+        admit_user_part(env, (request, payer), dialled, true)?;
+    }
+    Ok(())
+}
+
+/// True for a subscriber, whom a trunk reaches through this server.
+fn is_user_of_ours(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
+    let mut aor = Aor::default();
+    env.config.read_target(uri, &mut aor) && env.services.is_known(aor.user(), aor.domain())
+}
+
+/// True for a request that counts for hourly limits: all that begin something at the trunk.
+pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
+    request.message.to().tag().is_none()
+        && !matches!(request.method, Method::Options | Method::Ack | Method::Cancel)
+}
+
+/// Applies the rules to all readings of one dialled number; the request counts once for each rule.
+fn admit(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    numbers: &[Number],
+    counts: bool,
+) -> Result<(), RouteRefusal> {
+    let rules = &env.config.trunking.destinations;
+    let found = || numbers.iter().filter_map(|number| Some((number, rules.of_number(number)?)));
+    if let Some((number, denied)) = found().find(|(_, rule)| rule.rule == DestinationRule::Deny) {
+        env.counters.destination_refusals += 1;
+        return Err(refuse(env, (request, payer), number, &denied.prefix, RouteRefusal::Forbidden));
+    }
+    let before = payer.counted.as_ref().and_then(|number| rules.of_number(number));
+    let mut counted: SmallVec<[&str; 4]> = before.iter().map(|rule| rule.prefix.as_str()).collect();
+    for (number, rule) in found() {
+        let DestinationRule::PerHour(per_hour) = rule.rule else { continue };
+        if !counts || counted.contains(&rule.prefix.as_str()) {
+            continue;
+        }
+        counted.push(&rule.prefix);
+        match env.services.admit_call(env.cx.now, &payer.account(), &rule.prefix, per_hour) {
+            CallRate::Admitted => continue,
+            CallRate::Exceeded => env.counters.destination_rates += 1,
+            CallRate::Full => env.counters.destination_overflow += 1,
+        }
+        return Err(refuse(env, (request, payer), number, &rule.prefix, RouteRefusal::TooManyCalls));
+    }
+    Ok(())
+}
+
+/// Reports a refusal.
+fn refuse(
+    env: &Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    number: &Number,
+    prefix: &str,
+    refusal: RouteRefusal,
+) -> RouteRefusal {
+    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
+    env.services.observe(env.cx.now, &LogEvent::DestinationRefused { aor, number, prefix, address });
+    let reason = match refusal {
+        RouteRefusal::TooManyCalls => Reason::DestinationRate,
+        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
+            Reason::DestinationDenied
+        }
+    };
+    env.decided(request, reason, Detail::Both(number, prefix.as_bytes()));
+    refusal
+}
