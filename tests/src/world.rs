@@ -109,6 +109,27 @@ impl World {
         host
     }
 
+    /// Adds a caller of another domain, without a password.
+    pub fn caller_from_elsewhere(&mut self, user: &str) -> HostId {
+        let host = self.phone(user);
+        self.phone_do(host, |phone, _, _| phone.set_domain("elsewhere.example"));
+        host
+    }
+
+    /// Moves a phone with its calls to another address; its old one is closed.
+    pub fn moved(&mut self, phone: HostId, address: SocketAddr) -> HostId {
+        let number = u64::from(u16::try_from(self.named.len()).expect("a story has few addresses"));
+        let seed = Seed::from_number(self.seed).part(10_000 + number);
+        let moved = self.phone_do(phone, |phone, now, _| phone.moved_to(address, &seed, now));
+        self.crash(phone);
+        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
+        let name = format!("{}-moved-{number}", moved.user());
+        let host = self.sim.add(&name, &listeners, Box::new(moved)).expect("the address is free");
+        self.phones.push(host);
+        self.named.insert(address);
+        host
+    }
+
     /// Adds a registered phone.
     pub fn registered(&mut self, user: &str) -> HostId {
         let phone = self.phone(user);
@@ -296,6 +317,11 @@ impl World {
     /// Shards of the server.
     pub fn shards(&self) -> &[RealServer] {
         self.sim.node::<Hosted<RealServer>>(self.server).map(Hosted::shards).expect("the server is there")
+    }
+
+    /// Sum of a counter over all shards.
+    pub fn counts(&self, of: fn(&ringway_server::Counters) -> u64) -> u64 {
+        self.shards().iter().map(|shard| of(shard.counters())).sum()
     }
 
     /// Number of calls that were begun at the media relay.

@@ -19,6 +19,7 @@ mod life;
 mod load;
 mod media;
 mod messages;
+mod moves;
 mod neighbours;
 mod network;
 mod outbound;

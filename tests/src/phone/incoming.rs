@@ -36,7 +36,13 @@ impl Phone {
                     self.answer_at_once(now, key, message, flow, status, effects);
                 }
             }
-            _ => self.answer_at_once(now, key, message, flow, 200, effects),
+            method => {
+                if let (Method::Update, Some(index)) = (method, self.index_of(message)) {
+                    let contact = values(message, HeaderName::Contact);
+                    self.calls[index].target = uri_of(contact.first().expect("an UPDATE has a Contact"));
+                }
+                self.answer_at_once(now, key, message, flow, 200, effects);
+            }
         }
     }
 

@@ -131,6 +131,8 @@ pub struct Phone {
     is_registering: bool,
     /// Max-Forwards of its requests.
     hops: u8,
+    /// URI of its Contact instead of that with its address.
+    gruu: Option<String>,
 }
 
 /// Sent request with everything for sending it again with credentials. Its index is its owner number.
@@ -234,7 +236,20 @@ impl Phone {
             register_cseq: 0,
             is_registering: false,
             hops: 70,
+            gruu: None,
         }
+    }
+
+    /// The same phone with its calls at another address, as after a change of networks or a new port of its NAT. A Contact that is not its
+    /// address stays.
+    pub(crate) fn moved_to(&mut self, address: SocketAddr, seed: &Seed, now: Instant) -> Self {
+        let contact = if self.contact == self.address { None } else { Some(self.contact) };
+        let account = self.account.clone();
+        let mut moved = Self::new(account, address, self.transport, contact, self.server, seed, now);
+        moved.calls = core::mem::take(&mut self.calls);
+        moved.register_call_id.clone_from(&self.register_call_id);
+        moved.register_cseq = self.register_cseq;
+        moved
     }
 
     /// Sets the status of its answers to MESSAGE; `None`: it does not answer.
@@ -260,6 +275,16 @@ impl Phone {
     /// Scheme of its URIs.
     pub const fn scheme(&self) -> Scheme {
         self.scheme
+    }
+
+    /// Sets the URI of its Contact, for a phone with a GRUU.
+    pub fn set_contact_uri(&mut self, uri: &str) {
+        self.gruu = Some(uri.into());
+    }
+
+    /// Sets the domain of its address.
+    pub fn set_domain(&mut self, domain: &str) {
+        self.account.domain = domain.into();
     }
 
     /// Sets the password for further requests.
@@ -342,6 +367,9 @@ impl Phone {
 
     pub(crate) fn contact_uri(&self) -> String {
         let (scheme, user, contact) = (self.scheme, &self.account.user, self.contact);
+        if let Some(gruu) = &self.gruu {
+            return gruu.clone();
+        }
         match scheme {
             Scheme::Sip => format!("sip:{user}@{contact}{}", self.transport.uri_parameter()),
             // RFC 5630 §3.1.4: `transport=tls` is not for these.

@@ -108,19 +108,38 @@ impl Phone {
         }
     }
 
+    /// Sends an UPDATE with its Contact in its last established call (RFC 3311).
+    pub fn refresh(&mut self, now: Instant, effects: &mut Effects) {
+        let extra = format!("Contact: <{}>\r\n", self.contact_uri());
+        let is_up = |call: &Call| call.state == CallState::Established;
+        if let Some(index) = self.calls.iter().rposition(is_up) {
+            self.send_inside(now, index, ("UPDATE", &extra), effects);
+        }
+    }
+
     pub(super) fn bye(&mut self, now: Instant, index: usize, effects: &mut Effects) {
+        self.calls[index].state = CallState::Over;
+        self.send_inside(now, index, ("BYE", ""), effects);
+    }
+
+    fn send_inside(
+        &mut self,
+        now: Instant,
+        index: usize,
+        (method, extra): (&'static str, &str),
+        effects: &mut Effects,
+    ) {
         let call = &mut self.calls[index];
-        call.state = CallState::Over;
         call.cseq += 1;
         let request = Request {
-            method: "BYE",
+            method,
             uri: call.target.clone(),
             to: format!("{};tag={}", call.remote, call.remote_tag),
             from_tag: call.local_tag.clone(),
             call_id: call.call_id.clone(),
             cseq: call.cseq,
             routes: call.routes.clone(),
-            extra: String::new(),
+            extra: extra.into(),
             body: String::new(),
             client: None,
             challenged: 0,

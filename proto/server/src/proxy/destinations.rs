@@ -78,7 +78,7 @@ pub(super) fn admit_number(
 }
 
 /// The same for the user part of a URI that a trunk gets as it is. The trunk makes a number of it: it is also compared as the routes of
-/// numbers would change it. What is no number, and no name either, is refused where there are rules.
+/// numbers would change it, and as an international one. What is no number, and no name either, is refused where there are rules.
 pub(super) fn admit_user_part(
     env: &mut Env<'_, impl Services>,
     (request, payer): (&Request<'_, '_>, &Payer),
@@ -100,8 +100,9 @@ pub(super) fn admit_user_part(
     };
     // A gateway may dial a local number without the digits of its context.
     let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
-    let mut numbers: SmallVec<[Number; 4]> = SmallVec::new();
+    let mut numbers: SmallVec<[Number; 6]> = SmallVec::new();
     for number in [Some(number), local].into_iter().flatten() {
+        numbers.extend(international(&number));
         let of_route = match trunking.routes.of_number(&number) {
             Some(Route { to: RouteTo::Trunks { change, .. }, .. }) => change.of(&number),
             Some(Route { to: RouteTo::User(_), .. }) | None => None,
@@ -109,6 +110,12 @@ pub(super) fn admit_user_part(
         numbers.extend([Some(number), of_route].into_iter().flatten());
     }
     admit(env, (request, payer), &numbers, counts)
+}
+
+/// Reading of a number without `+` as one of E.164, after an international prefix or without one, as carriers do.
+fn international(number: &Number) -> Option<Number> {
+    let prefix = if number.as_bytes().starts_with(b"00") { 2 } else { 0 };
+    if number.is_global() { None } else { number.changed(prefix, b"+") }
 }
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to

@@ -103,7 +103,7 @@ fn a_stranger_continues_a_forwarded_call_and_begins_nothing() {
     }
 }
 
-/// What ends or completes something passes whatever it names, without the account.
+/// A request that ends or completes something passes whatever it names, without the account.
 #[test]
 fn the_account_proves_nothing_else_of_a_stranger() {
     let mut world = world();
@@ -228,6 +228,8 @@ fn what_only_the_trunk_reads_as_a_number_is_refused() {
         ("sales", true),
         ("j.doe-x_y", true),
         ("+88111", false),
+        ("88111", false),
+        ("0088111", false),
         ("8+81", false),
         ("%20+88111", false),
         ("x+88111", false),

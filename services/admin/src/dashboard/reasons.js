@@ -129,6 +129,8 @@ export const REASONS = [
     'No response, so it retransmits'],
   ['log_lines_dropped', '16,384 lines or 8 MiB of the log that are not read',
     'Nothing; the lines are lost'],
+  ['trunk_targets_refused', "In a call with a trunk: another To tag than the trunk's (481), or of a caller without a password another Request-URI than its Contact, for anything but ACK, BYE, CANCEL and PRACK (403)",
+    '481, 403'],
   ['destination_refusals', 'Destination rules with allow = false, or more than calls_per_hour',
     '403'],
   ['destination_rates', 'Destination rules with allow = false, or more than calls_per_hour',
