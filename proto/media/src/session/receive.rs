@@ -17,8 +17,16 @@ pub(super) struct Incoming {
     source: Option<Source>,
     /// Another source, and the sequence number with which it would be accepted.
     rival: Option<(u32, u16)>,
+    /// Timestamps of the newest packet with sound and of the newest with an event.
+    newest: Newest,
     is_heard: bool,
     unknown_payload: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    sound: Option<u32>,
+    event: Option<u32>,
 }
 
 /// The accepted source.
@@ -66,6 +74,7 @@ impl Incoming {
             digits: DigitReceiver::default(),
             source: None,
             rival: None,
+            newest: Newest::default(),
             is_heard: false,
             unknown_payload: 0,
         }
@@ -105,9 +114,17 @@ impl Incoming {
             ip_bytes: transit.ip_bytes,
         });
         let number = match order {
-            PacketOrder::Newest(number) | PacketOrder::Reordered(number) => number,
+            PacketOrder::Newest(number) => {
+                if self.newest.is_restart(payload, header.timestamp) {
+                    self.restart();
+                }
+                self.newest.note(payload, header.timestamp);
+                number
+            }
+            PacketOrder::Reordered(number) => number,
             PacketOrder::Restarted(number) => {
-                self.buffer.on_new_source();
+                self.restart();
+                self.newest.note(payload, header.timestamp);
                 number
             }
             PacketOrder::Duplicate(_) | PacketOrder::Stray => return,
@@ -173,11 +190,142 @@ impl Incoming {
         }
         self.source = Some(Source { ssrc: header.ssrc, last_at: now });
         self.rival = None;
+        self.restart();
+        true
+    }
+
+    /// Resets the state that depends on the source's numbers: it has another SSRC, or began its numbers or timestamps anew.
+    fn restart(&mut self) {
         self.buffer.on_new_source();
         self.digits.on_new_source();
-        true
+        self.newest = Newest::default();
     }
 }
 
+impl Newest {
+    /// True if the timestamp of a packet with a higher sequence number than all before is lower than theirs. An event that
+    /// is sent beside sound keeps the timestamp of its start.
+    fn is_restart(&self, payload: Payload, timestamp: u32) -> bool {
+        let since = |before: Option<u32>| before.map_or(0, |before| timestamp.wrapping_sub(before) as i32);
+        match payload {
+            Payload::Sound(_) => since(self.sound) < 0,
+            Payload::Event => since(self.event) < 0 || since(self.sound) < -EVENT_TICKS_MAX,
+            Payload::Unknown => false,
+        }
+    }
+
+    fn note(&mut self, payload: Payload, timestamp: u32) {
+        match payload {
+            Payload::Sound(_) => self.sound = Some(timestamp),
+            Payload::Event => self.event = Some(timestamp),
+            Payload::Unknown => {}
+        }
+    }
+}
+
+/// Age of an event's timestamp, beside sound, that is no restart: its duration has 16 bits, and its end is sent three times.
+const EVENT_TICKS_MAX: i32 = 1 << 17;
+
 /// Time without a packet after which another source is accepted at once.
 const SOURCE_SILENCE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// A source that sends a packet every 20 ms, and what was received of it.
+    struct Call {
+        incoming: Incoming,
+        now: Instant,
+        ssrc: u32,
+        sequence: u16,
+        timestamp: u32,
+        digits: String,
+        loud_blocks: usize,
+    }
+
+    impl Call {
+        fn new() -> Self {
+            let mut incoming = Incoming::new(BufferLimits::default());
+            incoming.set_heard(true);
+            let now = Instant::from_secs(1000);
+            Self {
+                incoming,
+                now,
+                ssrc: 7,
+                sequence: 100,
+                timestamp: 5_000_000,
+                digits: String::new(),
+                loud_blocks: 0,
+            }
+        }
+
+        fn send(&mut self, payload: Payload, timestamp: u32, bytes: &[u8]) {
+            let payload_type = if payload == Payload::Event { 101 } else { 0 };
+            let mut packet = vec![0x80, payload_type];
+            packet.extend(self.sequence.to_be_bytes());
+            packet.extend(timestamp.to_be_bytes());
+            packet.extend(self.ssrc.to_be_bytes());
+            packet.extend(bytes);
+            self.sequence = self.sequence.wrapping_add(1);
+            let transit = Transit { now: self.now, arrived: self.now, ip_bytes: 200, is_late: false };
+            let digits = &mut self.digits;
+            let parsed = RtpPacket::parse(&packet).unwrap();
+            self.incoming.on_packet(transit, &parsed, payload, |digit| digits.push(digit));
+            self.timestamp = self.timestamp.wrapping_add(160);
+            self.now = self.now + Duration::from_millis(20);
+            let mut block = [0; 160];
+            self.incoming.playout(self.now, &mut block);
+            self.loud_blocks += usize::from(block.iter().any(|sample| sample.unsigned_abs() > 100));
+        }
+
+        fn talk(&mut self, packets: u32) {
+            for _ in 0..packets {
+                // Mu-law: loud, in both directions.
+                let sound: Vec<u8> = (0..160).map(|at| if at / 20 % 2 == 0 { 0x10 } else { 0x90 }).collect();
+                self.send(Payload::Sound(Codec::Pcmu), self.timestamp, &sound);
+            }
+        }
+
+        fn press(&mut self, digit: u8) {
+            let start = self.timestamp;
+            for (at, duration) in (1_u16..).map(|at| at * 160).take(6).enumerate() {
+                let [high, low] = duration.to_be_bytes();
+                self.send(Payload::Event, start, &[digit, if at < 3 { 10 } else { 0x8A }, high, low]);
+            }
+        }
+    }
+
+    #[test]
+    fn digits_and_sound_survive_each_kind_of_restart() {
+        type Restart = fn(&mut Call);
+        let restarts: [(&str, Restart); 8] = [
+            ("nothing", |_| {}),
+            ("another SSRC", |call| (call.ssrc, call.timestamp) = (8, 100)),
+            ("sequence numbers", |call| call.sequence = 40_000),
+            ("sequence numbers and timestamps", |call| (call.sequence, call.timestamp) = (40_000, 100)),
+            ("timestamps far back", |call| call.timestamp = 100_000),
+            ("timestamps 1 s back", |call| call.timestamp -= 8000),
+            ("timestamps 1 s forward", |call| call.timestamp += 8000),
+            ("timestamps far forward", |call| call.timestamp += 1 << 29),
+        ];
+        for (name, restart) in restarts {
+            let mut call = Call::new();
+            call.talk(75);
+            call.press(1);
+            restart(&mut call);
+            call.talk(75);
+            call.press(2);
+            call.talk(50);
+            assert_eq!(call.digits, "12", "{name}");
+            assert!(call.loud_blocks >= 190, "{name}: {} of 200 blocks", call.loud_blocks);
+            // The first packets after it are an event.
+            restart(&mut call);
+            call.press(3);
+            assert_eq!(call.digits, "123", "{name}");
+        }
+    }
+}
