@@ -12,9 +12,11 @@ pub struct Attribute {
 }
 
 impl Attribute {
+    /// Parses the part after `a=`. Blanks around name and value, which some senders append, are no part of them.
     pub(crate) fn parse(line: &[u8]) -> Self {
         let (name, value) = split_at_byte(line, b':');
-        Self { name: name.to_vec(), value: value.map(<[u8]>::to_vec) }
+        let trimmed = |text: &[u8]| text.trim_ascii().to_vec();
+        Self { name: trimmed(name), value: value.map(trimmed) }
     }
 
     /// A property attribute, which has no value.

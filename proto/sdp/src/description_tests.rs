@@ -89,6 +89,9 @@ fn contradicting_directions_give_their_intersection() {
         let description = parse(&[text, attributes].concat()).unwrap();
         description.direction_of(&description.media()[0])
     };
+    for blanks in ["a=sendonly \n", "a=sendonly\t\n", "a=sendonly  \r\n"] {
+        assert_eq!(direction(blanks), Direction::SendOnly, "{blanks:?}");
+    }
     assert_eq!(direction("a=sendonly\na=recvonly\n"), Direction::Inactive);
     assert_eq!(direction("a=sendrecv\na=recvonly\n"), Direction::RecvOnly);
     assert_eq!(
