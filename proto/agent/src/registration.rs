@@ -452,17 +452,24 @@ impl Registrations {
     }
 }
 
-/// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires.
+/// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires. A back-to-back user agent may have rewritten
+/// host and port of the Contact: then the shortest lifetime of our user counts.
 fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
     let mut ours = Vec::new();
     let is_sips = config.account(account).is_some_and(Account::is_sips);
     write_contact(config, account, flow, is_sips, &mut ours);
     let ours = grammar::trim(&ours);
     let ours = Uri::parse(ours.strip_prefix(b"<")?.strip_suffix(b">")?).ok()?;
-    let contacts = message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
-    let own =
-        contacts.filter(|contact| contact.address.uri.equals(&ours)).find_map(|contact| contact.expires);
-    own.or_else(|| message.first(HeaderName::Expires).and_then(grammar::delta_seconds))
+    let contacts = || message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
+    let own = contacts().find(|contact| contact.address.uri.equals(&ours));
+    let granted = match own {
+        Some(own) => own.expires,
+        None => {
+            let of_user = contacts().filter(|contact| contact.address.uri.user() == ours.user());
+            of_user.filter_map(|contact| contact.expires).filter(|&seconds| seconds > 0).min()
+        }
+    };
+    granted.or_else(|| message.first(HeaderName::Expires).and_then(grammar::delta_seconds))
 }
 
 /// False for failures that are permanent until the user changes the configuration.

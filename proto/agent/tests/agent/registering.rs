@@ -35,6 +35,24 @@ fn a_register_has_address_contact_and_expiry() {
 }
 
 #[test]
+fn the_lifetime_of_a_rewritten_contact_counts() {
+    for (fields, expected) in [
+        ("Contact: <sip:alice@198.51.100.7:40000>;expires=70\r\n", 70),
+        ("Contact: <sip:alice@198.51.100.7:40000>;expires=70\r\nExpires: 500\r\n", 70),
+        ("Contact: <sip:alice@198.51.100.7>;expires=0, <sip:alice@198.51.100.8>;expires=90\r\n", 90),
+        ("Contact: <sip:other@198.51.100.7>;expires=70\r\n", 3600),
+        ("Contact: <sip:other@198.51.100.7>;expires=70\r\nExpires: 500\r\n", 500),
+        ("Contact: <sip:alice@10.0.0.1:5060>\r\n", 3600),
+    ] {
+        let mut table = Table::at_server();
+        let request = register(&mut table);
+        table.receive(SERVER, &answer(&request, 200, "r", fields, None));
+        let registered = [AgentEvent::Registered { account: ALICE, expires_s: expected }];
+        assert_eq!(table.events(), registered, "{fields}");
+    }
+}
+
+#[test]
 fn it_is_refreshed_before_it_ends_with_the_same_call_id_and_the_next_number() {
     let mut table = Table::at_server();
     let first = register(&mut table);
