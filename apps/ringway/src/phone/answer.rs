@@ -38,6 +38,7 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
         waiting: None,
         attended: None,
         has_failed: false,
+        is_ending: false,
         done: 0,
     }
     .run(registers, &signals);
@@ -55,6 +56,7 @@ struct Answering<'a> {
     /// The call that rings or is established: one at a time.
     attended: Option<Attended>,
     has_failed: bool,
+    is_ending: bool,
     done: u32,
 }
 
@@ -65,8 +67,7 @@ impl Answering<'_> {
         }
         let listeners: Vec<String> = self.telephone.listeners().iter().map(ToString::to_string).collect();
         say(&format!("ready {}", listeners.join(" ")));
-        let mut is_ending = false;
-        while !self.is_done(is_ending) {
+        while !self.is_done() {
             let wait = self.attended.as_ref().map_or(WAIT_IDLE, Attended::wait);
             if let Some((at, event)) = self.telephone.wait(wait)? {
                 self.on_event(at, &event)?;
@@ -76,7 +77,7 @@ impl Answering<'_> {
                 attended.on_time(self.telephone)?;
             }
             if let Ok(Signal::Terminate) = signals.try_recv() {
-                is_ending = true;
+                self.is_ending = true;
                 if let Some(attended) = &mut self.attended {
                     attended.cancel(self.telephone);
                 }
@@ -85,8 +86,8 @@ impl Answering<'_> {
         if self.has_failed { Err(Failure::said()) } else { Ok(()) }
     }
 
-    fn is_done(&self, is_ending: bool) -> bool {
-        self.attended.is_none() && (is_ending || self.args.count.is_some_and(|count| self.done >= count))
+    fn is_done(&self) -> bool {
+        self.attended.is_none() && (self.is_ending || self.args.count.is_some_and(|count| self.done >= count))
     }
 
     fn on_event(&mut self, at: Instant, event: &PhoneEvent) -> Result<(), Failure> {
@@ -118,7 +119,12 @@ impl Answering<'_> {
         self.waiting = None;
         self.done += 1;
         let outcome = attended.outcome(end, self.telephone)?;
-        self.has_failed |= outcome.verdict == Verdict::Failed;
+        self.has_failed |= match outcome.verdict {
+            Verdict::Answered | Verdict::Cancelled => false,
+            Verdict::Failed => true,
+            // Not as this command was asked to: the two sides have no sound in common.
+            Verdict::Rejected => self.args.reject.is_none() && !self.is_ending,
+        };
         tell(&outcome, self.args.phone.account.json)
     }
 

@@ -21,7 +21,8 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, PausedTrunks, Payer, Services, SideTable, SourceRates, StoreFailed, TrunkEvent, TrunkLogins, TrunkPause,
+    NodeState, PausedTrunks, Payer, Services, SideTable, SourceRates, StoreFailed, TrunkEvent, TrunkLogins,
+    TrunkPause,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};

@@ -45,7 +45,13 @@ fn required_dtls_is_reached_or_the_call_is_refused() {
     for (caller, result) in [("dtls", "answered"), ("sdes", "rejected"), ("none", "rejected")] {
         let (bob, uri) = bob(&["--srtp", "dtls", "--count", "1", "--json", "--play", "speech"]);
         let alice = alice(&uri, &["--play", "speech", "--duration", "2", "--srtp", caller]).json();
-        let bob = bob.done().json();
+        let done = bob.done();
+        assert_eq!(
+            done.status,
+            i32::from(result == "rejected"),
+            "what was not agreed on is a failure: {done:?}"
+        );
+        let bob = done.json();
         assert_eq!((&alice["result"], &bob["result"]), (&result.into(), &result.into()), "{alice:#} {bob:#}");
         if result == "rejected" {
             assert_eq!(alice["status"], 488, "{alice:#}");
