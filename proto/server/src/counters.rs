@@ -68,6 +68,10 @@ ringway_sansio::counters! {
         digest_uri_alike,
         /// Credentials refused because they were for another Request-URI (400).
         digest_uri_other,
+        /// INVITEs with a password taken for replays, because their calls are over.
+        invites_replayed,
+        /// INVITEs whose calls are over forgotten early, because there were too many of them.
+        ended_invites_evicted,
         /// Digests with a fresh nonce in a form that is not accepted: no qop, another algorithm, another opaque.
         unusable_digests,
         /// Unusable digests refused because too many of this user from this source came before (403).

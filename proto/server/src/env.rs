@@ -1,6 +1,7 @@
 //! Environment of the components: configuration, services, keys, counters.
 
 use crate::diversion::ForwardTable;
+use crate::ended::EndedInvites;
 use crate::gruu::GruuKeys;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
@@ -21,6 +22,7 @@ pub(crate) struct Environment<S> {
     keys: Keys,
     counters: Counters,
     refused_in_dialog: RefusedInDialog,
+    ended_invites: EndedInvites,
     forwards: ForwardTable,
     calls_checked_at: Option<Instant>,
     started_s: u64,
@@ -36,6 +38,7 @@ pub(crate) struct Env<'e, S> {
     pub(crate) keys: &'e Keys,
     pub(crate) counters: &'e mut Counters,
     pub(crate) refused_in_dialog: &'e mut RefusedInDialog,
+    pub(crate) ended_invites: &'e mut EndedInvites,
     /// Forwards of the shard's users.
     pub(crate) forwards: &'e ForwardTable,
     /// Time of the next check of the calls with a connection of their own.
@@ -125,6 +128,7 @@ impl<S> Environment<S> {
             keys,
             counters: Counters::default(),
             refused_in_dialog: RefusedInDialog::default(),
+            ended_invites: EndedInvites::new(&seed.part(ENDED_KEY)),
             forwards: ForwardTable::new(&seed.part(FORWARDS_KEY)),
             calls_checked_at: None,
             started_s: now.as_secs(),
@@ -201,6 +205,7 @@ impl<S> Environment<S> {
             keys: &self.keys,
             counters: &mut self.counters,
             refused_in_dialog: &mut self.refused_in_dialog,
+            ended_invites: &mut self.ended_invites,
             forwards: &self.forwards,
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
@@ -335,5 +340,6 @@ pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
     derived
 }
 
-/// Part of a shard's seed that is the key of [`ForwardTable`].
+/// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].
 const FORWARDS_KEY: u64 = 2;
+const ENDED_KEY: u64 = 10;

@@ -31,6 +31,7 @@ mod diversion;
 mod domain;
 mod drain;
 mod edge;
+mod ended;
 mod env;
 mod event;
 mod failed_servers;

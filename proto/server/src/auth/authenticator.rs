@@ -5,13 +5,13 @@ use super::{Login, LoginResult, NonceId, NonceMaker, NonceUse};
 use crate::dialog::UserHash;
 use crate::env::{Env, derive};
 use crate::request::Request;
-use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Mode, Reason, Services};
+use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_auth::{DigestUri, Logins, Outcome, Repeats, ResponseBody, Unusable, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
-use ringway_sip::{HeaderName, MessageWriter, Method, Uri, hex16};
+use ringway_sip::{HeaderName, MessageWriter, Uri, hex16};
 use siphasher::sip::SipHasher13;
 
 /// Authenticates the senders of requests.
@@ -124,11 +124,11 @@ impl Authenticator {
         let (now, auth) = (env.cx.now, &env.config.auth);
         let realm = auth.realms.of(domain);
         let opaque = opaque(auth, &self.opaque_key, realm);
-        // The transaction of an INVITE that was forwarded ends before the time of retransmissions: it must not ring again. Those of
-        // other methods last longer.
-        let has_transaction =
-            request.method == Method::Invite && env.config.stateful && env.config.mode == Mode::Proxy;
-        let repeats = if has_transaction { Repeats::Absorbed } else { Repeats::Retransmitted };
+        // The transaction of an INVITE may end before the time of retransmissions: it must not ring again. Those of other methods
+        // last longer.
+        let is_over = request.key.is_some_and(|key| env.ended_invites.contains(key));
+        env.counters.invites_replayed += u64::from(is_over);
+        let repeats = if is_over { Repeats::Absorbed } else { Repeats::Retransmitted };
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow, repeats);
         let mut verifier = Verifier {
             now,

@@ -7,16 +7,18 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Grant, Reach};
+use crate::ended::EndedInvites;
+use crate::env::Env;
 use crate::lamp::LitCall;
 use crate::message::Candidate;
 use crate::request::Request;
-use crate::{CallName, Payer};
+use crate::{CallName, Payer, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
-use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
+use ringway_transaction::{ClientId, MatchKey, ServerId, Slab, SlabKey};
 
 /// Transactions of a shard. Server transactions belong to contexts, client transactions to branches and probes.
 pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, Owner>;
@@ -93,6 +95,8 @@ pub(super) struct ResponseContext {
     pub(super) call: Option<Box<CallName>>,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
+    /// Key of an INVITE that proved a password in a datagram.
+    replayable: Option<MatchKey>,
     /// True for a request that only the called phone answers: the silence of a proxy says nothing of it.
     pub(super) is_answered_by_phone: bool,
     /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
@@ -357,6 +361,9 @@ impl ResponseContext {
             call: request.call.copied().map(Box::new),
             since,
             is_invite,
+            replayable: request.key.filter(|_| {
+                is_invite && request.grant.sender.is_user() && !request.flow.transport.is_reliable()
+            }),
             is_answered_by_phone: !is_invite && request.method != Method::Register,
             is_unanswered: is_invite,
             branches: Vec::with_capacity(branches),
@@ -380,6 +387,15 @@ impl ResponseContext {
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
         let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
+    }
+
+    /// Notes an INVITE whose transaction has ended.
+    pub(super) fn note_ended(&self, env: &mut Env<'_, impl Services>) {
+        if let Some(key) = self.replayable
+            && env.cx.now.since(self.since) < EndedInvites::LIFE
+        {
+            env.counters.ended_invites_evicted += u64::from(!env.ended_invites.note(env.cx.now, key));
+        }
     }
 
     /// True for an INVITE without a final response.

@@ -454,6 +454,9 @@ impl Proxy {
             }
         }
         while let Some(context) = transactions.take_gone() {
+            if let Some(ended) = self.contexts.get(context) {
+                ended.note_ended(env);
+            }
             self.drop_context(env, transactions, context);
         }
     }

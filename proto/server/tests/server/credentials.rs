@@ -142,7 +142,21 @@ fn a_captured_invite_does_not_ring_again() {
         let sent = world.udp(ALICE, &call);
         assert!(requests(sent.clone()).is_empty(), "{status}: it rings after {seconds:?}");
         assert!(sent.iter().all(|sent| sent.status() == 200 || is_stale(sent)), "{status} {seconds:?}");
+        let is_replay = sent.iter().any(is_stale) && seconds < Duration::from_secs(32);
+        assert!(!is_replay || world.server.counters().invites_replayed == 1, "{status} {seconds:?}");
     }
+}
+
+#[test]
+fn a_refused_invite_that_is_retransmitted_gets_the_same_answer() {
+    let mut world = World::closed();
+    let call = invite("sip:nobody@example.org");
+    let challenge = only(world.udp(ALICE, &call));
+    let call = answered(&call, &Login::to(&challenge, "alice"));
+    let refusal = only(world.udp(ALICE, &call));
+    assert_eq!(refusal.status(), 404);
+    world.pass(Duration::from_secs(4));
+    assert_eq!(only(world.udp(ALICE, &call)).bytes, refusal.bytes, "the 404 was lost");
 }
 
 #[test]

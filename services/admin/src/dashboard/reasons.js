@@ -113,6 +113,8 @@ export const REASONS = [
     '407 to our users, 403 to strangers'],
   ['sides_overflow', '65,536 sides of calls that moved, and as many flows that phones left',
     'Requests of the call are sent where the side was; the flow that was left first is forgotten'],
+  ['ended_invites_evicted', '32,768 INVITEs with a password of each shard that came by UDP, and whose calls were refused or cancelled in the last 32 s',
+    'The oldest are forgotten; in a captured copy they would ring again'],
   ['nonces_evicted', '1,048,576 nonces in use',
     'The phone gets another challenge'],
   ['drained_registers', 'A drain: the time of the user has come',

@@ -1,0 +1,53 @@
+//! INVITEs of users whose transactions ended before the time of retransmissions.
+
+use core::time::Duration;
+use hashbrown::HashSet;
+use ringway_auth::SeededHash;
+use ringway_sansio::{Instant, Seed};
+use ringway_transaction::MatchKey;
+
+/// Keys of INVITEs with a password, by which the same datagram is recognised as a replay: it proves the password once more for
+/// [`EndedInvites::LIFE`], as a retransmission of a request of which nothing is kept does, and would ring again.
+///
+/// Two generations are kept. When the younger is full or as old as that time, the older is dropped.
+#[derive(Debug)]
+pub(crate) struct EndedInvites {
+    young: HashSet<MatchKey, SeededHash>,
+    old: HashSet<MatchKey, SeededHash>,
+    young_since: Instant,
+}
+
+impl EndedInvites {
+    /// 64·T1 (RFC 3261 §17.1.2.2), the time for which a nonce count may be repeated.
+    pub(crate) const LIFE: Duration = Duration::from_secs(32);
+    /// Maximum number of INVITEs in a generation.
+    const GENERATION_MAX: usize = 16_384;
+
+    pub(crate) fn new(seed: &Seed) -> Self {
+        let hash = SeededHash::new(seed);
+        Self {
+            young: HashSet::with_hasher(hash),
+            old: HashSet::with_hasher(hash),
+            young_since: Instant::default(),
+        }
+    }
+
+    /// Notes an INVITE. False: others were dropped early for it.
+    pub(crate) fn note(&mut self, now: Instant, key: MatchKey) -> bool {
+        let is_over = now.since(self.young_since) >= Self::LIFE;
+        let is_full = self.young.len() >= Self::GENERATION_MAX;
+        if is_over || is_full {
+            core::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+            self.young_since = now;
+        }
+        self.young.insert(key);
+        !is_full || is_over
+    }
+
+    /// True for an INVITE that was noted.
+    pub(crate) fn contains(&self, key: MatchKey) -> bool {
+        (!self.young.is_empty() && self.young.contains(&key))
+            || (!self.old.is_empty() && self.old.contains(&key))
+    }
+}
