@@ -3,6 +3,7 @@
 use super::line_rates::LineRates;
 use crate::config::Config;
 use crate::failure::Failure;
+use ringway_admin::{Stat, Stats};
 use ringway_dtls::{DtlsLimits, DtlsTransport};
 use ringway_linux::{Clock, Hosts};
 use ringway_sansio::{Seed, Transport};
@@ -204,6 +205,34 @@ impl ServerTls {
             *warned = Some(Instant::now());
         }
     }
+}
+
+/// Figures of TLS and DTLS.
+pub(super) fn stats(layers: &TlsLayers, dtls: Option<&DtlsTransport>) -> Stats {
+    let mut stats = Vec::new();
+    let tls = layers.counters().counts();
+    stats.extend(
+        tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),
+    );
+    let dtls = dtls.map(|dtls| dtls.counters().counts()).unwrap_or_default();
+    stats.extend(
+        dtls.each().map(|(name, value)| Stat::counter(name, "Counted by DTLS; see docs/tls.md.", value)),
+    );
+    if let Some(left_s) = layers.expires_s() {
+        stats.push(Stat::gauge(
+            "tls_certificate_expires_s",
+            "Seconds until the first of the server's certificates expires.",
+            left_s,
+        ));
+    }
+    if let Some(left_s) = layers.lists_expire_s() {
+        stats.push(Stat::gauge(
+            "tls_crl_expires_s",
+            "Seconds until the first of the revocation lists should be replaced.",
+            left_s,
+        ));
+    }
+    stats
 }
 
 /// Loads the files; an error names the key.

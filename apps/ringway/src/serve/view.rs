@@ -7,7 +7,7 @@ use super::provisioning;
 use super::services::SharedServices;
 use super::sharing::SharedLocation;
 use super::shown::ShownConfig;
-use super::tls::ServerTls;
+use super::tls::{self, ServerTls};
 use super::trunks::TrunkRow;
 use ringway_admin::page_over_shards;
 use ringway_admin::{
@@ -348,28 +348,7 @@ impl ServerView {
             "Lookups refused because too many others of their source found nothing.",
             self.outside.lookups_without_result(),
         ));
-        let tls = self.tls.counters().counts();
-        stats.extend(
-            tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),
-        );
-        let dtls = self.dtls.as_ref().map(|dtls| dtls.counters().counts()).unwrap_or_default();
-        stats.extend(
-            dtls.each().map(|(name, value)| Stat::counter(name, "Counted by DTLS; see docs/tls.md.", value)),
-        );
-        if let Some(left_s) = self.tls.expires_s() {
-            stats.push(Stat::gauge(
-                "tls_certificate_expires_s",
-                "Seconds until the first of the server's certificates expires.",
-                left_s,
-            ));
-        }
-        if let Some(left_s) = self.tls.lists_expire_s() {
-            stats.push(Stat::gauge(
-                "tls_crl_expires_s",
-                "Seconds until the first of the revocation lists should be replaced.",
-                left_s,
-            ));
-        }
+        stats.extend(tls::stats(&self.tls, self.dtls.as_deref()));
         stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());
         stats.extend(self.services.location().into_iter().flat_map(SharedLocation::stats));
