@@ -37,7 +37,7 @@ type Shared = State<Arc<Shown>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source(pub(crate) IpAddr);
 
-/// What the pages show: the server and the admin API itself.
+/// Source of the pages: the server and the admin API itself.
 struct Shown {
     view: Arc<dyn View>,
     clients: Arc<Clients>,

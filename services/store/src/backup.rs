@@ -4,11 +4,11 @@
 //! its rows are read and checked one by one, and nothing in it is run as a query.
 
 use super::change_log::Kind;
-use super::rows::{self, Table};
-use super::{Store, StoreError, schema};
+use super::rows::{self, Fault};
+use super::{BLOCKS_MAX, Store, StoreError, SubscriberRow, blocks, forwards, schema};
 use rusqlite::limits::Limit;
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior, params_from_iter};
 use std::path::{Path, PathBuf};
 
 /// Effect of [`Backups::restore`].
@@ -215,8 +215,8 @@ impl BackupFile {
     fn copy_table(&self, table: Table, to: &Transaction<'_>) -> Result<(), StoreError> {
         let (name, columns) = (table.name(), table.columns());
         let count = columns.split(',').count();
-        let places = vec!["?"; count].join(", ");
-        let insert = format!("INSERT OR IGNORE INTO {name} ({columns}) VALUES ({places})");
+        let values = vec!["?"; count].join(", ");
+        let insert = format!("INSERT OR IGNORE INTO {name} ({columns}) VALUES ({values})");
         let sql = |error| self.sql(error);
         let mut insert = to.prepare(&insert).map_err(sql)?;
         let mut select = self.connection.prepare(&format!("SELECT {columns} FROM {name}")).map_err(sql)?;
@@ -231,7 +231,7 @@ impl BackupFile {
                 user: rows::user_shown(row),
                 fault,
             };
-            rows::check(table, row).map_err(refused)?;
+            check(table, row).map_err(refused)?;
             if number > table.rows_max() {
                 return Err(refused(format!("the table has more than {} rows", table.rows_max())));
             }
@@ -251,6 +251,65 @@ impl BackupFile {
 
     fn corrupt(&self, detail: String) -> StoreError {
         StoreError::Corrupt { file: self.path.clone(), detail }
+    }
+}
+
+/// Checks a row with the columns of a [`Table`].
+fn check(table: Table, row: &Row<'_>) -> Result<(), Fault> {
+    match table {
+        Table::Subscriber => SubscriberRow::read(row).map(drop),
+        Table::Contact => rows::contact(row).map(drop),
+        Table::Forward => rows::user(row).and_then(|_| forwards::forward(row)).map(drop),
+        Table::Block => blocks::row_of(row).map(drop),
+    }
+}
+
+/// Table whose rows belong to users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Table {
+    Subscriber,
+    Contact,
+    Forward,
+    Block,
+}
+
+impl Table {
+    const ALL: [Self; 4] = [Self::Subscriber, Self::Contact, Self::Forward, Self::Block];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Subscriber => "subscriber",
+            Self::Contact => "contact",
+            Self::Forward => "forward",
+            Self::Block => "block",
+        }
+    }
+
+    /// Columns, of which the first two are domain and name.
+    const fn columns(self) -> &'static str {
+        match self {
+            Self::Subscriber => "domain, name, realm, ha1_md5, ha1_sha256",
+            Self::Contact => "domain, name, contact",
+            Self::Forward => "domain, name, condition, after_s, uri",
+            Self::Block => "domain, name, kind, pattern, reason, expires_s",
+        }
+    }
+
+    /// Schema version that brought the table.
+    const fn since(self) -> i64 {
+        match self {
+            Self::Subscriber | Self::Contact => 1,
+            Self::Forward => 2,
+            Self::Block => 3,
+        }
+    }
+
+    /// Maximum number of rows.
+    const fn rows_max(self) -> u64 {
+        match self {
+            Self::Block => BLOCKS_MAX,
+            Self::Subscriber | Self::Contact | Self::Forward => u64::MAX,
+        }
     }
 }
 

@@ -60,7 +60,7 @@ const REASON_BYTES_MAX: usize = 200;
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 255;
 
-/// Columns of a row; those of [`Table::Block`](rows::Table) and its number.
+/// Columns of a row; its number is the last one.
 const COLUMNS: &str = "domain, name, kind, pattern, reason, expires_s, id";
 const TABLE: &str = "block";
 

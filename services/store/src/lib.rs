@@ -40,5 +40,6 @@ pub use record_database::{REMOVED_MAX, RecordDatabase, RecordOrigin, RecordRow};
 pub use record_file::RecordFile;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
-pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow, check_contact};
+pub use rows::check_contact;
+pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};
 pub use user_pages::{FoundUsers, UserFilter, UserPages, UserRow};

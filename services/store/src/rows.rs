@@ -2,9 +2,7 @@
 //!
 //! A restoration refuses a backup with any other row, and a server passes over the ones that a database has nevertheless.
 
-use super::blocks::{self, BLOCKS_MAX, BlockRow};
-use super::subscribers::check_contact;
-use super::{SubscriberRow, forwards};
+use super::StoreError;
 use ringway_users::UserName;
 use rusqlite::Row;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,63 +74,25 @@ pub(super) fn contact<'r>(row: &'r Row<'_>) -> Result<&'r str, Fault> {
     Ok(contact)
 }
 
-/// Checks a row with the columns of a [`Table`].
-pub(super) fn check(table: Table, row: &Row<'_>) -> Result<(), Fault> {
-    match table {
-        Table::Subscriber => SubscriberRow::read(row).map(drop),
-        Table::Contact => contact(row).map(drop),
-        Table::Forward => user(row).and_then(|_| forwards::forward(row)).map(drop),
-        Table::Block => blocks::row_of(row).map(|_: BlockRow| ()),
+/// Checks the text of a permanent contact.
+///
+/// # Errors
+/// It is no `sip:` URI, is longer than 1,024 bytes, or has characters that a Contact header field cannot have.
+pub fn check_contact(contact: &str) -> Result<(), StoreError> {
+    let shown: String = contact.chars().take(SHOWN_CHARS_MAX).collect();
+    let unusable = |why| StoreError::Unusable { what: format!("{shown:?}"), why };
+    let is_sip =
+        contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
+    if !is_sip {
+        return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
     }
-}
-
-/// Table whose rows belong to users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Table {
-    Subscriber,
-    Contact,
-    Forward,
-    Block,
-}
-
-impl Table {
-    pub(super) const ALL: [Self; 4] = [Self::Subscriber, Self::Contact, Self::Forward, Self::Block];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Subscriber => "subscriber",
-            Self::Contact => "contact",
-            Self::Forward => "forward",
-            Self::Block => "block",
-        }
+    if contact.len() > CONTACT_BYTES_MAX {
+        return Err(unusable("a contact has at most 1024 bytes"));
     }
-
-    /// Columns, of which the first two are domain and name.
-    pub(super) const fn columns(self) -> &'static str {
-        match self {
-            Self::Subscriber => "domain, name, realm, ha1_md5, ha1_sha256",
-            Self::Contact => "domain, name, contact",
-            Self::Forward => "domain, name, condition, after_s, uri",
-            Self::Block => "domain, name, kind, pattern, reason, expires_s",
-        }
+    if contact.chars().any(|c| c.is_control() || c.is_whitespace() || !c.is_ascii() || "<>\"".contains(c)) {
+        return Err(unusable("a contact has no spaces, control characters, quotes or angle brackets"));
     }
-
-    /// Schema version that brought the table.
-    pub(super) const fn since(self) -> i64 {
-        match self {
-            Self::Subscriber | Self::Contact => 1,
-            Self::Forward => 2,
-            Self::Block => 3,
-        }
-    }
-
-    /// Maximum number of rows.
-    pub(super) const fn rows_max(self) -> u64 {
-        match self {
-            Self::Block => BLOCKS_MAX,
-            Self::Subscriber | Self::Contact | Self::Forward => u64::MAX,
-        }
-    }
+    Ok(())
 }
 
 /// The user that a row claims to be of, shortened, whatever its columns are.
@@ -147,3 +107,7 @@ fn column_name(row: &Row<'_>, column: usize) -> String {
 
 /// Maximum number of rows that the log names.
 const LINES_MAX: u64 = 20;
+/// Maximum length of a permanent contact in bytes.
+const CONTACT_BYTES_MAX: usize = 1024;
+/// Maximum length of a value in an error.
+const SHOWN_CHARS_MAX: usize = 80;

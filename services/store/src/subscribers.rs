@@ -4,17 +4,12 @@
 //! running server use the file at the same time.
 
 use super::change_log::{self, Kind, note};
-use super::rows::{self, Fault, Unreadable};
+use super::rows::{self, Fault, Unreadable, check_contact};
 use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Maximum length of a value in an error.
-const SHOWN_CHARS_MAX: usize = 80;
-/// Maximum length of a permanent contact in bytes.
-const CONTACT_BYTES_MAX: usize = 1024;
 
 /// Location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -383,27 +378,6 @@ impl Store {
             error => schema::from_sqlite(&file, error),
         }
     }
-}
-
-/// Checks the text of a permanent contact.
-///
-/// # Errors
-/// It is no `sip:` URI, is longer than 1,024 bytes, or has characters that a Contact header field cannot have.
-pub fn check_contact(contact: &str) -> Result<(), StoreError> {
-    let shown: String = contact.chars().take(SHOWN_CHARS_MAX).collect();
-    let unusable = |why| StoreError::Unusable { what: format!("{shown:?}"), why };
-    let is_sip =
-        contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
-    if !is_sip {
-        return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
-    }
-    if contact.len() > CONTACT_BYTES_MAX {
-        return Err(unusable("a contact has at most 1024 bytes"));
-    }
-    if contact.chars().any(|c| c.is_control() || c.is_whitespace() || !c.is_ascii() || "<>\"".contains(c)) {
-        return Err(unusable("a contact has no spaces, control characters, quotes or angle brackets"));
-    }
-    Ok(())
 }
 
 /// True for a user with a password or a permanent contact.

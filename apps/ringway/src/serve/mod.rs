@@ -165,9 +165,8 @@ impl Running {
         let _ = shards_cell.set(runtime.shards());
         let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
-        let of_store = (Arc::clone(&store), clock);
-        let view =
-            Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), of_store));
+        let (of_config, of_store) = (Arc::clone(&shown), (Arc::clone(&store), clock));
+        let view = Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, of_config, of_store));
         let admin_address = admin.address();
         let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
         let users = StoredUsers::new(
