@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SideTable, SourceRates};
+use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SideTable, Traffic, TrafficRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. There is one thread and no lock.
@@ -24,7 +24,7 @@ struct Inner {
     budget: RefCell<MemoryBudget>,
     guesses: RefCell<GuessLimits>,
     challenges: RefCell<ChallengeLimits>,
-    rates: RefCell<SourceRates>,
+    rates: RefCell<TrafficRates>,
     changes: RefCell<VecDeque<RecordedChange>>,
 }
 
@@ -62,7 +62,7 @@ impl MemoryServices {
             sides: RefCell::new(SideTable::new(&seed.part(7), SIDES_MAX)),
             guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),
             challenges: RefCell::new(ChallengeLimits::new(&seed.part(6))),
-            rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
+            rates: RefCell::new(TrafficRates::new(per_source_rate, &seed.part(2))),
             changes: RefCell::new(VecDeque::with_capacity(CHANGES_MAX)),
         }))
     }
@@ -153,8 +153,8 @@ impl Services for MemoryServices {
         }
     }
 
-    fn admit(&self, now: Instant, source: IpAddr) -> bool {
-        self.0.rates.try_borrow_mut().is_ok_and(|mut rates| rates.admit(now, source))
+    fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
+        self.0.rates.try_borrow_mut().is_ok_and(|mut rates| rates.admit(now, source, traffic))
     }
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {

@@ -89,7 +89,7 @@ pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
 pub use nodes::{Cluster, Hold, NodeState};
 pub use proxy::RingingCall;
-pub use rate::SourceRates;
+pub use rate::{SourceRates, Traffic, TrafficRates};
 pub use reply::store_failed_reply;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;

@@ -7,6 +7,49 @@ use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
 
+/// Kind of what a source sends. Each has a rate of its own: what is forged of one kind leaves the others as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Requests.
+    Requests,
+    /// Requests beyond that rate of an address that the configuration names: [`TrafficRates::NAMED_TIMES`] as many.
+    Named,
+    /// STUN requests.
+    Stun,
+}
+
+/// Rates of sources for each kind of traffic.
+#[derive(Debug)]
+pub struct TrafficRates {
+    requests: SourceRates,
+    named: SourceRates,
+    stun: SourceRates,
+}
+
+impl TrafficRates {
+    /// Rate of [`Traffic::Named`] in rates of a source.
+    pub const NAMED_TIMES: u32 = 20;
+
+    /// Creates it without tracked sources. `per_second` = 0: no limit.
+    pub fn new(per_second: u32, seed: &Seed) -> Self {
+        Self {
+            requests: SourceRates::new(per_second, seed),
+            named: SourceRates::new(per_second.saturating_mul(Self::NAMED_TIMES), seed),
+            stun: SourceRates::new(per_second, seed),
+        }
+    }
+
+    /// Takes a token of `source` for this kind of traffic; false if it has none.
+    pub fn admit(&mut self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
+        let rates = match traffic {
+            Traffic::Requests => &mut self.requests,
+            Traffic::Named => &mut self.named,
+            Traffic::Stun => &mut self.stun,
+        };
+        rates.admit(now, source)
+    }
+}
+
 /// Token buckets by source: `rate` requests a second, and at most the requests of one second at once; and by [`WideNetwork`],
 /// with the rates of several sources. Full buckets are removed; sources above [`SourceRates::SOURCES_MAX`], and as many networks, share one
 /// bucket.

@@ -1,13 +1,14 @@
 //! Server: owns the components and dispatches each input to one of them.
 
+mod admission;
 mod dispatch;
 mod locating;
 mod misses;
 mod stun;
 
-use crate::auth::{Authenticator, Grant, LiveMark, live_mark};
+use crate::auth::{Authenticator, Grant};
 use crate::edge::write_link_path;
-use crate::env::{Env, Environment, derive};
+use crate::env::{Environment, derive};
 use crate::event::{Events, Parts};
 use crate::location::{BadRecord, Holding, LocationTable, RecordTime};
 use crate::message::{self, Messages};
@@ -15,15 +16,14 @@ use crate::method::Registrar;
 use crate::neighbour::Neighbours;
 use crate::proxy::{Owner, Proxy, RingingCall, Transactions, Unreached};
 use crate::request::Request;
-use crate::route::preprocess;
-use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services, SourceRates};
+use crate::{Action, Config, Counters, Forwards, Services, SourceRates};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use locating::Locating;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
-use ringway_sip::{Limits, Message, Method, Start};
+use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 
 /// A registrar, proxy and redirect server for one shard of the users.
@@ -76,7 +76,7 @@ impl<S: Services> Server<S> {
             events,
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
-            ends: SourceRates::new(ENDS_PER_S, &seed.part(ENDS_KEY)),
+            ends: SourceRates::new(admission::ENDS_PER_S, &seed.part(ENDS_KEY)),
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -362,8 +362,11 @@ impl<S: Services> Node for Server<S> {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
         self.environment.begin_input();
-        if !bytes.starts_with(b"SIP/") && !self.is_admitted(cx, flow, bytes) {
-            return;
+        if !bytes.starts_with(b"SIP/") {
+            let env = &mut self.environment.env(cx);
+            if !admission::is_admitted(env, (&self.transactions, &mut self.ends), flow, bytes) {
+                return;
+            }
         }
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
@@ -498,80 +501,6 @@ impl<S> core::fmt::Debug for Server<S> {
     }
 }
 
-/// True for a source in the block list, which is counted. This server's own addresses are never blocked.
-#[inline]
-fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
-    if !env.services.is_source_blocked(flow.remote.ip()) || env.config.is_own_address(flow.remote) {
-        return false;
-    }
-    env.counters.blocked_sources += 1;
-    true
-}
-
-impl<S: Services> Server<S> {
-    /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
-    fn is_admitted(&mut self, cx: &mut Context<'_, Action>, flow: Flow, bytes: &[u8]) -> bool {
-        let env = &mut self.environment.env(cx);
-        env.counters.requests += 1;
-        if is_source_blocked(env, &flow) {
-            env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
-            if flow.transport.has_connections() {
-                env.cx.out.disconnect(flow);
-            }
-            return false;
-        }
-        // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
-        let is_of_us = || {
-            env.config.is_own_address(flow.remote)
-                || env.config.is_link(&flow)
-                || env.config.is_of_front(&flow)
-                || env.config.trunking.has_node_at(flow.remote.ip())
-        };
-        if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
-            return true;
-        }
-        if may_end_a_call(bytes)
-            && self.ends.admit(env.cx.now, flow.remote.ip())
-            && ends_a_call(env, &self.transactions, flow, bytes)
-        {
-            env.counters.over_rate_ends += 1;
-            return true;
-        }
-        env.counters.over_rate += 1;
-        env.decided_about(bytes, Reason::OverRate, Detail::None);
-        // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
-        if flow.transport.is_reliable()
-            && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
-        {
-            env.slow_down(&message, flow);
-        }
-        false
-    }
-}
-
-/// True for the methods of [`ends_a_call`].
-fn may_end_a_call(bytes: &[u8]) -> bool {
-    [b"ACK ".as_slice(), b"BYE ", b"CANCEL "].iter().any(|start| bytes.starts_with(start))
-}
-
-/// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
-/// pass a source that is over its rate, up to [`ENDS_PER_S`].
-fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
-    let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
-    let Start::Request { method, uri } = *message.start() else { return false };
-    let is_same_hop =
-        |reply: Flow| reply.transport == flow.transport && reply.remote.ip() == flow.remote.ip();
-    if method != Method::Bye
-        && transactions.cancelled_by(message).is_some_and(|(_, _, reply)| is_same_hop(reply))
-    {
-        return true;
-    }
-    let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
-    let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
-    let request = Request { message, method, uri, flow, peer, key, grant, call };
-    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog(mark)) if mark.reaches_side)
-}
-
 /// Part of a shard's seed that is the key of transaction matching.
 const MATCH_KEY: u64 = 0;
 
@@ -580,6 +509,3 @@ const LOCATING_KEY: u64 = 3;
 
 /// Part of a shard's seed that is the key of the rates of what ends a call.
 const ENDS_KEY: u64 = 4;
-
-/// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
-const ENDS_PER_S: u32 = 500;

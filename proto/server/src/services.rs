@@ -3,7 +3,7 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, TrunkEvent, TrunkLogins, TrunkPause,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, Traffic, TrunkEvent, TrunkLogins, TrunkPause,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -27,8 +27,8 @@ pub trait Services {
     /// Marks a nonce count as used (see [`ReplayWindows`](crate::auth::ReplayWindows)).
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
 
-    /// False if this source is over its rate (see [`SourceRates`](crate::SourceRates)).
-    fn admit(&self, now: Instant, source: IpAddr) -> bool;
+    /// False if this source is over its rate of such traffic (see [`TrafficRates`](crate::TrafficRates)).
+    fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool;
 
     /// True if the block list has this source (see [`BlockList`](crate::BlockList)).
     fn is_source_blocked(&self, _source: IpAddr) -> bool {
@@ -241,8 +241,8 @@ impl<S: Services> Services for Arc<S> {
         (**self).use_nonce(now, nonce, count, request)
     }
 
-    fn admit(&self, now: Instant, source: IpAddr) -> bool {
-        (**self).admit(now, source)
+    fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
+        (**self).admit(now, source, traffic)
     }
 
     fn is_source_blocked(&self, source: IpAddr) -> bool {

@@ -10,7 +10,7 @@ use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
     MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SideTable,
-    SourceRates, StoreFailed, TrunkLogins, TrunkPause,
+    StoreFailed, Traffic, TrafficRates, TrunkLogins, TrunkPause,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -41,7 +41,7 @@ pub struct TestServices {
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
     challenges: Mutex<ChallengeLimits>,
-    rates: Mutex<SourceRates>,
+    rates: Mutex<TrafficRates>,
     dialogs: Mutex<DialogExtensions>,
     sides: Mutex<SideTable>,
     /// Number of logins by result: proven, wrong, slowed.
@@ -103,7 +103,7 @@ impl TestServices {
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
             challenges: Mutex::new(ChallengeLimits::new(seed)),
-            rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
+            rates: Mutex::new(TrafficRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),
             sides: Mutex::new(SideTable::new(seed, 64)),
             logins: Mutex::default(),
@@ -209,8 +209,8 @@ impl Services for TestServices {
         lock(&self.windows).use_count(now, nonce, count, request)
     }
 
-    fn admit(&self, now: Instant, source: IpAddr) -> bool {
-        lock(&self.rates).admit(now, source)
+    fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
+        lock(&self.rates).admit(now, source, traffic)
     }
 
     fn is_neighbour_up(&self, neighbour: usize) -> bool {

@@ -21,8 +21,8 @@ use ringway_server::auth::{
 use ringway_server::{
     BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
     LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, PausedTrunks, Payer, Services, SideTable, SourceRates, StoreFailed, TrunkEvent, TrunkLogins,
-    TrunkPause,
+    NodeState, PausedTrunks, Payer, Services, SideTable, StoreFailed, Traffic, TrafficRates, TrunkEvent,
+    TrunkLogins, TrunkPause,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -40,7 +40,7 @@ pub(crate) struct SharedServices {
     has_moved_sides: AtomicBool,
     guesses: Mutex<GuessLimits>,
     challenges: Mutex<ChallengeLimits>,
-    rates: Vec<Mutex<SourceRates>>,
+    rates: Vec<Mutex<TrafficRates>>,
     memory: Arc<MemoryBound>,
     budgets: Vec<Mutex<MemoryBudget>>,
     is_rate_limited: AtomicBool,
@@ -98,7 +98,7 @@ impl SharedServices {
             has_moved_sides: AtomicBool::new(false),
             guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
             challenges: Mutex::new(ChallengeLimits::new(&seed.part(202))),
-            rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
+            rates: (0..PARTS).map(|_| Mutex::new(TrafficRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
             last_stored: AtomicU64::new(0),
@@ -137,7 +137,7 @@ impl SharedServices {
     pub(crate) fn reconfigure(&self, config: &Config) {
         let rate = config.limits.per_source_rate;
         for (part, rates) in self.rates.iter().enumerate() {
-            *lock(rates) = SourceRates::new(rate, &self.seed.part(100 + part as u64));
+            *lock(rates) = TrafficRates::new(rate, &self.seed.part(100 + part as u64));
         }
         self.is_rate_limited.store(rate > 0, Ordering::Relaxed);
         let lifetime = Duration::from_secs(u64::from(config.auth.nonce_lifetime_s));
@@ -332,11 +332,11 @@ impl Services for SharedServices {
         self.has_moved_sides.store(!sides.is_empty(), Ordering::Relaxed);
     }
 
-    fn admit(&self, now: Instant, source: IpAddr) -> bool {
+    fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
         if !self.is_rate_limited.load(Ordering::Relaxed) {
             return true;
         }
-        self.rates.get(part_of(source)).is_none_or(|rates| lock(rates).admit(now, source))
+        self.rates.get(part_of(source)).is_none_or(|rates| lock(rates).admit(now, source, traffic))
     }
 
     fn is_source_blocked(&self, source: IpAddr) -> bool {

@@ -493,6 +493,55 @@ fn a_source_over_its_rate_is_dropped_or_slowed() {
 }
 
 #[test]
+fn datagrams_that_are_no_requests_take_nothing_from_the_rate_of_their_source() {
+    let mut world = World::limited(5);
+    let options = |number: u32| request("OPTIONS", "sip:example.org").cseq(number);
+    let garbage: [&[u8]; 7] = [
+        b"X",
+        b"\0",
+        b"\x01\0\0\0",
+        b"\r\n\r\n",
+        b"INVITE sip:bob@example.org",
+        b"a b c\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ];
+    for bytes in garbage {
+        for _ in 0..1000 {
+            assert!(world.udp(ALICE, &bytes.to_vec()).is_empty(), "{bytes:?}");
+        }
+        assert_eq!(only(world.udp(ALICE, &options(1))).status(), 200, "{bytes:?}");
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.server.counters().over_rate, 0);
+    assert_eq!(world.server.counters().rejected.iter().sum::<u64>(), 5000);
+    // STUN has a rate of its own.
+    let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    assert_eq!((0..100).filter(|_| !world.udp(ALICE, &stun).is_empty()).count(), 5);
+    assert_eq!(only(world.udp(ALICE, &options(2))).status(), 200);
+    // What is answered counts: a request that cannot be read.
+    let unreadable = String::from_utf8(options(3).wire()).unwrap().replace("CSeq: 3 OPTIONS", "CSeq: x");
+    let answered =
+        (0..100).filter(|_| !world.udp(ALICE, &unreadable.clone().into_bytes()).is_empty()).count();
+    assert!(answered <= 5, "{answered}");
+}
+
+#[test]
+fn addresses_of_the_configuration_have_a_larger_rate() {
+    let mut config = crate::harness::config();
+    crate::routes::carriers(&mut config);
+    config.neighbours.push(crate::neighbours::neighbour("sip:198.51.100.5;transport=tcp"));
+    let mut world = World::at(config, 5);
+    let mut admitted = |source: &str| {
+        let options = |number: u32| request("OPTIONS", "sip:example.org").cseq(number);
+        (0..200).filter(|&number| !world.udp(source, &options(number)).is_empty()).count()
+    };
+    assert_eq!(admitted(ALICE), 5);
+    for named in [crate::routes::CARRIER_A, "192.0.2.99:5060", "198.51.100.5:5060"] {
+        assert_eq!(admitted(named), 5 + 5 * 20, "{named}");
+    }
+}
+
+#[test]
 fn ipv6_is_supported_like_ipv4() {
     let mut world = World::open();
     let request =

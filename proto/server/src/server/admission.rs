@@ -1,0 +1,120 @@
+//! Admission of requests before they are parsed: block list, rate of the source, and what ends a call beyond it.
+
+use crate::auth::{Grant, LiveMark, live_mark};
+use crate::env::Env;
+use crate::proxy::Transactions;
+use crate::request::Request;
+use crate::route::preprocess;
+use crate::{Config, Detail, Reason, Services, SourceRates, Traffic};
+use ringway_sansio::Flow;
+use ringway_sip::{Message, Method, Reason as Rejection, Start, Uri};
+
+/// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered. `ends` are the rates of
+/// what ends a call beyond the rate of its source.
+///
+/// Over UDP anybody can send with any address, so what is no request takes nothing from the rate of its source, and is never answered.
+pub(super) fn is_admitted(
+    env: &mut Env<'_, impl Services>,
+    (transactions, ends): (&Transactions, &mut SourceRates),
+    flow: Flow,
+    bytes: &[u8],
+) -> bool {
+    let may_be_request = flow.transport.is_reliable() || may_be_request(bytes);
+    env.counters.requests += u64::from(may_be_request);
+    if is_source_blocked(env, &flow) {
+        env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
+        if flow.transport.has_connections() {
+            env.cx.out.disconnect(flow);
+        }
+        return false;
+    }
+    if !may_be_request {
+        let reason = Rejection::StartLine;
+        if let Some(count) = env.counters.rejected.get_mut(reason.index()) {
+            *count += 1;
+        }
+        env.decided_about(bytes, Reason::Malformed, Detail::Status(reason.status(), reason.phrase()));
+        return false;
+    }
+    // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
+    let is_of_us = || {
+        env.config.is_own_address(flow.remote)
+            || env.config.is_link(&flow)
+            || env.config.is_of_front(&flow)
+            || env.config.trunking.has_node_at(flow.remote.ip())
+    };
+    let (now, source) = (env.cx.now, flow.remote.ip());
+    if env.services.admit(now, source, Traffic::Requests)
+        || is_of_us()
+        || (is_named(env.config, &flow) && env.services.admit(now, source, Traffic::Named))
+    {
+        return true;
+    }
+    if may_end_a_call(bytes) && ends.admit(now, source) && ends_a_call(env, transactions, flow, bytes) {
+        env.counters.over_rate_ends += 1;
+        return true;
+    }
+    env.counters.over_rate += 1;
+    env.decided_about(bytes, Reason::OverRate, Detail::None);
+    // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
+    if flow.transport.is_reliable()
+        && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
+    {
+        env.slow_down(&message, flow);
+    }
+    false
+}
+
+/// True if a datagram may be a request: the version of SIP is in its first line, and in a Via, without which it gets no answer.
+#[inline]
+fn may_be_request(bytes: &[u8]) -> bool {
+    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+    let line = bytes.get(..end).unwrap_or_default();
+    line.ends_with(b" SIP/2.0\r") || memchr::memmem::find(bytes, b"SIP/").is_some()
+}
+
+/// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
+fn is_named(config: &Config, flow: &Flow) -> bool {
+    let ip = flow.remote.ip();
+    let mut neighbours = config.neighbours.iter().filter_map(|of| Uri::parse(of.uri.as_bytes()).ok());
+    !flow.transport.is_websocket()
+        && (config.trunking.is_trunk(ip)
+            || config.is_trusted(ip)
+            || neighbours.any(|uri| uri.host().ip() == Some(ip)))
+}
+
+/// True for the methods of [`ends_a_call`].
+fn may_end_a_call(bytes: &[u8]) -> bool {
+    [b"ACK ".as_slice(), b"BYE ", b"CANCEL "].iter().any(|start| bytes.starts_with(start))
+}
+
+/// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
+/// pass a source that is over its rate, up to [`ENDS_PER_S`].
+fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
+    let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
+    let Start::Request { method, uri } = *message.start() else { return false };
+    let is_same_hop =
+        |reply: Flow| reply.transport == flow.transport && reply.remote.ip() == flow.remote.ip();
+    if method != Method::Bye
+        && transactions.cancelled_by(message).is_some_and(|(_, _, reply)| is_same_hop(reply))
+    {
+        return true;
+    }
+    let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
+    let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
+    let request = Request { message, method, uri, flow, peer, key, grant, call };
+    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog(mark)) if mark.reaches_side)
+}
+
+/// True for a source in the block list, which is counted. This server's own addresses are never blocked.
+#[inline]
+pub(super) fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
+    if !env.services.is_source_blocked(flow.remote.ip()) || env.config.is_own_address(flow.remote) {
+        return false;
+    }
+    env.counters.blocked_sources += 1;
+    true
+}
+
+/// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
+pub(super) const ENDS_PER_S: u32 = 500;
