@@ -5,7 +5,7 @@ use crate::connection_id::{self, Kind, kind_of};
 use crate::shared::Common;
 use crate::stream::More;
 use crate::tcp::Streams;
-use ringway_sansio::{ConnectionId, Flow, Framer, Instant, Token, Transport};
+use ringway_sansio::{ConnectionId, Dialler, Flow, Framer, Instant, Token, Transport};
 use std::net::UdpSocket;
 
 /// Connections of a worker: streams and associations.
@@ -17,13 +17,13 @@ pub(crate) struct Connected<'a, F> {
 }
 
 impl<F: Framer> Connected<'_, F> {
-    pub(crate) fn send(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More) {
+    pub(crate) fn send(&mut self, flow: Flow, (token, dialler): (Token, Dialler), bytes: &[u8], more: More) {
         let Self { streams, associations, udp, now } = self;
         match (flow.connection, flow.transport) {
             (Some(id), Transport::Dtls) => associations.send(udp, id, token, bytes, *now),
             (None, Transport::Dtls) => associations.dial(udp, flow, token, bytes, *now),
             (Some(id), _) => streams.send(id, token, bytes, more, *now),
-            (None, _) => streams.dial(flow, token, bytes, more, *now),
+            (None, _) => streams.dial(flow, (token, dialler), bytes, more, *now),
         }
     }
 
@@ -48,16 +48,16 @@ pub(crate) fn send_connected<F: Framer>(
     common: &Common,
     worker: usize,
     connections: &mut Connected<'_, F>,
-    (flow, token): (Flow, Token),
+    (flow, token, dialler): (Flow, Token, Dialler),
     bytes: &[u8],
     more: More,
 ) {
     let owner = owner_of(common, &flow);
     if owner == worker {
-        return connections.send(flow, token, bytes, more);
+        return connections.send(flow, (token, dialler), bytes, more);
     }
     let Some(inbox) = common.inboxes.of(owner) else { return connections.streams.unreachable(token) };
-    if !inbox.push_stream(flow, token, bytes) {
+    if !inbox.push_stream(flow, (token, dialler), bytes) {
         connections.streams.inbox_full(token);
     }
 }

@@ -75,6 +75,8 @@ counters! {
     connections_over_source,
     /// Connections dialled.
     connections_dialled,
+    /// Connections not dialled because too many were being dialled: of the same sender, of all senders, or of all.
+    dials_refused,
     /// Dialled connections that failed.
     dial_failures,
     /// Connections whose TLS or WebSocket handshake failed or was not complete in time.

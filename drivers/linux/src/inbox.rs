@@ -6,7 +6,7 @@
 
 use crate::socket_change::SocketChange;
 use crate::sys::EventFd;
-use ringway_sansio::{ConnectionId, Event, Flow, Instant, Token};
+use ringway_sansio::{ConnectionId, Dialler, Event, Flow, Instant, Token};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -73,7 +73,7 @@ impl fmt::Debug for Inboxes {
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Send bytes of the inbox's arena over a stream that this worker owns or dials.
-    Stream { flow: Flow, token: Token, bytes: Range<usize> },
+    Stream { flow: Flow, token: Token, dialler: Dialler, bytes: Range<usize> },
     /// Keep a connection of this worker open until this time at least.
     Keep(ConnectionId, Instant),
     /// Close the connection of a flow, or the one that this worker dialled for it.
@@ -122,8 +122,8 @@ impl Inbox {
     }
 
     /// Queues bytes for a stream of this inbox's worker. False: the inbox is full.
-    pub(crate) fn push_stream(&self, flow: Flow, token: Token, bytes: &[u8]) -> bool {
-        self.push(Command::Stream { flow, token, bytes: 0..0 }, bytes)
+    pub(crate) fn push_stream(&self, flow: Flow, (token, dialler): (Token, Dialler), bytes: &[u8]) -> bool {
+        self.push(Command::Stream { flow, token, dialler, bytes: 0..0 }, bytes)
     }
 
     /// Queues a request to keep a connection open. If the inbox is full, the connection may be closed early.
@@ -239,7 +239,8 @@ mod tests {
         let inboxes = Inboxes::new(2).unwrap();
         let flow = Flow::dial(Default::default(), "127.0.0.1:1".parse().unwrap());
         let inbox = inboxes.of(1).unwrap();
-        assert!(inbox.push_stream(flow, Token(5), b"one") && inbox.push_stream(flow, Token(6), b"three"));
+        let (first, second) = ((Token(5), Dialler::OWN), (Token(6), Dialler(1)));
+        assert!(inbox.push_stream(flow, first, b"one") && inbox.push_stream(flow, second, b"three"));
         assert!(
             inboxes.deliver(3, Event::Unreachable(Token(7))),
             "shard 3 of two workers belongs to worker 1"

@@ -2,6 +2,7 @@
 //!
 //! A slot whose generations are used up is not used again, so a [`ConnectionId`] is never reused.
 
+mod dials;
 mod room;
 
 use crate::connection_id::{Kind, SLOTS_MAX, USES_MAX, id_of, parts_of};
@@ -9,8 +10,9 @@ use crate::counters::Counters;
 use crate::layers::{BoxedLayer, Resume};
 use crate::listing::OpenConnection;
 use crate::shared::Common;
-use crate::stream::{Filled, More, Stream, Written, connect_from};
+use crate::stream::{Filled, More, Stream, Written};
 use crate::sys::{self, Epoll, Interest};
+use dials::Dials;
 use ringway_sansio::{
     ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
     Transport, Wheel,
@@ -42,7 +44,7 @@ pub(crate) struct Streams<F> {
     /// (docs/decisions/0010-connections-and-the-log.md).
     dialled: HashMap<Destination, ConnectionId>,
     open: usize,
-    connecting: usize,
+    dials: Dials,
     unwritten: usize,
     alarms: Wheel<Alarm>,
     crowded: Crowded,
@@ -115,7 +117,7 @@ impl<F: Framer> Streams<F> {
             free: Vec::new(),
             dialled: HashMap::new(),
             open: 0,
-            connecting: 0,
+            dials: Dials::default(),
             unwritten: 0,
             alarms: Wheel::new(now),
             crowded: Crowded::default(),
@@ -163,33 +165,6 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Sends on the connection dialled to the flow's remote address, or on a new one.
-    pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
-        if let Some(&id) = self.dialled.get(&destination(&flow)) {
-            return self.send(id, token, bytes, more, now);
-        }
-        if self.connecting >= CONNECTING_MAX || !self.admit(None, now) {
-            self.counters.connections_refused.increment();
-            return self.unreachable(token);
-        }
-        let listener = self.listening.get(usize::from(flow.listener.0)).and_then(Option::as_ref);
-        let from = listener.filter(|_| self.common.dials_from_listener == Some(flow.transport));
-        let connected = connect_from(from.map(|(listener, _)| listener), flow.remote);
-        match connected.and_then(|socket| self.insert(socket, flow, Origin::Dialled, now)) {
-            Ok(id) => {
-                self.counters.connections_dialled.increment();
-                self.connecting += 1;
-                self.dialled.insert(destination(&flow), id);
-                self.send(id, token, bytes, more, now);
-            }
-            Err(_) => {
-                self.counters.dial_failures.increment();
-                self.common.open.fetch_sub(1, Ordering::Relaxed);
-                self.unreachable(token);
-            }
-        }
-    }
-
     /// Handles a connection that is writable, or whose dialling has ended.
     pub(crate) fn writable(&mut self, id: ConnectionId, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return };
@@ -198,7 +173,7 @@ impl<F: Framer> Streams<F> {
                 Ok(None) => stream.connection.connected(now),
                 Ok(Some(_)) | Err(_) => return self.close(id, CloseReason::NotConnected),
             }
-            self.connecting -= 1;
+            self.dials.end(id);
             list(&self.common, self.worker, stream);
         }
         let written = stream.flush(now);
@@ -320,7 +295,7 @@ impl<F: Framer> Streams<F> {
         self.common.open.fetch_sub(1, Ordering::Relaxed);
         self.unwritten -= unwritten;
         if !connection.is_connected() {
-            self.connecting -= 1;
+            self.dials.end(id);
         } else {
             self.reports.push(Report::Closed(id));
             self.common.connections.closed(self.worker, id);
@@ -588,9 +563,6 @@ const READ_BYTES: usize = 16 << 10;
 const FRAMES_PER_BATCH: usize = 32;
 
 const ACCEPTS_PER_TURN: usize = 32;
-
-/// Maximum number of connections that a worker dials concurrently.
-const CONNECTING_MAX: usize = 1024;
 
 /// Maximum number of bytes in all write queues of a worker.
 const UNWRITTEN_BYTES_MAX: usize = 256 << 20;

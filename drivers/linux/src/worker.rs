@@ -313,9 +313,9 @@ impl<N: Node> Worker<N> {
         }
         for command in commands.list.drain(..) {
             match command {
-                Command::Stream { flow, token, bytes } => {
+                Command::Stream { flow, token, dialler, bytes } => {
                     let bytes = commands.bytes.get(bytes).unwrap_or_default();
-                    self.connected().send(flow, token, bytes, More::None);
+                    self.connected().send(flow, (token, dialler), bytes, More::None);
                 }
                 Command::Keep(id, until) => self.connected().keep(id, until),
                 Command::Disconnect(flow) => self.connected().disconnect(&flow),
@@ -438,7 +438,7 @@ impl<N: Node> Worker<N> {
                         common,
                         *index,
                         &mut connections,
-                        (packet.flow, packet.token),
+                        (packet.flow, packet.token, packet.dialler()),
                         bytes,
                         more,
                     );

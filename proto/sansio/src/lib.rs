@@ -38,7 +38,7 @@ pub use flow::{
 pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
-pub use outbox::{Outbox, Packet};
+pub use outbox::{Dialler, Outbox, Packet};
 pub use paced::{PacedNode, tick_after};
 pub use part_hasher::PartHasher;
 pub use peer_names::PeerNames;

@@ -3,6 +3,16 @@
 use crate::{ConnectionId, Flow, Instant, Token};
 use alloc::vec::Vec;
 
+/// Sender who caused a packet, by a keyed hash. A driver limits the connections that it dials at once for each; [`Dialler::OWN`]: the
+/// program's own configuration caused it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dialler(pub u32);
+
+impl Dialler {
+    /// No peer.
+    pub const OWN: Self = Self(0);
+}
+
 /// One message to send: its flow and its range in the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -12,6 +22,8 @@ pub struct Packet {
     pub token: Token,
     /// 0: it confirms no stored data; otherwise the number of the change that it confirms, plus 1.
     confirms: u64,
+    /// Sender who caused it.
+    dialler: Dialler,
     start: u32,
     end: u32,
 }
@@ -26,6 +38,11 @@ impl Packet {
     /// Number of the change that it confirms (see [`Outbox::hold_last`]); 0: none with a number.
     pub const fn change(&self) -> u64 {
         self.confirms.saturating_sub(1)
+    }
+
+    /// Sender who caused it (see [`Outbox::charge_last`]).
+    pub const fn dialler(&self) -> Dialler {
+        self.dialler
     }
 }
 
@@ -73,7 +90,7 @@ impl Outbox {
             return;
         };
         if end > start {
-            self.packets.push(Packet { flow, token, confirms: 0, start, end });
+            self.packets.push(Packet { flow, token, confirms: 0, dialler: Dialler::OWN, start, end });
         }
     }
 
@@ -94,6 +111,13 @@ impl Outbox {
     pub fn hold_last(&mut self, change: u64) {
         if let Some(packet) = self.packets.last_mut() {
             packet.confirms = change.saturating_add(1);
+        }
+    }
+
+    /// Charges the connection that the last packet may need to the sender who caused the packet.
+    pub fn charge_last(&mut self, dialler: Dialler) {
+        if let Some(packet) = self.packets.last_mut() {
+            packet.dialler = dialler;
         }
     }
 

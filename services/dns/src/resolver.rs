@@ -184,7 +184,11 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
             let mut began = None;
             let searched = tokio::time::timeout(left, async {
                 let _of_source = query.share.turns().acquire().await;
-                let _turn = lookups.acquire().await;
+                // Those of trunks and neighbours do not wait for others.
+                let _turn = match query.source {
+                    Some(_) => Some(lookups.acquire().await),
+                    None => None,
+                };
                 began = Some(Instant::now());
                 search_through(&records, query.search).await
             });
@@ -273,8 +277,8 @@ const NICE: i8 = 19;
 /// Time limit of a query with all its lookups.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum number of queries that are looked up at a time; others wait for their turn.
-const LOOKUPS_MAX: usize = 256;
+/// Maximum number of queries of sources that are looked up at a time; others wait for their turn.
+const LOOKUPS_MAX: usize = 192;
 
 #[cfg(test)]
 #[path = "resolver_tests.rs"]

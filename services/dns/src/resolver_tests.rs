@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::empty::EMPTY_MAX;
-use crate::shares::QUERIES_OF_SOURCE_MAX;
+use crate::shares::{QUERIES_MAX, QUERIES_OF_SOURCE_MAX};
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
@@ -301,12 +301,33 @@ fn a_name_that_waits_behind_silent_names_is_not_taken_for_one() {
         let source = Some(IpAddr::from([192, 0, 2, u8::try_from(number % 16).unwrap()]));
         resolver.ask(0, number, Target { source, ..target(&format!("silent{number}.example")) });
     }
-    resolver.ask(0, silent, target("plain.example"));
+    let other = Some(IpAddr::from([192, 0, 2, 200]));
+    resolver.ask(0, silent, Target { source: other, ..target("plain.example") });
     for _ in 0..=silent {
         next(&answers);
     }
     resolver.ask(0, silent + 1, target("plain.example"));
     assert_eq!(next(&answers), (silent + 1, vec!["udp 192.0.2.1:5060".into()]));
+}
+
+#[test]
+fn a_trunk_does_not_wait_behind_silent_names_of_peers() {
+    let server = Server::start(|name, of| if name.starts_with("silent") { None } else { zone(name, of) });
+    let (resolver, answers) = start(&server);
+    for number in 0..QUERIES_MAX as u64 {
+        let source = Some(IpAddr::from([192, 0, 2, u8::try_from(number % 16).unwrap()]));
+        resolver.ask(0, number, Target { source, ..target(&format!("silent{number}.example")) });
+    }
+    let own = QUERIES_MAX as u64;
+    resolver.ask(0, own, target("plain.example"));
+    loop {
+        match next(&answers) {
+            (query, servers) if query == own => break assert_eq!(servers, ["udp 192.0.2.1:5060"]),
+            // Those above the limits.
+            (_, servers) => assert!(servers.is_empty()),
+        }
+    }
+    assert!(resolver.refused() >= own / 4, "a quarter is left to it: {}", resolver.refused());
 }
 
 #[test]

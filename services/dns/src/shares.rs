@@ -38,14 +38,17 @@ impl Shares {
         let source = source.map(source_of);
         let open = &mut *self.lock();
         let of_source = open.sources.get(&source).map_or(0, |source| source.open);
-        if open.count >= QUERIES_MAX || of_source >= QUERIES_OF_SOURCE_MAX {
+        let of_own = open.sources.get(&None).map_or(0, |source| source.open);
+        let is_over = source.is_some() && open.count - of_own >= QUERIES_OF_SOURCES_MAX;
+        if is_over || open.count >= QUERIES_MAX || of_source >= QUERIES_OF_SOURCE_MAX {
             return None;
         }
         open.count += 1;
+        let turns = if source.is_some() { LOOKUPS_OF_SOURCE_MAX } else { LOOKUPS_OWN_MAX };
         let entry = open
             .sources
             .entry(source)
-            .or_insert_with(|| Source { open: 0, turns: Arc::new(Semaphore::new(LOOKUPS_OF_SOURCE_MAX)) });
+            .or_insert_with(|| Source { open: 0, turns: Arc::new(Semaphore::new(turns)) });
         entry.open += 1;
         Some(Share { shares: Arc::clone(self), source, turns: Arc::clone(&entry.turns) })
     }
@@ -78,8 +81,14 @@ impl Drop for Share {
 /// Maximum number of open queries.
 pub(crate) const QUERIES_MAX: usize = 1024;
 
+/// Maximum number of open queries of all sources: a quarter is left to those of trunks and neighbours.
+const QUERIES_OF_SOURCES_MAX: usize = QUERIES_MAX / 4 * 3;
+
 /// Maximum number of open queries of a source.
 pub(crate) const QUERIES_OF_SOURCE_MAX: usize = 256;
+
+/// Maximum number of lookups that no peer caused, and that run at a time.
+const LOOKUPS_OWN_MAX: usize = 64;
 
 /// Maximum number of lookups of a source that run at a time; others wait for their turn.
 pub(crate) const LOOKUPS_OF_SOURCE_MAX: usize = 32;
@@ -100,7 +109,9 @@ mod tests {
                 .flat_map(|number| (0..16).map(move |_| number))
                 .filter_map(|number| shares.begin(source(number))),
         );
-        assert_eq!(open.len(), QUERIES_MAX);
+        assert_eq!(open.len(), QUERIES_OF_SOURCES_MAX);
+        open.extend((0..1000).filter_map(|_| shares.begin(None)));
+        assert_eq!(open.len(), QUERIES_MAX, "the rest is for queries that no peer caused");
         assert!(shares.begin(None).is_none());
         open.clear();
         assert!(shares.lock().sources.is_empty());

@@ -63,6 +63,7 @@ const LIMITS: &[&str] = &[
     "connections_over_source",
     "connections_refused",
     "crowded_closes",
+    "dials_refused",
     "ended_invites_evicted",
     "forward_loops",
     "handshakes_refused",

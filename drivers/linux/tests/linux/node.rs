@@ -4,8 +4,8 @@
 
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, DialledId, Event, Flow, Framer, FramingError, IcmpError, Instant,
-    ListenerId, Node, Received, Seed, Token,
+    ConnectionId, Context, Deadline, DialledId, Dialler, Event, Flow, Framer, FramingError, IcmpError,
+    Instant, ListenerId, Node, Received, Seed, Token,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -57,6 +57,13 @@ impl Node for Talker {
                 let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
                 let token = self.token(argument());
                 cx.out.send(to, token, format!("{}\n", argument()).as_bytes());
+            }
+            // charged ADDRESS NUMBER TEXT, of the sender with this number
+            "charged" => {
+                let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
+                let (sender, token) = (argument().parse().unwrap(), self.token("7"));
+                cx.out.send(to, token, format!("{}\n", argument()).as_bytes());
+                cx.out.charge_last(Dialler(sender));
             }
             // numbered ADDRESS NUMBER TEXT
             "numbered" => {

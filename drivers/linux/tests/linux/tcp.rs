@@ -294,6 +294,26 @@ fn an_unused_connection_of_the_fullest_source_gives_way() {
 }
 
 #[test]
+fn hanging_dials_of_a_sender_leave_room_for_others() {
+    let (runtime, server) = tcp(1, Config::default());
+    // A listener whose queue is full accepts nothing: connections to it hang. Each address of loopback is another destination.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&"0.0.0.0:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let port = full.local_addr().unwrap().as_socket().unwrap().port();
+    let _queued = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut client = Client::connect(server);
+    for number in 0..100 {
+        client.write(&format!("0 charged 127.0.1.{number}:{port} 5 x\n"));
+    }
+    client.write(&format!("0 charged 127.0.2.1:{port} 6 x\n"));
+    client.write(&format!("0 dial 127.0.2.2:{port} 8 x\n"));
+    until("the dials", || runtime.counts().connections_dialled >= 66);
+    let counts = runtime.counts();
+    assert_eq!((counts.connections_dialled, counts.dials_refused), (66, 36), "64 of sender 5");
+}
+
+#[test]
 fn one_source_cannot_take_all_connections() {
     let (runtime, server) = tcp(2, Config { max_connections_per_source: 3, ..Config::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();

@@ -16,7 +16,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{cancel_reason, decided, divert, groups, lit, number_lookup, trying, unreached};
+use super::{cancel_reason, decided, divert, groups, lit, number_lookup, reach, trying, unreached};
 use crate::env::Env;
 use crate::lamp;
 use crate::media::is_sdp;
@@ -209,6 +209,7 @@ impl Proxy {
             plan.write(space, branch, offers_alias, arena);
         });
         let caller_cseq = plan.caller_cseq();
+        reach::charge(env, &plan, &flow);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {
             env.counters.overflow += 1;

@@ -174,6 +174,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         (!self.target.keeps_uri).then(|| self.targets.uri(self.target))
     }
 
+    /// True if a route leads it to a trunk.
+    pub(super) fn is_to_trunk(&self) -> bool {
+        self.target.trunk().is_some()
+    }
+
     pub(super) const fn flow(&self) -> Flow {
         self.flow
     }

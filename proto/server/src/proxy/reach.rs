@@ -6,17 +6,19 @@ use super::remote_target;
 use super::rewrite::Rewrite;
 use super::targets::Target;
 use super::to_trunk;
-use crate::auth::Reach;
+use crate::auth::{Reach, Sender};
 use crate::edge;
 use crate::env::Env;
 use crate::failed_servers::put_last;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::token::{Side, TargetHash};
-use crate::{Detail, LogEvent, NeighbourRoute, Reason, Services};
-use core::net::SocketAddr;
-use ringway_sansio::{Flow, LocatedServer, LocatedServers, Transport};
+use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, Services};
+use core::hash::Hasher;
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
 use ringway_sip::Uri;
+use siphasher::sip::SipHasher13;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
 pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> Option<Flow> {
@@ -87,6 +89,30 @@ fn is_inner(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
     env.services.observe(env.cx.now, &event);
     env.decided(plan.request(), Reason::InnerHost, Detail::Flow(flow));
     true
+}
+
+/// Charges the connection that the last packet may need to the sender of its request, unless that is a trunk's: the user whose password it
+/// proved, or its source.
+#[inline]
+pub(super) fn charge<S>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>, flow: &Flow) {
+    if flow.transport.has_connections() && flow.connection.is_none() && !plan.is_to_trunk() {
+        let dialler = dialler_of(env, plan.request());
+        env.cx.out.charge_last(dialler);
+    }
+}
+
+fn dialler_of<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Dialler {
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(&env.keys.calls));
+    let mut user = Aor::default();
+    if request.grant.sender == Sender::Proven && env.config.read_aor(&request.message.from().uri, &mut user) {
+        hash.part(user.as_bytes());
+    } else {
+        match source_of(request.client(env.config)) {
+            IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+            IpAddr::V6(v6) => hash.fixed(&v6.octets()),
+        }
+    }
+    Dialler((hash.into_hasher().finish() as u32).max(1))
 }
 
 /// Next hop to a target: the next Route, if there is one.

@@ -4,7 +4,7 @@ use super::Proxy;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
-use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
+use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
@@ -50,7 +50,9 @@ impl Proxy {
                     target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                let asked = (request.message, Some(request.client(env.config)));
+                // A peer must not use up the lookups of a trunk.
+                let source = target.trunk().is_none().then(|| request.client(env.config));
+                let asked = (request.message, source);
                 self.lookups.start(&mut env.cx, host, asked, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
@@ -124,6 +126,7 @@ impl Proxy {
         branch.clear();
         transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
         env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, offers_alias, arena));
+        charge(env, plan, &over);
     }
 
     /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server

@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, NumberTarget,
-    Outbox, PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
+    ConnectionId, Context, Dialler, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node,
+    NumberTarget, Outbox, PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
 };
 use ringway_server::{Action, Aor, Config, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
@@ -59,6 +59,8 @@ pub(crate) struct Sent {
     pub(crate) token: Token,
     pub(crate) after_store: bool,
     pub(crate) change: u64,
+    /// Sender who caused it.
+    pub(crate) dialler: Dialler,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -271,6 +273,7 @@ impl World {
                 token: packet.token,
                 after_store: packet.is_after_store(),
                 change: packet.change(),
+                dialler: packet.dialler(),
                 bytes: bytes.to_vec(),
             })
             .collect();

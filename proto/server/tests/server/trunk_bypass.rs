@@ -3,6 +3,7 @@
 use crate::challenge::proven;
 use crate::harness::{ALICE, BOB, World, forwarded, invite, only, register, request, requests, statuses};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers, trunk};
+use ringway_sansio::Dialler;
 use ringway_server::{Config, Destination, DestinationRule, DestinationRules};
 use std::time::Duration;
 
@@ -163,4 +164,28 @@ fn a_contact_of_the_administrator_may_be_a_trunk() {
     let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
     assert_eq!(forwarded(sent).to(), CARRIER_A);
     assert_eq!(world.server.counters().trunk_bypasses, 0);
+}
+
+/// Connections that requests need are charged to their senders, and not those to trunks.
+#[test]
+fn a_dialled_connection_is_charged_to_its_sender_unless_it_is_a_trunks() {
+    let to = |world: &mut World, from: &str, user: &str, uri: &str, id: &str| {
+        let call = invite(uri).from(&format!("sip:{user}@example.org")).call_id(id);
+        forwarded(proven(world, from, &call, user)).dialler
+    };
+    let mut world = World::with(|config| {
+        guarded(config);
+        config.trunking.trunks[0].uri = "sip:198.51.100.1:5060;transport=tcp".into();
+    });
+    let uris = ["sip:x@203.0.113.5;transport=tcp", "sip:x@203.0.113.6;transport=tcp"];
+    let alices = to(&mut world, ALICE, "alice", uris[0], "1");
+    assert_ne!(alices, Dialler::OWN);
+    assert_eq!(to(&mut world, BOB, "alice", uris[1], "2"), alices, "of one account, from any address");
+    assert_ne!(to(&mut world, ALICE, "bob", uris[0], "3"), alices);
+    assert_eq!(to(&mut world, ALICE, "alice", "sip:+441@example.org", "4"), Dialler::OWN, "to a trunk");
+    assert_eq!(
+        to(&mut world, ALICE, "alice", "sip:x@203.0.113.5", "5"),
+        Dialler::OWN,
+        "by UDP nothing is dialled"
+    );
 }
