@@ -252,6 +252,8 @@ pub(super) struct Best {
     /// Bytes as received, without our Via. Empty: a locally generated response.
     pub(super) bytes: Vec<u8>,
     pub(super) branch: usize,
+    /// Phrase of a locally generated 403.
+    pub(super) phrase: &'static str,
 }
 
 impl Contexts {
@@ -432,10 +434,15 @@ impl ResponseContext {
 
     /// Ends a branch that failed without a response from its target.
     pub(super) fn fail_branch(&mut self, number: usize, status: u16) {
+        self.refuse_branch(number, status, "Forbidden");
+    }
+
+    /// The same for a branch that may not be sent.
+    pub(super) fn refuse_branch(&mut self, number: usize, status: u16, phrase: &'static str) {
         if let Some(branch) = self.branches.get_mut(number) {
             branch.state = BranchState::Done;
         }
-        self.keep_better(Best { status, bytes: Vec::new(), branch: number });
+        self.keep_better(Best { status, bytes: Vec::new(), branch: number, phrase });
     }
 
     /// RFC 3261 §16.7 step 6: 6xx first, then the lowest class; among 4xx those that allow the caller a better request.

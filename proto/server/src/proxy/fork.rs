@@ -173,9 +173,9 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
-        if let Some((status, _)) = refusal(env, plan) {
+        if let Some((status, phrase)) = refusal(env, plan) {
             if let Some(context) = self.contexts.get_mut(id.context()) {
-                context.fail_branch(id.parts().1, status);
+                context.refuse_branch(id.parts().1, status, phrase);
             }
             return;
         }

@@ -234,7 +234,7 @@ impl Proxy {
             context.keep_challenges(message, number);
         }
         if is_readable && recursed != Recursed::All {
-            context.keep_better(Best { status, bytes, branch: number });
+            context.keep_better(Best { status, bytes, branch: number, phrase: "" });
         }
         if status >= 600 {
             self.cancel_branches(&mut env.cx, transactions, key, None);
@@ -365,7 +365,7 @@ impl Proxy {
                 decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }
-            (403, true) => (403, "Trunks Have Routes"),
+            (403, true) => (403, best.phrase),
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
             (430, true) => (430, "Flow Failed"),
