@@ -620,3 +620,45 @@ fn one_call_in_several_transactions_is_shown_once() {
     table.calls_of(b"u0@example.org", &mut shown);
     assert_eq!(shown.iter().map(|call| call.state).collect::<Vec<_>>(), [LampState::Early]);
 }
+
+/// Branches that lose are no calls of their own: their end puts out no lamp.
+#[test]
+fn a_phone_that_loses_a_fork_puts_out_no_lamp() {
+    let mut world = watched(|_| {});
+    world.register("bob", CAROL, "<sip:bob@192.0.2.30>");
+    let sent = requests(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let [one, two] = &sent.into_iter().filter(|one| one.method() == "INVITE").collect::<Vec<_>>()[..] else {
+        panic!("two phones")
+    };
+    for got in [one, two] {
+        answer(&mut world, got, 180, &[]);
+    }
+    assert_eq!(lamps(&mut world), ["alice: initiator early", "bob: recipient early"]);
+    answer(&mut world, one, 200, &[]);
+    world.udp(&two.to(), &two.answer(487, &[]));
+    assert_eq!(lamps(&mut world), ["alice: initiator confirmed", "bob: recipient confirmed"]);
+    assert!(lamps(&mut world).is_empty(), "and they stay lit");
+}
+
+#[test]
+fn the_end_of_one_call_shows_the_other_one() {
+    let mut world = watched(|_| {});
+    let first = ring(&mut world, &invite("sip:bob@example.org"));
+    answer(&mut world, &first, 180, &[]);
+    lamps(&mut world);
+    let second =
+        ring(&mut world, &invite("sip:bob@example.org").call_id("second").from("sip:carol@example.org"));
+    answer(&mut world, &second, 180, &[]);
+    assert_eq!(lamps(&mut world), ["bob: recipient early, recipient early"]);
+    world.udp(BOB, &second.answer(486, &[]));
+    let after = lamps(&mut world);
+    assert!(
+        after == ["bob: recipient early, recipient terminated"]
+            || after == ["bob: recipient terminated, recipient early"],
+        "{after:?}"
+    );
+    world.udp(BOB, &first.answer(486, &[]));
+    lamps(&mut world);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(states(&watch(&mut world, "erin", "bob")), "dark");
+}

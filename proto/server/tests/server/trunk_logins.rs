@@ -127,6 +127,36 @@ fn the_cseq_rises_with_each_challenge_and_each_request_of_a_dialog() {
     nothing_is_left(&mut world, "a call with challenges");
 }
 
+/// The ACK has the number of the INVITE that was answered, not that of an earlier trunk's.
+#[test]
+fn the_next_trunk_has_numbers_of_its_own() {
+    for has_login in [false, true] {
+        let mut world = World::with(|config| {
+            with_login(config);
+            if has_login {
+                config.trunking.trunks[1].login = config.trunking.trunks[0].login.clone();
+            }
+        });
+        let first = call(&mut world, "one");
+        let again = repeated(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+        // The challenge comes once more: its ACK is that of the first INVITE.
+        assert_eq!(only(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]))).header("CSeq"), "4 ACK");
+        let sent = requests(world.udp(CARRIER_A, &again.answer(500, &[])));
+        let next = only(sent.into_iter().filter(|sent| sent.to() == CARRIER_B).collect());
+        let number = if has_login { 4 } else { 1 };
+        assert_eq!(next.header("CSeq"), format!("{number} INVITE"));
+        let success = only(world.udp(CARRIER_B, &next.answer(200, &["Contact: <sip:gw@198.51.100.2:5060>"])));
+        assert_eq!(success.header("CSeq"), "1 INVITE");
+        for (method, cseq, at_trunk) in [("ACK", 1, number), ("BYE", 2, if has_login { 8 } else { 2 })] {
+            let request = request(method, "sip:gw@198.51.100.2:5060").call_id("one").cseq(cseq);
+            let request = request.to(&success.header("To"));
+            let request = request.line(&format!("Route: {}", success.header("Record-Route")));
+            let sent = only(requests(world.udp(ALICE, &request)));
+            assert_eq!(sent.header("CSeq"), format!("{at_trunk} {method}"));
+        }
+    }
+}
+
 #[test]
 fn failures_and_cancels_of_a_call_with_another_cseq_have_the_right_one() {
     let mut world = World::with(with_login);
