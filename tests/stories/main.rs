@@ -9,6 +9,7 @@ mod call;
 mod call_records;
 mod cancel;
 mod cluster;
+mod cluster_moves;
 mod cluster_nodes;
 mod cluster_random;
 mod fork;

@@ -98,7 +98,7 @@ pub(crate) fn in_dialog(keys: &GruuKeys, aor: &Aor, target: &Uri<'_>, with_gruu:
     let mut uri = match &gruu {
         Some(Gruu::Temporary(uri)) => uri.clone(),
         _ => {
-            let mut uri = b"sip:".to_vec();
+            let mut uri = scheme_of(target).to_vec();
             write_escaped(aor.user(), &mut uri);
             uri.push(b'@');
             uri.extend_from_slice(aor.domain());
@@ -166,7 +166,7 @@ fn decrypted(key: &[u8; 16], token: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
     mac(key, b"iv", &[&text]).verify_truncated_left(iv).ok()?;
     let (hash, rest) = text.split_first_chunk::<8>()?;
     let user = rest.get(FIXED_BYTES - 8..)?;
-    let mut target = if uri.scheme() == Scheme::Sips { b"sips:".to_vec() } else { b"sip:".to_vec() };
+    let mut target = scheme_of(uri).to_vec();
     write_escaped(user, &mut target);
     target.push(b'@');
     target.extend_from_slice(uri.host().as_bytes());
@@ -175,6 +175,11 @@ fn decrypted(key: &[u8; 16], token: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
     target.push(b'=');
     target.extend_from_slice(&hex16(u64::from_be_bytes(*hash)));
     Some(target)
+}
+
+/// A `sips:` URI stays one (RFC 3261 §26.2.2).
+fn scheme_of(uri: &Uri<'_>) -> &'static [u8] {
+    if uri.scheme() == Scheme::Sips { b"sips:" } else { b"sip:" }
 }
 
 /// Keyed hash of instance and Call-ID; `None` without an instance.

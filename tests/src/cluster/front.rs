@@ -43,6 +43,11 @@ impl Front {
         Self { host, services }
     }
 
+    /// Kills it: its connections are closed.
+    pub(super) fn kill(&self, sim: &mut Sim) {
+        sim.remove(self.host);
+    }
+
     /// Counters of all shards.
     pub(super) fn counted(&self, sim: &Sim, of: fn(&ringway_server::Counters) -> u64) -> u64 {
         self.shards(sim).iter().map(|shard| of(shard.counters())).sum()

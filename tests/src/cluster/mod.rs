@@ -139,6 +139,15 @@ impl Cluster {
         self.wait(5);
     }
 
+    /// Kills the front and starts it again, and waits until it has found the nodes.
+    pub fn restart_front(&mut self) {
+        if let Some(front) = self.front.take() {
+            front.kill(&mut self.sim);
+        }
+        self.wait(1);
+        self.add_front();
+    }
+
     /// A counter of the front.
     pub fn front_counts(&self, of: fn(&ringway_server::Counters) -> u64) -> u64 {
         self.front.as_ref().map_or(0, |front| front.counted(&self.sim, of))

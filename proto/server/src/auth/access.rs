@@ -190,6 +190,10 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
         Some(LiveMark::Dialog(mark)) if mark.reaches_side => return decide_in_dialog(facts, &mark),
+        // The flow of the side was lost: the other node looks its user up.
+        Some(LiveMark::Dialog(_)) if facts.is_of_node && facts.method != Method::Ack => {
+            return Access::Refuse(430, "Flow Failed");
+        }
         Some(LiveMark::Accepted | LiveMark::Dialog(_)) | None => {}
     }
     // The other registrar, or node, asks for passwords. What goes to it, and over a flow that it was given, is no relaying.

@@ -38,8 +38,9 @@ pub(crate) fn live_mark(
             let is_gruu = env.config.registrar.gruu && routed.is_of_domains && routed.uri.params().has(b"gr");
             // Connections are numbered from the start: a number in an older mark is now another connection's.
             let is_from_before = made_s < env.started_s;
-            let may_need_user =
-                is_gruu || is_from_before || moved.is_some_and(|moved| moved.way == Way::User);
+            // What came over a link crosses no other: the node that sent it looks the user up.
+            let may_need_user = !is_of_node
+                && (is_gruu || is_from_before || moved.is_some_and(|moved| moved.way == Way::User));
             let has_user = may_need_user && user_of_side(env, request.message, routed, user).is_some();
             let known =
                 Known { recorded, moved: moved.map(|moved| moved.way), is_from_before, has_user, is_gruu };

@@ -1,6 +1,6 @@
 //! Identities of the two sides of a dialog, in the mark of our Record-Route.
 //!
-//! Behind the sides of the mark and their addresses: `.x`, eight hexadecimal digits for the user of each side, caller first; `c` and the
+//! Behind the sides of the mark and their addresses: `.x`, four characters for the user of each side, caller first; `c` and the
 //! hash of its Contact if the caller is a trunk; `t` if the callee is one, with the hashes of its tag and Contact once a response
 //! has them. The MAC of the mark covers them.
 
@@ -12,9 +12,9 @@ use ringway_sip::grammar::unescape_into;
 use ringway_sip::{Uri, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
-/// Keyed hash of the user of ours that a side is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UserHash(u32);
+/// Keyed hash of the user of ours that a side is: 24 bits as they are written, because each request in a dialog is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UserHash([u8; 4]);
 
 /// Keyed hash of a URI: user, host and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,19 +42,38 @@ pub(crate) struct Identities {
     pub(crate) called_trunk: Option<Option<Answer>>,
 }
 
+impl Default for UserHash {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl UserHash {
     /// No user of ours.
-    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(*b"0000");
     /// A user whose name is not known.
-    pub(crate) const UNNAMED: Self = Self(1);
+    pub(crate) const UNNAMED: Self = Self(*b"0001");
 
     /// Hash of a user part, which may have escapes, in a domain.
     pub(crate) fn of(key: &[u8; 16], user: &[u8], domain: &[u8]) -> Self {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
         hash.fixed(b"user");
         hash.part(&unescaped(user));
-        hash.part_without_case(domain);
-        Self((hash.into_hasher().finish() as u32).max(2))
+        match domain.iter().any(u8::is_ascii_uppercase) {
+            true => hash.part_without_case(domain),
+            // The usual domain; it is one piece without a copy.
+            false => hash.part(domain),
+        }
+        let bits = hash.into_hasher().finish();
+        let digit =
+            |shift: u32| SYMBOLS.get((bits >> shift) as usize % SYMBOLS.len()).copied().unwrap_or(b'2');
+        let digits = [0, 6, 12, 18].map(digit);
+        // The others mean something else.
+        if digits.starts_with(b"000") { Self(*b"0002") } else { Self(digits) }
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        text.try_into().ok().map(Self)
     }
 
     /// True for a user of ours.
@@ -63,8 +82,8 @@ impl UserHash {
     }
 
     /// True for a user whose name can be found.
-    pub(crate) const fn is_named(self) -> bool {
-        self.0 > 1
+    pub(crate) fn is_named(self) -> bool {
+        self.is_user() && self != Self::UNNAMED
     }
 }
 
@@ -110,8 +129,8 @@ impl Identities {
     /// Appends the part of a mark.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b".x");
-        write_hex(out, u64::from(self.caller.0), DIGITS);
-        write_hex(out, u64::from(self.callee.0), DIGITS);
+        out.extend_from_slice(&self.caller.0);
+        out.extend_from_slice(&self.callee.0);
         if let Some(target) = self.calling_trunk {
             out.push(b'c');
             target.write(out);
@@ -126,8 +145,8 @@ impl Identities {
 
     /// Reads what is behind the `.`, which is not verified.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        let (caller, rest) = text.strip_prefix(b"x")?.split_at_checked(DIGITS)?;
-        let (callee, mut rest) = rest.split_at_checked(DIGITS)?;
+        let (caller, rest) = text.strip_prefix(b"x")?.split_at_checked(USER_BYTES)?;
+        let (callee, mut rest) = rest.split_at_checked(USER_BYTES)?;
         let mut calling_trunk = None;
         if let Some(behind) = rest.strip_prefix(b"c") {
             let (target, behind) = behind.split_at_checked(DIGITS)?;
@@ -141,7 +160,7 @@ impl Identities {
                 Some(Some(Answer { tag: TagHash(read_digits(tag)?), target: UriHash::read(target)? }))
             }
         };
-        let (caller, callee) = (UserHash(read_digits(caller)?), UserHash(read_digits(callee)?));
+        let (caller, callee) = (UserHash::read(caller)?, UserHash::read(callee)?);
         Some(Self { caller, callee, calling_trunk, called_trunk })
     }
 
@@ -184,6 +203,10 @@ fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 8;
+/// Characters of a user.
+const USER_BYTES: usize = 4;
+/// Characters of six bits that a URI parameter may have (RFC 3261 §25.1), but `.`, which ends a part of a mark.
+const SYMBOLS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 #[cfg(test)]
 mod tests {
@@ -197,7 +220,8 @@ mod tests {
         for caller in [UserHash::NONE, UserHash::UNNAMED, UserHash::of(&KEY, b"alice", b"example.org")] {
             for calling_trunk in [None, Some(UriHash(7))] {
                 for called_trunk in [None, Some(None), Some(Some(answer))] {
-                    let identities = Identities { caller, callee: UserHash(9), calling_trunk, called_trunk };
+                    let identities =
+                        Identities { caller, callee: UserHash(*b"9z-_"), calling_trunk, called_trunk };
                     let mut out = Vec::new();
                     identities.write(&mut out);
                     let text = out.strip_prefix(b".").unwrap();
@@ -209,9 +233,7 @@ mod tests {
                 }
             }
         }
-        for bad in
-            ["", "x", "x0123456789abcde", "x0123456789abcdefc", "x0123456789abcdeft0", "0123456789abcdef"]
-        {
+        for bad in ["", "x", "x0123456", "x01234567c", "x01234567t0", "01234567", "x01234567u"] {
             assert_eq!(Identities::read(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -124,34 +124,33 @@ pub(super) fn check(
     }
 }
 
-/// Applies a change; returns the flow that its binding had until now and has left.
+/// Applies a change; `left` becomes the flow that its binding had until now and has left.
 pub(super) fn apply(
     bindings: &mut Bindings,
     change: &Change<'_>,
     cseq: u32,
     flow: Flow,
     now: Instant,
-) -> Option<Flow> {
+    left: &mut Option<Flow>,
+) {
     let index = position_of(bindings, change, |binding| !binding.is_permanent());
     let Some(expires) = change.expires else {
         if let Some(index) = index {
             bindings.remove(index);
         }
-        return None;
+        return;
     };
     let key = if change.flow_key.is_some() { BindingKey::Flow } else { BindingKey::Contact };
     let (owner, registered) = (Owner::HERE, RegisteredAt::new(now));
     let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, owner, registered, flow };
     match index.and_then(|index| bindings.get_mut(index)) {
         Some(binding) => {
-            let left = (binding.flow != flow).then_some(binding.flow).filter(|_| binding.is_over_flow());
+            if binding.is_over_flow() && binding.flow != flow {
+                *left = Some(binding.flow);
+            }
             binding.replace(change.text, terms);
-            left
         }
-        None => {
-            bindings.extend(Binding::new(change.text, terms));
-            None
-        }
+        None => bindings.extend(Binding::new(change.text, terms)),
     }
 }
 

@@ -30,6 +30,8 @@ pub struct LocationTable {
     pub(super) nodes: Nodes,
     /// Number of the newest read of all records of the store that nodes share.
     pub(super) walk: u32,
+    /// Flow that a phone had until its last REGISTER and has left.
+    left: Option<Flow>,
 }
 
 #[derive(Debug)]
@@ -52,8 +54,6 @@ pub(crate) struct Saved {
     pub(crate) key: Option<SlabKey>,
     /// False for a retransmission, or if there was nothing to remove.
     pub(crate) changed: bool,
-    /// Flow that a phone had until now and has left.
-    pub(crate) left: Option<Flow>,
 }
 
 /// Binding for listings.
@@ -171,6 +171,7 @@ impl LocationTable {
             bindings: 0,
             nodes: Nodes::default(),
             walk: 0,
+            left: None,
         }
     }
 
@@ -203,6 +204,11 @@ impl LocationTable {
         self.find(aor)
     }
 
+    /// Takes the flow that a phone had until the last change and has left.
+    pub(crate) const fn take_left(&mut self) -> Option<Flow> {
+        self.left.take()
+    }
+
     /// Applies the changes of one REGISTER, all or none (RFC 3261 §10.3 step 7).
     ///
     /// A binding of this same REGISTER (same Call-ID, same CSeq) is not changed: the REGISTER is a retransmission.
@@ -222,19 +228,22 @@ impl LocationTable {
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default();
         if !check(bindings, changes, cseq, now, room)? {
-            return Ok(Saved { key: found, changed: false, left: None });
+            return Ok(Saved { key: found, changed: false });
         }
         let key = found.unwrap_or_else(|| self.add_user(aor));
         let mut left = None;
         self.change_bindings(key, |bindings| {
             bindings.retain(|binding| binding.expires > now);
             for change in changes {
-                left = apply(bindings, change, cseq, flow, now).or(left);
+                apply(bindings, change, cseq, flow, now, &mut left);
             }
         });
+        if left.is_some() {
+            self.left = left;
+        }
         // A user without bindings is removed.
         let key = self.users.get(key).map(|_| key);
-        Ok(Saved { key, changed: true, left })
+        Ok(Saved { key, changed: true })
     }
 
     /// Removes all bindings of REGISTER requests; none if one of them has a newer CSeq of the same phone (RFC 3261 §10.3

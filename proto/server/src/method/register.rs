@@ -189,7 +189,7 @@ impl Registrar {
                 let cleared = self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor));
                 let key = self.table.key_of(aor.as_bytes());
                 cleared
-                    .map(|changed| Accepted { saved: Saved { changed, key, left: None }, by_flow: false })
+                    .map(|changed| Accepted { saved: Saved { changed, key }, by_flow: false })
                     .map_err(|error| refusal_of(env.counters, error))
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
@@ -279,7 +279,7 @@ impl Registrar {
     }
 
     fn unchanged(&self, aor: &Aor) -> Accepted {
-        let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false, left: None };
+        let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false };
         Accepted { saved, by_flow: false }
     }
 
@@ -337,11 +337,11 @@ impl Registrar {
             self.removed.call = Registered::call(request.message.call_id());
             self.removed.cseq = cseq;
         }
-        let saved = self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)?;
-        if let Some(left) = &saved.left {
-            note_left(env, proof.subject(), left, &request.flow);
+        let saved = self.table.save(proof, changes, cseq, request.flow, env.cx.now, room);
+        if let Some(left) = self.table.take_left() {
+            note_left(env, proof.subject(), &left, &request.flow);
         }
-        Ok(saved)
+        saved
     }
 
     /// Step 8: 200 with all bindings, after the changes are passed to the store.

@@ -196,6 +196,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         for _ in 0..self.routed.own_routes {
             edit.pop_first(HeaderName::Route);
         }
+        if self.request.grant.reach == Reach::User {
+            edit.remove_lines(HeaderName::Route, |_| true);
+        }
         self.remove_untrusted_fields(&mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
@@ -295,7 +298,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// URI of the next hop, if it is not the target.
     fn next_hop(&self) -> Option<Uri<'_>> {
         let rewritten = self.target.rewrite.as_deref().and_then(Rewrite::next_hop);
-        rewritten.or(self.routed.next_route)
+        match self.request.grant.reach {
+            Reach::User => rewritten,
+            Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::Flow(_) => {
+                rewritten.or(self.routed.next_route)
+            }
+        }
     }
 
     fn set_uri(&self, edit: &mut Edit<'_, '_>) {

@@ -55,7 +55,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use breadth::TooBroad;
-use context::{BranchId, BranchState, Contexts};
+use context::{BranchId, BranchState, Contexts, ResponseContext};
 use destinations::RouteRefusal;
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
@@ -443,8 +443,9 @@ impl Proxy {
             to_trunk::note_failed(env, &mut self.contexts, id);
             let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
             decided::about(env, &self.contexts, id.context(), reason, Detail::None);
-            let flow_is_gone = status == 480
-                && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
+            let is_over_flow =
+                |context: &ResponseContext| context.is_over_flow() || env.config.is_link(&context.source);
+            let flow_is_gone = status == 480 && self.contexts.get(id.context()).is_some_and(is_over_flow);
             let status = if flow_is_gone { 430 } else { status };
             let goes_on = self.fail_over(env, transactions, id)
                 || flows::try_next(self, env, transactions, id)

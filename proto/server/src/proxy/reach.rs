@@ -127,7 +127,8 @@ pub(super) fn hop_to_target<'t, S>(
         Some(flow) => NextHop::Flow(flow),
         None => {
             let rewritten = target.rewrite.as_deref().and_then(Rewrite::next_hop);
-            let next = rewritten.or(routed.next_route);
+            // Further routes led to where the user's phone was.
+            let next = if reach == Reach::User { rewritten } else { rewritten.or(routed.next_route) };
             let next = next.as_ref().unwrap_or(uri);
             // Anybody may send to the registrar of an edge domain, and to no other port of its host.
             let is_free = target.keeps_uri && rewritten.is_none() && matches!(reach, Reach::Anywhere);

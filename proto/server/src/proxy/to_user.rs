@@ -41,7 +41,9 @@ pub(super) fn retarget(
     let Some(context) = proxy.contexts.get(key) else { return false };
     let until =
         context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
+    // One that came over a link crosses no other: the node that sent it looks the user up.
     if !matches!(context.grant.reach, Reach::Side(_))
+        || env.config.is_link(&context.source)
         || context.is_cancelled
         || env.cx.now >= until
         || transactions.is_answered(context.server)
