@@ -48,7 +48,7 @@ pub(crate) fn live_mark(
             let way = current(
                 &known,
                 |side| reaches(env, side, routed),
-                |side| registered(env, side, user, since_s),
+                |side| registered(env, request.message, side, (user, since_s)),
             );
             let reaches_side = way.is_some();
             let is_refresh = matches!(
@@ -103,33 +103,51 @@ fn moved_sides(
 }
 
 /// Flow that the phone of a user's side has registered with since.
-fn registered(env: &Env<'_, impl Services>, side: Side, user: UserHash, since_s: u64) -> Option<Side> {
-    let mut registered = None;
-    if user.is_named() && env.services.has_moved_sides() {
-        env.services.change_sides(&mut |table| {
-            registered = table.registered(&env.keys.route, side, user, (env.cx.now, since_s));
-        });
+fn registered(
+    env: &Env<'_, impl Services>,
+    message: &Message<'_>,
+    side: Side,
+    (user, since_s): (UserHash, u64),
+) -> Option<Side> {
+    if !user.is_named() || !env.services.has_moved_sides() {
+        return None;
     }
+    let key = &env.keys.route;
+    let user = match user {
+        UserHash::OF_HEADER => {
+            let mut aor = Aor::default();
+            env.config.read_aor(&message.to().uri, &mut aor);
+            UserHash::of(key, aor.user(), aor.domain())
+        }
+        other => other,
+    };
+    let mut registered = None;
+    env.services
+        .change_sides(&mut |table| registered = table.registered(key, side, user, (env.cx.now, since_s)));
     registered
 }
 
-/// User of ours that the side is which a request is for: that of To, or with the user part of the Request-URI; `None` if neither has
-/// this hash.
+/// User of ours that the side is which a request is for: that of To, or another one with this hash, whose name is in To or the Request-URI;
+/// `None` for any other.
 pub(crate) fn user_of_side<S>(
     env: &Env<'_, S>,
     message: &Message<'_>,
     routed: &Routed<'_>,
     user: UserHash,
 ) -> Option<Aor> {
+    let mut aor = Aor::default();
+    let to = &message.to().uri;
+    if user == UserHash::OF_HEADER {
+        return env.config.read_aor(to, &mut aor).then_some(aor);
+    }
     if !user.is_named() {
         return None;
     }
-    let mut aor = Aor::default();
     let key = &env.keys.route;
-    let is_it = |name: &[u8], domain: &str| UserHash::of(key, name, domain.as_bytes()) == user;
-    for uri in [&message.to().uri, &routed.uri] {
+    for uri in [to, &routed.uri] {
         let Some(name) = uri.user() else { continue };
-        if let Some(domain) = env.config.domains.iter().find(|domain| is_it(name, domain)) {
+        let is_it = |domain: &&alloc::string::String| UserHash::of(key, name, domain.as_bytes()) == user;
+        if let Some(domain) = env.config.domains.iter().find(is_it) {
             aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());
             return Some(aor);
         }

@@ -1,7 +1,7 @@
 //! Identities of the two sides of a dialog, in the mark of our Record-Route.
 //!
-//! Behind the sides of the mark and their addresses: `.x`, four characters for the user of each side, caller first; `c` and the
-//! hash of its Contact if the caller is a trunk; `t` if the callee is one, with the hashes of its tag and Contact once a response
+//! Behind the sides of the mark and their addresses: `.x`, the user of each side, caller first, as `0`: none, `1`: one whose name is not
+//! known, `s`: that in From of its requests, `h` and the hash of another one; `c` and the hash of its Contact if the caller is a trunk; `t` if the callee is one, with the hashes of its tag and Contact once a response
 //! has them. The MAC of the mark covers them.
 
 use alloc::borrow::Cow;
@@ -12,7 +12,7 @@ use ringway_sip::grammar::unescape_into;
 use ringway_sip::{Uri, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
-/// Keyed hash of the user of ours that a side is: 24 bits as they are written, because each request in a dialog is read.
+/// User of ours that a side is: a keyed hash of 24 bits as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserHash([u8; 4]);
 
@@ -53,6 +53,8 @@ impl UserHash {
     pub(crate) const NONE: Self = Self(*b"0000");
     /// A user whose name is not known.
     pub(crate) const UNNAMED: Self = Self(*b"0001");
+    /// The user that From of the side's requests names, and To of those for it: nothing is hashed for a usual call.
+    pub(crate) const OF_HEADER: Self = Self(*b"0002");
 
     /// Hash of a user part, which may have escapes, in a domain.
     pub(crate) fn of(key: &[u8; 16], user: &[u8], domain: &[u8]) -> Self {
@@ -69,11 +71,31 @@ impl UserHash {
             |shift: u32| SYMBOLS.get((bits >> shift) as usize % SYMBOLS.len()).copied().unwrap_or(b'2');
         let digits = [0, 6, 12, 18].map(digit);
         // The others mean something else.
-        if digits.starts_with(b"000") { Self(*b"0002") } else { Self(digits) }
+        if digits.starts_with(b"000") { Self(*b"0003") } else { Self(digits) }
     }
 
-    fn read(text: &[u8]) -> Option<Self> {
-        text.try_into().ok().map(Self)
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::NONE => out.push(b'0'),
+            Self::UNNAMED => out.push(b'1'),
+            Self::OF_HEADER => out.push(b's'),
+            Self(digits) => {
+                out.push(b'h');
+                out.extend_from_slice(&digits);
+            }
+        }
+    }
+
+    /// Reads the user at the start of a text; returns the rest too.
+    fn read(text: &[u8]) -> Option<(Self, &[u8])> {
+        let (kind, rest) = text.split_first()?;
+        match kind {
+            b'0' => Some((Self::NONE, rest)),
+            b'1' => Some((Self::UNNAMED, rest)),
+            b's' => Some((Self::OF_HEADER, rest)),
+            b'h' => rest.split_first_chunk::<4>().map(|(digits, rest)| (Self(*digits), rest)),
+            _ => None,
+        }
     }
 
     /// True for a user of ours.
@@ -129,8 +151,8 @@ impl Identities {
     /// Appends the part of a mark.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b".x");
-        out.extend_from_slice(&self.caller.0);
-        out.extend_from_slice(&self.callee.0);
+        self.caller.write(out);
+        self.callee.write(out);
         if let Some(target) = self.calling_trunk {
             out.push(b'c');
             target.write(out);
@@ -145,8 +167,8 @@ impl Identities {
 
     /// Reads what is behind the `.`, which is not verified.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        let (caller, rest) = text.strip_prefix(b"x")?.split_at_checked(USER_BYTES)?;
-        let (callee, mut rest) = rest.split_at_checked(USER_BYTES)?;
+        let (caller, rest) = UserHash::read(text.strip_prefix(b"x")?)?;
+        let (callee, mut rest) = UserHash::read(rest)?;
         let mut calling_trunk = None;
         if let Some(behind) = rest.strip_prefix(b"c") {
             let (target, behind) = behind.split_at_checked(DIGITS)?;
@@ -160,7 +182,6 @@ impl Identities {
                 Some(Some(Answer { tag: TagHash(read_digits(tag)?), target: UriHash::read(target)? }))
             }
         };
-        let (caller, callee) = (UserHash::read(caller)?, UserHash::read(callee)?);
         Some(Self { caller, callee, calling_trunk, called_trunk })
     }
 
@@ -203,8 +224,6 @@ fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 8;
-/// Characters of a user.
-const USER_BYTES: usize = 4;
 /// Characters of six bits that a URI parameter may have (RFC 3261 §25.1), but `.`, which ends a part of a mark.
 const SYMBOLS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
@@ -217,7 +236,8 @@ mod tests {
     #[test]
     fn what_is_written_reads_back_the_same() {
         let answer = Answer { tag: TagHash::of(&KEY, b"tag"), target: UriHash(u32::MAX) };
-        for caller in [UserHash::NONE, UserHash::UNNAMED, UserHash::of(&KEY, b"alice", b"example.org")] {
+        let alice = UserHash::of(&KEY, b"alice", b"example.org");
+        for caller in [UserHash::NONE, UserHash::UNNAMED, UserHash::OF_HEADER, alice] {
             for calling_trunk in [None, Some(UriHash(7))] {
                 for called_trunk in [None, Some(None), Some(Some(answer))] {
                     let identities =
@@ -233,7 +253,7 @@ mod tests {
                 }
             }
         }
-        for bad in ["", "x", "x0123456", "x01234567c", "x01234567t0", "01234567", "x01234567u"] {
+        for bad in ["", "x", "xs", "xsh012", "xh0123", "xssc", "xsst0", "ss", "xssu", "x22"] {
             assert_eq!(Identities::read(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -496,7 +496,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     fn identities(&self) -> Identities {
         let (config, key, message) = (self.config, &self.keys.route, self.request.message);
         let user_of = |uri: &Uri<'_>| match config.domain_of(uri).zip(uri.user()) {
-            Some((domain, user)) => UserHash::of(key, user, domain.as_bytes()),
+            Some(_) => UserHash::OF_HEADER,
             None => UserHash::NONE,
         };
         let trunking = &config.trunking;

@@ -247,7 +247,12 @@ impl Proxy {
         let is_in_dialog = gruu::is_in_dialog(&routed.uri);
         let may_be_gruu = env.config.registrar.gruu || is_in_dialog;
         let gruu = if may_be_gruu { Gruu::of(key, &routed.uri) } else { None };
-        targets.set_user(UserHash::of(&env.keys.route, aor.user(), aor.domain()));
+        let to = &request.message.to().uri;
+        let is_in_to = to.is_sip() && (to.user(), to.host()) == (routed.uri.user(), routed.uri.host());
+        targets.set_user(match is_in_to {
+            true => UserHash::OF_HEADER,
+            false => UserHash::of(&env.keys.route, aor.user(), aor.domain()),
+        });
         // A GRUU names one phone: the user's forwards do not apply.
         let forwards = env.forwards.find(aor.as_bytes());
         let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));

@@ -6,6 +6,7 @@ use crate::auth::{
     Access, Authenticator, DialogMark, Facts, Grant, LiveMark, Sender, TrunkTarget, decide, is_certified,
     live_mark,
 };
+use crate::dialog::UserHash;
 use crate::edge;
 use crate::env::Env;
 use crate::event::{Events, Parts};
@@ -369,7 +370,8 @@ fn accept_caller(
         Access::Forward(grant) => Some(grant),
         Access::Challenge(grant) if parties.from_us => {
             // From has the name of the called user: another one may have answered a forwarded call.
-            let side = in_dialog.and_then(|mark| mark.sender).filter(|user| user.is_named());
+            let side = in_dialog.and_then(|mark| mark.sender);
+            let side = side.filter(|user| user.is_named() && *user != UserHash::OF_HEADER);
             let is_proven = match side {
                 Some(user) => authenticator.authenticate_side(env, request, user),
                 None => authenticator.authenticate_caller(env, request),

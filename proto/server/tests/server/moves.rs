@@ -1,6 +1,7 @@
 //! Tests of sides of a dialog that move: another Contact, connection or port, a GRUU, and what nobody may move.
 
 use crate::challenge::{Login, answered, proven};
+use crate::forwards::{always, settle};
 use crate::harness::{
     ALICE, BOB, CAROL, Request, STRANGER, Sent, World, forwarded, invite, only, register, request, requests,
 };
@@ -403,4 +404,53 @@ fn a_side_in_a_mark_of_the_earlier_form_moves_by_requests() {
     assert_eq!(call.reached(By::Caller, "BYE", contact), "192.0.2.20:5070");
     call.world.pass(LIFETIME);
     assert_eq!(call.reached(By::Caller, "BYE", BOBS), "", "it ends");
+}
+
+// Identities
+
+/// Bob forwards to carol: From of her requests has bob's name, and the mark has hers.
+#[test]
+fn who_answers_a_forwarded_call_proves_its_own_password() {
+    const ELSEWHERE: &str = "198.51.100.7:5060";
+    for (user, status) in [("carol", 0), ("bob", 403)] {
+        let mut world = World::closed();
+        registers(&mut world, "carol", CAROL, "<sip:carol@192.0.2.30>");
+        world.server.set_forwards(b"bob@example.org", always("sip:carol@example.org"));
+        let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
+        let got = forwarded(settle(&mut world, sent));
+        assert_eq!(got.to(), CAROL);
+        let sent = world.udp(CAROL, &got.answer(200, &["Contact: <sip:carol@192.0.2.30>"]));
+        let answer = only(settle(&mut world, sent));
+        let mut info = request("INFO", &format!("sip:alice@{ALICE}")).cseq(3).to(&answer.header("From"));
+        info.from = answer.header("To");
+        info.lines = got.headers("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+        let challenge = only(world.udp(ELSEWHERE, &info));
+        assert_eq!(challenge.status(), 407);
+        let sent = world.udp(ELSEWHERE, &answered(&info, &Login::to(&challenge, user)));
+        let sent = settle(&mut world, sent);
+        assert_eq!(only(sent).status(), status, "the password of {user}");
+    }
+}
+
+/// The same user, over a new connection: To has bob's name, and her Contact her own.
+#[test]
+fn who_answers_a_forwarded_call_is_found_by_its_contact() {
+    let mut world = World::open();
+    let contact = "sip:carol@192.0.2.30:40000;transport=tcp";
+    world.register_tcp(5, "carol", "192.0.2.30:40000", &format!("<{contact}>"));
+    world.server.set_forwards(b"bob@example.org", always("sip:carol@example.org"));
+    let sent = world.udp(ALICE, &invite("sip:bob@example.org"));
+    let got = forwarded(settle(&mut world, sent));
+    let sent = world.tcp(5, "192.0.2.30:40000", &got.answer(200, &[&format!("Contact: <{contact}>")]));
+    let answer = only(settle(&mut world, sent));
+    world.event(Event::Closed(ConnectionId(5)));
+    let again = register("carol", &format!("<{contact}>")).tcp().call_id("again");
+    assert_eq!(only(world.tcp(6, "192.0.2.30:41000", &again)).status(), 200);
+    let mut bye = request("BYE", contact).cseq(9).to(&answer.header("To"));
+    bye.lines = answer.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
+    let sent = world.udp(ALICE, &bye);
+    let lost = forwarded(settle(&mut world, sent));
+    let sent = world.event(Event::Unreachable(lost.token));
+    let sent = forwarded(settle(&mut world, sent));
+    assert_eq!(sent.flow.connection, Some(ConnectionId(6)));
 }
