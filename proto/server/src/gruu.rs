@@ -269,3 +269,28 @@ const USER_BYTES_MAX: usize = 64;
 const USER_MARKS: &[u8] = b"-_.!~*'()";
 /// Characters of a URI parameter that need no escape (RFC 3261 §25.1, `paramchar`), without `%`.
 const PARAM_MARKS: &[u8] = b"-_.!~*'()[]/:&+$";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phone_in_a_dialog_is_found_by_its_contact_with_the_same_scheme() {
+        let keys = GruuKeys { current: [7; 16], accepted: None };
+        let aor = Aor::new(b"al ice", b"example.org");
+        let of = |target: &str| in_dialog(&keys, &aor, &Uri::parse(target.as_bytes()).unwrap(), true);
+        for (target, start) in [
+            ("sip:tok@a.invalid;transport=ws;ob", "sip:al%20ice@example.org;rwc="),
+            ("sips:alice@192.0.2.1", "sips:al%20ice@example.org;rwc="),
+            ("sip:alice@example.org;gr=urn:uuid:1", "sip:al%20ice@example.org;gr=urn:uuid:1"),
+        ] {
+            let uri = of(target);
+            let text = core::str::from_utf8(&uri).unwrap();
+            assert!(text.starts_with(start) && text.ends_with(";rwd"), "{text}");
+            let uri = Uri::parse(&uri).unwrap();
+            assert!(is_in_dialog(&uri) && Gruu::of(&keys, &uri).is_some(), "{text}");
+        }
+        assert_eq!(of("sip:tok@A.invalid"), of("sip:tok@a.invalid;transport=ws;ob"), "one phone");
+        assert_ne!(of("sip:tok@a.invalid"), of("sip:other@a.invalid"));
+    }
+}

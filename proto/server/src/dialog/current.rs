@@ -29,6 +29,7 @@ pub(crate) struct Known {
 /// Chooses the way: the moved side, the recorded flow, the user's binding, the recorded address; `None`: the request does not lead
 /// to the side. `leads_to` is true if the next hop of the request is this address, `registered` returns the flow that the phone of
 /// a flow has registered with since.
+#[inline]
 pub(crate) fn current(
     known: &Known,
     leads_to: impl Fn(Side) -> bool,

@@ -190,6 +190,7 @@ fn sender_side<S>(env: &Env<'_, S>, request: &Request<'_, '_>, known: Side, is_t
         (Side::Address(..), Side::Contact(_), Some(NextHop::Flow(hop)))
             if !hop.transport.has_connections()
                 && config.is_same_host(hop.remote.ip(), source.ip())
+                && !config.is_own_address(hop.remote)
                 && !config.trunking.has_address(source.ip()) =>
         {
             Side::Contact(target)

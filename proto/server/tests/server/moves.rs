@@ -454,3 +454,42 @@ fn who_answers_a_forwarded_call_is_found_by_its_contact() {
     let sent = forwarded(settle(&mut world, sent));
     assert_eq!(sent.flow.connection, Some(ConnectionId(6)));
 }
+
+/// A name leads to any public address that it has, and to no other one, as in a new call.
+#[test]
+fn a_callee_moves_to_a_name_with_public_addresses_only() {
+    for (address, is_reached) in
+        [("203.0.113.9", true), ("127.0.0.1", false), ("10.0.0.7", false), ("192.0.2.1", false)]
+    {
+        let mut call = Call::new(STRANGER);
+        let contacts = [&format!("sip:caller@{STRANGER}"), "sip:bob@phone.example.net"];
+        assert_eq!(call.refresh(By::Caller, STRANGER, "INVITE", BOBS, contacts), 200);
+        assert_eq!(call.reached(By::Caller, "BYE", contacts[1]), "");
+        let sent = requests(call.world.resolve("phone.example.net", Some(address)));
+        assert_eq!(!sent.is_empty(), is_reached, "{address}");
+    }
+}
+
+/// A server for a trial listens on loopback only, and its phones are there too.
+#[test]
+fn loopback_is_a_network_of_a_server_that_listens_nowhere_else() {
+    for (is_only_there, reached) in [(true, "127.0.0.9:5060"), (false, "")] {
+        let mut world = World::with(|config| {
+            let loopback = "127.0.0.1:5060".parse().unwrap();
+            let count = if is_only_there { config.listeners.len() } else { 2 };
+            for listener in config.listeners.iter_mut().take(count) {
+                (listener.bound, listener.advertised) = (loopback, loopback);
+            }
+            config.auth.enabled = true;
+        });
+        registers(&mut world, "bob", "127.0.0.1:5070", "<sip:bob@127.0.0.1:5070>");
+        let call = invite("sip:bob@example.org").from("sip:eve@example.net");
+        let got = forwarded(world.udp("127.0.0.1:5080", &call));
+        let answer = only(world.message(got.flow, &got.answer(200, &["Contact: <sip:bob@127.0.0.9>"])));
+        let mut bye = request("BYE", "sip:bob@127.0.0.9").cseq(9).to(&answer.header("To"));
+        bye.from = answer.header("From");
+        bye.lines = answer.headers("Record-Route").iter().rev().map(|r| format!("Route: {r}")).collect();
+        let sent = requests(world.udp("127.0.0.1:5080", &bye));
+        assert_eq!(sent.first().map(Sent::to).unwrap_or_default(), reached);
+    }
+}
