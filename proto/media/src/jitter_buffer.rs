@@ -136,6 +136,7 @@ impl JitterBuffer {
                 self.counts.late += 1;
                 self.late_run += 1;
                 if self.late_run >= LATE_RUN_MAX {
+                    self.counts.concealed_samples += core::mem::take(&mut self.pending);
                     self.restart();
                     self.delay.on_packet(arrived, stamp);
                     self.store.insert(stamp, packet, None);
@@ -206,7 +207,8 @@ impl JitterBuffer {
             self.counts.silent_samples += out.len() as u64;
             return self.concealer.fill(out);
         }
-        let position = *self.position.get_or_insert(ideal);
+        let position = self.position.unwrap_or_else(|| self.start(ideal));
+        self.position = Some(position);
         let early = position - ideal;
         self.blocks_since_scaling = self.blocks_since_scaling.saturating_add(1);
         if self.store.head(position) == Head::Empty {
@@ -218,6 +220,12 @@ impl JitterBuffer {
         } else {
             self.produce(-early, out);
         }
+    }
+
+    /// First position: packets that came together at the beginning are all played.
+    fn start(&self, ideal: i64) -> i64 {
+        let room = (self.delay.target_max() - self.target()).max(0);
+        self.store.oldest().map_or(ideal, |oldest| oldest.clamp(ideal - room, ideal))
     }
 
     /// Playout is late: shortens the sound where it is least audible.
@@ -248,10 +256,12 @@ impl JitterBuffer {
     /// Number of samples by which the next block may be shortened or lengthened: a pitch period if the last
     /// change is long enough ago; any number at once in silence; regardless of quality if the playout time is
     /// far off.
-    /// freely in silence; at any price when the moment is far off.
     fn scaling_period(&self, off: i64, len: usize) -> Option<usize> {
         let period = match self.concealer.pitch() {
-            Pitch::Quiet => Some(usize::try_from(off).unwrap_or(PERIOD_MAX).clamp(1, PERIOD_MAX)),
+            Pitch::Quiet => {
+                let most = PERIOD_MAX.min(len.saturating_sub(1)).max(1);
+                Some(usize::try_from(off).unwrap_or(most).clamp(1, most))
+            }
             Pitch::Period(period) => (self.blocks_since_scaling >= SCALING_BLOCKS_MIN).then_some(period),
             Pitch::Unclear(period) => (off > FAR_OFF).then_some(period),
         };

@@ -382,3 +382,30 @@ fn sound_that_arrives_is_played_for_any_pattern_phase_and_start() {
         }
     }
 }
+
+#[test]
+fn packets_that_come_together_at_the_beginning_are_all_played() {
+    for together in [2, 5, 10, 18] {
+        let mut sent = flights(200, 0);
+        for flight in sent.iter_mut().take(together) {
+            flight.arrives_ms = 20.0 * together as f64;
+        }
+        let mut buffer = buffer();
+        play(&mut buffer, sent);
+        let counts = buffer.counts();
+        assert_eq!((counts.played_samples, counts.concealed_samples), (32_000, 0), "{together}: {counts:?}");
+    }
+}
+
+#[test]
+fn sound_that_a_long_stall_destroys_is_counted() {
+    let mut sent = flights(400, 0);
+    for flight in &mut sent[200..] {
+        flight.arrives_ms = flight.arrives_ms.max(20.0 * 200.0 + 1000.0);
+    }
+    let mut buffer = buffer();
+    play(&mut buffer, sent);
+    let counts = buffer.counts();
+    let lost = 64_000 - counts.played_samples;
+    assert!(lost > 0 && counts.concealed_samples + 4 * 160 >= lost / 2, "{lost} lost: {counts:?}");
+}

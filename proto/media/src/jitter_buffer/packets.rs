@@ -158,6 +158,11 @@ impl PacketStore {
         self.free.extend(self.packets.drain(..).map(|waiting| waiting.place));
     }
 
+    /// Timestamp of the oldest packet.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.packets.iter().map(|waiting| waiting.stamp).min()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

@@ -177,6 +177,7 @@ impl Incoming {
         let Transit { now, is_late, .. } = transit;
         if let Some(source) = self.source.as_mut().filter(|source| source.ssrc == header.ssrc) {
             source.last_at = now;
+            self.rival = None;
             return true;
         }
         if is_late && self.source.is_some() {
@@ -327,5 +328,24 @@ mod tests {
             call.press(3);
             assert_eq!(call.digits, "123", "{name}");
         }
+    }
+
+    #[test]
+    fn a_second_source_beside_the_first_changes_nothing() {
+        let mut call = Call::new();
+        let (mut other_sequence, mut other_timestamp) = (7000_u16, 9_000_000_u32);
+        for at in 0..300 {
+            if at == 50 {
+                call.press(1);
+            }
+            call.talk(1);
+            let own = (call.ssrc, call.sequence, call.timestamp, call.now);
+            (call.ssrc, call.sequence, call.timestamp) = (8, other_sequence, other_timestamp);
+            call.send(Payload::Sound(Codec::Pcmu), other_timestamp, &[0xFF; 160]);
+            (other_sequence, other_timestamp) = (other_sequence + 1, other_timestamp + 160);
+            (call.ssrc, call.sequence, call.timestamp, call.now) = own;
+        }
+        assert_eq!(call.digits, "1");
+        assert_eq!(call.incoming.buffer.counts().restarts, 0);
     }
 }
