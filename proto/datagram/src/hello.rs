@@ -70,7 +70,8 @@ impl<'a> ClientHello<'a> {
             && session_id.len() <= SESSION_ID_BYTES_MAX
             && !cipher_suites.is_empty()
             && cipher_suites.len().is_multiple_of(2)
-            && !compression_methods.is_empty();
+            && !compression_methods.is_empty()
+            && are_sound_extensions(extensions);
         if !is_valid {
             return Err(NotHello::Malformed);
         }
@@ -166,6 +167,29 @@ fn write_headers(
     out.extend_from_slice(&length);
 }
 
+/// True for complete extensions, each type once (RFC 5246 §7.4.1.4), whose lists are as long as they say. Who reads a list
+/// beyond its extension reads all others again for each.
+fn are_sound_extensions(extensions: &[u8]) -> bool {
+    let mut kinds = [0; EXTENSIONS_MAX];
+    let mut count = 0;
+    let mut reader = Reader { rest: extensions };
+    while !reader.rest.is_empty() {
+        let Ok(kind) = reader.number(2) else { return false };
+        let Ok(body) = reader.vector(2) else { return false };
+        let mut list = Reader { rest: body };
+        let is_list = match kind {
+            SUPPORTED_GROUPS | SIGNATURE_ALGORITHMS | USE_SRTP => list.vector(2).is_ok(),
+            EC_POINT_FORMATS => list.vector(1).is_ok(),
+            _ => true,
+        };
+        let is_new = kinds.get(..count).is_some_and(|before| !before.contains(&kind));
+        let Some(slot) = kinds.get_mut(count).filter(|_| is_list && is_new) else { return false };
+        *slot = kind;
+        count += 1;
+    }
+    true
+}
+
 /// Rest of a message that is being read.
 struct Reader<'a> {
     rest: &'a [u8],
@@ -195,6 +219,15 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 }
+
+/// Maximum number of extensions; browsers send 15.
+const EXTENSIONS_MAX: usize = 64;
+
+/// Extensions whose content is a list (RFC 8422, RFC 5246 §7.4.1.4.1, RFC 5764 §4.1.1).
+const SUPPORTED_GROUPS: usize = 10;
+const EC_POINT_FORMATS: usize = 11;
+const SIGNATURE_ALGORITHMS: usize = 13;
+const USE_SRTP: usize = 14;
 
 /// Handshake types (RFC 6347 §4.3.2).
 const CLIENT_HELLO: u8 = 1;

@@ -156,10 +156,36 @@ fn the_server_name_is_found_among_the_extensions() {
     };
     assert_eq!(name(NAMED).as_deref(), Some("a.b"));
     assert_eq!(name(&NAMED[..4]), None);
-    // Lengths beyond the end, and a name that is not UTF-8.
-    for wrong in [&[0, 0, 0, 9, 0, 6][..], &[0, 0, 0, 5, 0, 3, 0, 0, 9], &[0, 0, 0, 6, 0, 4, 0, 0, 1, 255]] {
+    // A length beyond the end of the extension, and a name that is not UTF-8.
+    for wrong in [&[0, 0, 0, 5, 0, 3, 0, 0, 9][..], &[0, 0, 0, 6, 0, 4, 0, 0, 1, 255]] {
         assert_eq!(name(wrong), None, "{wrong:?}");
     }
+}
+
+#[test]
+fn extensions_are_complete_and_come_once_with_lists_of_their_own() {
+    let parse = |extensions: &[u8]| {
+        let extensions = alloc::boxed::Box::leak(extensions.to_vec().into_boxed_slice());
+        let datagram = Client { extensions, ..CLIENT }.datagram();
+        ClientHello::parse(&datagram).map(|_| ())
+    };
+    let groups = [0, 10, 0, 4, 0, 2, 0, 29];
+    assert_eq!(parse(&[&groups[..], &[0, 23, 0, 0]].concat()), Ok(()));
+    let wrong = [
+        &[0, 0, 0, 9, 0, 6][..],
+        &[0, 23, 0],
+        &[&groups[..], &groups].concat(),
+        // Lists that go on after their extension.
+        &[0, 10, 0, 2, 255, 254],
+        &[0, 13, 0, 2, 0, 2, 0, 23, 0, 0],
+        &[0, 11, 0, 1, 9],
+        &[0, 14, 0, 0],
+    ];
+    for extensions in wrong {
+        assert_eq!(parse(extensions), Err(NotHello::Malformed), "{extensions:?}");
+    }
+    let many: alloc::vec::Vec<u8> = (0..65).flat_map(|kind| [1, kind, 0, 0]).collect();
+    assert_eq!((parse(&many[..64 * 4]), parse(&many)), (Ok(()), Err(NotHello::Malformed)));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
-    NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, Traffic, TrunkEvent, TrunkLogins, TrunkPause,
+    NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, Traffic, TrunkEvent, TrunkLogins,
+    TrunkPause,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;

@@ -89,7 +89,7 @@ impl Fragments {
     pub(crate) fn insert(&mut self, fragment: &Fragment<'_>) -> bool {
         let Fragment { kind, length, sequence, body, .. } = *fragment;
         let (offset, end) = (fragment.offset as usize, fragment.offset as usize + body.len());
-        if sequence.checked_sub(self.next).is_none_or(|ahead| ahead >= MESSAGES_MAX) {
+        if sequence < self.next || sequence >= MESSAGES_MAX {
             return false;
         }
         let mut of_message = self.kept.iter().filter(|kept| kept.sequence == sequence);
@@ -145,7 +145,7 @@ impl Fragments {
 /// Length of a fragment's header.
 const HEADER_BYTES: usize = 12;
 
-/// Number of messages that are reassembled at a time. A flight has five.
+/// Number of messages of a side in a handshake: a server with a cookie sends seven in the clear.
 const MESSAGES_MAX: u16 = 8;
 
 /// Maximum number of fragments that are kept. A chain of certificates in datagrams of 576 bytes has 26.

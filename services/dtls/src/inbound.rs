@@ -6,12 +6,14 @@
 //! everybody who can send from the peer's address can forge them.
 
 use crate::fragments::{Fragment, Fragments};
-use ringway_datagram::{ContentType, Record, Records};
+use ringway_datagram::{ClientHello, ContentType, Record, Records};
 use ringway_sdp::DtlsRole;
 
 /// Records of one association that the library may process.
 pub(crate) struct Inbound {
     role: DtlsRole,
+    /// Messages of the peer, and their maximum length.
+    expected: &'static [(u8, u32)],
     is_established: bool,
     fragments: Fragments,
     /// Sequence number of the next unencrypted record that the library gets.
@@ -32,9 +34,24 @@ pub(crate) struct Admitted {
 }
 
 impl Inbound {
+    /// Association with a peer that may present a certificate.
     pub(crate) fn new(role: DtlsRole) -> Self {
+        let expected = match role {
+            DtlsRole::Active => FROM_SERVER,
+            DtlsRole::Passive => FROM_CLIENT,
+        };
+        Self::expecting(role, expected)
+    }
+
+    /// Server whose clients present no certificate: nothing makes it verify a signature.
+    pub(crate) fn without_certificates() -> Self {
+        Self::expecting(DtlsRole::Passive, FROM_ANONYMOUS_CLIENT)
+    }
+
+    fn expecting(role: DtlsRole, expected: &'static [(u8, u32)]) -> Self {
         Self {
             role,
+            expected,
             is_established: false,
             fragments: Fragments::default(),
             sequence: 0,
@@ -46,7 +63,7 @@ impl Inbound {
     /// Ends the handshake: from now on only a repeat of the peer's last flight is admitted, and what has the new keys.
     pub(crate) fn establish(&mut self) {
         self.is_established = true;
-        self.repeats_left = REPEATS_MAX;
+        self.repeats_left = FINISHED_MAX;
         self.fragments.clear();
     }
 
@@ -87,8 +104,10 @@ impl Inbound {
                 (1, ContentType::Alert) => {
                     ALERT_BYTES.contains(&record.payload.len()) && self.takes_encrypted()
                 }
+                // Before there are keys the library would keep it.
                 (1, ContentType::ApplicationData) => {
-                    record.payload.len() <= ENCRYPTED_BYTES_MAX && self.takes_encrypted()
+                    self.is_established
+                        && (ENCRYPTED_BYTES_MIN..=ENCRYPTED_BYTES_MAX).contains(&record.payload.len())
                 }
                 _ => false,
             };
@@ -132,7 +151,14 @@ impl Inbound {
                 admitted.refused += 1;
             }
             while let Some(message) = self.fragments.pop() {
+                let start = admitted.records.len();
                 self.write(ContentType::Handshake, &message, admitted);
+                let is_hello = message.first() == Some(&CLIENT_HELLO);
+                let record = admitted.records.get(start..).unwrap_or_default();
+                if is_hello && ClientHello::parse(record).is_err() {
+                    admitted.records.truncate(start);
+                    admitted.refused += 1;
+                }
             }
         }
     }
@@ -141,17 +167,13 @@ impl Inbound {
     /// library do so; the last one is there once.
     fn admit_repeat(&mut self, fragment: &Fragment<'_>, admitted: &mut Admitted) {
         let is_first = self.role == DtlsRole::Passive && self.fragments.is_waiting_for(1);
-        if is_first && fragment.is_last() && take(&mut self.repeats_left) {
+        if is_first && fragment.kind == CLIENT_HELLO && fragment.is_last() && take(&mut self.repeats_left) {
             self.write(ContentType::Handshake, fragment.bytes, admitted);
         }
     }
 
     fn is_expected(&self, fragment: &Fragment<'_>) -> bool {
-        let sizes = match self.role {
-            DtlsRole::Active => FROM_SERVER,
-            DtlsRole::Passive => FROM_CLIENT,
-        };
-        sizes.iter().any(|(kind, bytes_max)| *kind == fragment.kind && fragment.length <= *bytes_max)
+        self.expected.iter().any(|(kind, bytes_max)| *kind == fragment.kind && fragment.length <= *bytes_max)
     }
 
     fn write(&mut self, content_type: ContentType, payload: &[u8], admitted: &mut Admitted) {
@@ -191,6 +213,9 @@ const CHANGE_CIPHER_SPEC: [u8; 1] = [1];
 /// CertificateVerify.
 const FROM_CLIENT: &[(u8, u32)] = &[(1, 4096), (11, CERTIFICATES_BYTES_MAX), (16, 1024), (15, 2048)];
 
+/// The same of a client that is not asked for a certificate.
+const FROM_ANONYMOUS_CLIENT: &[(u8, u32)] = &[(1, 4096), (16, 1024)];
+
 /// The same of a server: ServerHello, HelloVerifyRequest, Certificate, ServerKeyExchange, CertificateRequest,
 /// ServerHelloDone.
 const FROM_SERVER: &[(u8, u32)] =
@@ -205,6 +230,9 @@ const FINISHED_BYTES: [usize; 2] = [24 + 16, 24 + 24];
 /// The same of an alert.
 const ALERT_BYTES: [usize; 2] = [2 + 16, 2 + 24];
 
+/// Minimum length of an encrypted record: a byte and a tag.
+const ENCRYPTED_BYTES_MIN: usize = 1 + 16;
+
 /// Maximum length of an encrypted record: that of a plaintext with nonce and tag (RFC 6347 §4.1).
 const ENCRYPTED_BYTES_MAX: usize = (1 << 14) + 24;
 
@@ -212,8 +240,13 @@ const ENCRYPTED_BYTES_MAX: usize = (1 << 14) + 24;
 /// was lost.
 const CIPHER_RECORDS_MAX: u32 = 32;
 
-/// Maximum number of answers to a repeated message: intervals between repeats double.
+/// Maximum number of answers to a repeated ClientHello: intervals between repeats double.
 const REPEATS_MAX: u32 = 8;
+
+/// Maximum number of Finished messages after the handshake. The library answers seven; forged ones count too.
+const FINISHED_MAX: u32 = 64;
+
+const CLIENT_HELLO: u8 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -300,21 +333,29 @@ mod tests {
         let count = |inbound: &mut Inbound, datagram: &[u8]| {
             (0..100).filter(|_| !inbound.admit(datagram).records.is_empty()).count()
         };
-        assert_eq!(count(&mut inbound, &record(23, 1, &[0; 50])), CIPHER_RECORDS_MAX as usize);
+        assert_eq!(count(&mut inbound, &record(23, 1, &[0; 50])), 0, "the library would keep them");
+        assert_eq!(count(&mut inbound, &record(21, 1, &[0; 26])), CIPHER_RECORDS_MAX as usize);
         inbound.establish();
         assert_eq!(count(&mut inbound, &record(23, 1, &[0; 50])), 100);
         assert_eq!(count(&mut inbound, &record(21, 1, &[0; 18])), 100);
+        assert_eq!(count(&mut inbound, &record(23, 1, &[])), 0, "no content");
         assert_eq!(count(&mut inbound, &record(22, 1, &[0; 40])), 0, "a server's flight is not answered");
         let mut server = Inbound::new(DtlsRole::Passive);
         server.establish();
-        assert_eq!(count(&mut server, &record(22, 1, &[0; 40])), REPEATS_MAX as usize);
+        assert_eq!(count(&mut server, &record(22, 1, &[0; 40])), FINISHED_MAX as usize);
         assert_eq!(count(&mut server, &record(22, 0, &fragment(0, 0, b"abcd"))), 0);
     }
 
     #[test]
     fn a_server_answers_the_first_client_hello_until_the_second() {
         let mut server = Inbound::new(DtlsRole::Passive);
-        let hello = |sequence: u8| record(22, 0, &[&[1], &fragment(sequence, 0, b"abcd")[1..]].concat());
+        let hello = |sequence: u8| {
+            let body = [&[254, 253][..], &[7; 32], &[0, 0, 0, 2, 192, 43, 1, 0]].concat();
+            let header = [1, 0, 0, 42, 0, sequence, 0, 0, 0, 0, 0, 42];
+            record(22, 0, &[&header[..], &body].concat())
+        };
+        let other = record(22, 0, &[&[1], &fragment(0, 0, b"abcd")[1..]].concat());
+        assert_eq!(Inbound::new(DtlsRole::Passive).admit(&other).refused, 1, "no ClientHello");
         for _ in 0..=REPEATS_MAX {
             assert_eq!(admitted(&mut server, &hello(0)).len(), 1);
         }

@@ -308,6 +308,13 @@ impl AssociationTable {
     ) {
         while let Some(entry) = find(&mut self.slots, id) {
             let flow = entry.flow;
+            let held = entry.association.held_bytes();
+            if held != entry.accounted {
+                match self.common.sources.account(flow.remote.ip(), entry.accounted, held) {
+                    Ok(()) => entry.accounted = held,
+                    Err(why) => return self.close(udp, id, why, now),
+                }
+            }
             match entry.association.poll() {
                 None => break,
                 Some(Output::Datagram(datagram)) => self.transmit(udp, &flow, &datagram),

@@ -22,7 +22,7 @@ use ringway_sansio::{Flow, HostNameId, Instant, Seed};
 use ringway_tls::{Observer, Role, TlsMaterial};
 use rtc_dtls::crypto_provider::{RTCCryptoProvider, default_provider};
 use rustls::pki_types::ServerName;
-use session::{Peer, Session};
+use session::{Peer, Refusal, Session};
 use std::sync::{Arc, PoisonError, RwLock};
 use verified::ServerCheck;
 
@@ -178,9 +178,11 @@ impl Associations for DtlsTransport {
         let (peer, provider) = (self.peer(flow, Role::Server), Arc::clone(&self.provider));
         match Session::accept(now, datagram, certificate, provider, self.clock, (peer.clone(), pass)) {
             Ok(session) => Some(Box::new(session)),
-            Err(why) => {
-                add(&self.counters.dtls_failed);
-                peer.observer.failed(peer.remote, peer.role, &why);
+            Err(Refusal(why)) => {
+                if let Some(why) = why {
+                    add(&self.counters.dtls_failed);
+                    peer.observer.failed(peer.remote, peer.role, &why);
+                }
                 None
             }
         }

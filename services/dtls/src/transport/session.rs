@@ -56,6 +56,15 @@ pub(super) struct Session {
     peer: Peer,
 }
 
+/// Reason why no association was begun; `None`: it was counted and reported.
+pub(super) struct Refusal(pub(super) Option<String>);
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self(Some(why))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Handshake,
@@ -82,7 +91,7 @@ impl Session {
         provider: Arc<dyn RTCCryptoProvider>,
         clock: Clock,
         (peer, pass): (Peer, Pass),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Refusal> {
         let hello = ClientHello::parse(datagram).map_err(|_| "it is no ClientHello".to_owned())?;
         let cookie: [u8; COOKIE_BYTES] = hello.cookie.try_into().map_err(|_| "no cookie".to_owned())?;
         let provider = WithCookie { provider, cookie, is_taken: AtomicBool::new(false) };
@@ -92,6 +101,7 @@ impl Session {
         let endpoint = Endpoint::new(HERE, TransportProtocol::UDP, server);
         let mut session = Self::new(endpoint, clock, DtlsRole::Passive, peer);
         session.pass = Some(pass);
+        session.inbound = Inbound::without_certificates();
         let mut first = Vec::with_capacity(datagram.len());
         hello.write_first(&mut first);
         session.receive(now, &first);
@@ -102,7 +112,8 @@ impl Session {
         );
         session.output.clear();
         if !is_same {
-            return Err("the ClientHello is not accepted".to_owned());
+            let is_reported = session.state == State::Ended;
+            return Err(Refusal((!is_reported).then(|| "the ClientHello is not accepted".to_owned())));
         }
         // RFC 6347 §4.2.1: the ServerHello, the library's record 1, continues the client's numbers.
         session.sequence_offset = hello.record_sequence.wrapping_sub(1);
