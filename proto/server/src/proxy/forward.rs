@@ -1,9 +1,9 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
-use super::at_trunk;
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
+use super::untrusted::{self, Permitted};
 use crate::auth::{Reach, Sender, is_private};
 use crate::dialog::{Identities, UriHash, UserHash};
 use crate::edge;
@@ -199,7 +199,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.request.grant.reach == Reach::User {
             edit.remove_lines(HeaderName::Route, |_| true);
         }
-        self.remove_untrusted_fields(&mut edit);
+        untrusted::remove_fields(self.request, self.permitted_fields(), &mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
         }
@@ -271,28 +271,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// True for a request of a stranger that goes to a trunk.
-    pub(super) fn is_strangers_at_trunk(&self) -> bool {
-        let is_stranger = match self.request.grant.sender {
-            Sender::Trusted | Sender::Believed | Sender::Proven | Sender::ProvenUnnamed => false,
-            // The mark covers From.
-            Sender::InDialog | Sender::Stranger | Sender::Unknown => {
-                let trunking = &self.config.trunking;
-                !trunking.trunks.is_empty()
-                    && self.config.domain_of(&self.request.message.from().uri).is_none()
-                    && !trunking.is_trunk(self.request.flow.remote.ip())
-            }
-        };
-        is_stranger && self.goes_to_trunk()
-    }
-
-    fn goes_to_trunk(&self) -> bool {
-        let trunking = &self.config.trunking;
-        if let Some(trunk) = self.target.trunk() {
-            return !trunking.is_node(trunk);
-        }
+    /// Header fields that the next hop may get.
+    pub(super) fn permitted_fields(&self) -> Permitted {
         let hop = || self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed));
-        !trunking.trunks.is_empty() && hop().is_some_and(|hop| trunking.is_at(&hop, self.flow.remote.ip()))
+        let is_trunk = |hop| self.config.trunking.is_at(&hop, self.flow.remote.ip());
+        Permitted::of(self.config, self.request, self.target.trunk(), || hop().is_some_and(is_trunk))
     }
 
     /// URI of the next hop, if it is not the target.
@@ -374,37 +357,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 }
                 Err(Malformed) => true,
             });
-        }
-    }
-
-    /// RFC 3325 §5: removes identity header fields of a user agent; of a sender that is not believed also those that change
-    /// ringing and display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
-    fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
-        let names: &[HeaderName] = match self.request.grant.sender {
-            Sender::Trusted | Sender::Believed => &[],
-            Sender::Proven | Sender::ProvenUnnamed => {
-                &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId]
-            }
-            Sender::InDialog | Sender::Stranger | Sender::Unknown => &[
-                HeaderName::PAssertedIdentity,
-                HeaderName::RemotePartyId,
-                HeaderName::AlertInfo,
-                HeaderName::CallInfo,
-                HeaderName::HistoryInfo,
-                HeaderName::Diversion,
-            ],
-        };
-        for &name in names {
-            if self.request.message.has(name) {
-                edit.remove_lines(name, |_| true);
-            }
-        }
-        if self.is_strangers_at_trunk() {
-            edit.retain_received(at_trunk::is_field_of_call);
-        } else if self.request.grant.sender.is_user()
-            && self.target.trunk().is_some_and(|trunk| !self.config.trunking.is_node(trunk))
-        {
-            edit.retain_received(|_, spelled| !at_trunk::names_payer(spelled));
         }
     }
 

@@ -35,6 +35,7 @@ mod to_user;
 mod trunk_branch;
 mod trying;
 mod unreached;
+mod untrusted;
 
 pub use context::RingingCall;
 pub(crate) use context::{Owner, ProbeId, Transactions};

@@ -6,6 +6,7 @@ use super::remote_target;
 use super::rewrite::Rewrite;
 use super::targets::Target;
 use super::to_trunk;
+use super::untrusted::Permitted;
 use crate::auth::{Reach, Sender};
 use crate::edge;
 use crate::env::Env;
@@ -59,7 +60,7 @@ pub(super) fn refusal(
     if plan.may_not_be_inner() && is_inner(env, plan) {
         return Some((403, "Inner Hosts Are Not Reached"));
     }
-    if !at_trunk::is_method_of_call(plan.request().method) && plan.is_strangers_at_trunk() {
+    if !at_trunk::is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
         env.counters.strangers_methods_refused += 1;
         return Some((403, "Not A Method Of A Call"));
     }
