@@ -4,7 +4,7 @@ use crate::auth::is_private;
 use crate::{Aor, Config, Number};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
-use ringway_sip::{Scheme, Uri};
+use ringway_sip::{Host, Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
 
 impl Config {
@@ -26,9 +26,12 @@ impl Config {
         {
             return None;
         }
-        let name = host.without_root_dot();
-        if let Some(domain) = self.domains.iter().find(|domain| name.equals(domain.as_bytes())) {
+        let named = |host: Host<'_>| self.domains.iter().find(|domain| host.equals(domain.as_bytes()));
+        if let Some(domain) = named(host) {
             return Some(domain);
+        }
+        if host.as_bytes().ends_with(b".") {
+            return named(host.without_root_dot()).map(|domain| domain.as_str());
         }
         let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));
         if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }

@@ -275,8 +275,9 @@ impl<S: Services> Env<'_, S> {
     /// Counts a request of which one of these URIs has a dot at the end of its domain.
     #[inline]
     pub(crate) fn count_root_dots<const N: usize>(&mut self, uris: [&Uri<'_>; N]) {
-        let has_dot = uris.iter().any(|uri| uri.host().as_bytes().last() == Some(&b'.'));
-        self.counters.root_dots += u64::from(has_dot);
+        if uris.iter().any(|uri| uri.host().as_bytes().last() == Some(&b'.')) {
+            self.counters.root_dots += 1;
+        }
     }
 
     /// Counts a request that is forwarded over a flow.

@@ -49,8 +49,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     media: Option<&'p MediaMark>,
     /// Header field of the credentials for a trunk.
     credentials: Option<(HeaderName, &'p [u8])>,
-    /// Number of challenges of a trunk that were answered for the request.
-    challenges: u8,
+    /// Number of its CSeq at a trunk that may challenge it.
+    trunk_cseq: Option<u32>,
     /// Number at a trunk of the INVITE that the request acknowledges.
     acknowledged: Option<u32>,
 }
@@ -74,7 +74,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             flow,
             media: None,
             credentials: None,
-            challenges: 0,
+            trunk_cseq: None,
             acknowledged: None,
         }
     }
@@ -98,49 +98,54 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         Plan { credentials, ..self }
     }
 
-    /// The same after so many challenges of a trunk; `repeated` are the INVITEs in dialogs that were challenged.
+    /// The same with the CSeq of a request to a trunk that may challenge it, after so many challenges; `repeated` are the INVITEs in
+    /// dialogs that were challenged.
     pub(super) fn numbered<S: Services>(
         self,
         env: &Env<'_, S>,
         challenges: u8,
         repeated: &RepeatedInvites,
     ) -> Self {
-        let message = self.request.message;
-        let invite = match self.request.method {
-            Method::Ack => Some(message.cseq().number),
-            Method::Prack => {
-                message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number)
-            }
-            _ => None,
+        if self.config.trunking.trunks.is_empty() {
+            return self;
+        }
+        let (message, number) = (self.request.message, self.request.message.cseq().number);
+        let Some(numbers) = self.routed.trunk_numbers() else {
+            let cseq = if self.is_new_at_login() { at_trunk(number, challenges) } else { None };
+            return Self { trunk_cseq: cseq, ..self };
         };
-        let acknowledged = self
-            .routed
-            .trunk_numbers()
-            .zip(invite)
-            .and_then(|(numbers, invite)| numbers.of_invite(repeated, env.call_hash(message), invite));
-        Self { challenges, acknowledged, ..self }
+        let of_invite = |invite| numbers.of_invite(repeated, env.call_hash(message), invite);
+        match self.request.method {
+            Method::Ack => Self { trunk_cseq: of_invite(number), ..self },
+            Method::Prack => {
+                let invite =
+                    message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number);
+                Self {
+                    trunk_cseq: at_trunk(number, challenges),
+                    acknowledged: invite.and_then(of_invite),
+                    ..self
+                }
+            }
+            _ => Self { trunk_cseq: at_trunk(number, challenges), ..self },
+        }
+    }
+
+    /// True for a request outside dialogs to a trunk with a login, if it begins no dialog that will not pass this server.
+    fn is_new_at_login(&self) -> bool {
+        let trunk = self.target.trunk().and_then(|trunk| self.config.trunking.trunks.get(trunk));
+        trunk.is_some_and(|trunk| trunk.login.is_some())
+            && self.request.message.to().tag().is_none()
+            && (self.config.record_route || !self.begins_dialog())
     }
 
     /// Number of its CSeq at a trunk that may challenge it; `None`: it keeps its number.
-    pub(super) fn trunk_cseq(&self) -> Option<u32> {
-        let (request, config) = (self.request, self.config);
-        let number = request.message.cseq().number;
-        let is_new = || {
-            let trunk = self.target.trunk().and_then(|trunk| config.trunking.trunks.get(trunk));
-            trunk.is_some_and(|trunk| trunk.login.is_some())
-                && request.message.to().tag().is_none()
-                && (config.record_route || !self.begins_dialog())
-        };
-        match (request.method, self.routed.trunk_numbers()) {
-            (Method::Ack, numbers) => self.acknowledged.filter(|_| numbers.is_some()),
-            (_, Some(_)) => at_trunk(number, self.challenges),
-            (_, None) => at_trunk(number, self.challenges).filter(|_| is_new()),
-        }
+    pub(super) const fn trunk_cseq(&self) -> Option<u32> {
+        self.trunk_cseq
     }
 
     /// Number of its CSeq as it came, if it has another one at a trunk.
     pub(super) fn caller_cseq(&self) -> Option<u32> {
-        self.trunk_cseq().map(|_| self.request.message.cseq().number)
+        self.trunk_cseq.map(|_| self.request.message.cseq().number)
     }
 
     /// Numbering of the dialog that the request begins, if one of its sides is a trunk that may challenge the other one.
@@ -149,7 +154,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             self.request.grant.sender == Sender::Trusted
                 && self.config.trunking.login_at(&self.request.flow).is_some()
         };
-        match self.trunk_cseq() {
+        match self.trunk_cseq {
             Some(number) => Some(TrunkNumbers::begun_with(number)),
             None => is_of_trunk().then_some(TrunkNumbers::BEGUN_BY_TRUNK),
         }
@@ -302,7 +307,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     fn set_cseq(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
-        if let Some(number) = self.trunk_cseq() {
+        if let Some(number) = self.trunk_cseq {
             write_cseq(edit, number, self.request.method);
         }
         if self.request.method == Method::Prack
