@@ -157,6 +157,12 @@ impl Services for MemoryServices {
         self.0.rates.try_borrow_mut().is_ok_and(|mut rates| rates.admit(now, source, traffic))
     }
 
+    fn give_back(&self, now: Instant, source: IpAddr) {
+        if let Ok(mut rates) = self.0.rates.try_borrow_mut() {
+            rates.give_back(now, source);
+        }
+    }
+
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         self.0.guesses.try_borrow_mut().is_ok_and(|mut guesses| guesses.may_log_in(now, login))
     }

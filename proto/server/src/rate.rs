@@ -48,6 +48,11 @@ impl TrafficRates {
         };
         rates.admit(now, source)
     }
+
+    /// Gives back a token of [`Traffic::Requests`] that `source` took.
+    pub fn give_back(&mut self, now: Instant, source: IpAddr) {
+        self.requests.give_back(now, source);
+    }
 }
 
 /// Token buckets by source: `rate` requests a second, and at most the requests of one second at once; and by [`WideNetwork`],
@@ -91,6 +96,21 @@ impl SourceRates {
         // A source over its rate takes nothing from its neighbours.
         WideNetwork::around(source)
             .all(|wide| take_of(wide_full_at, crowded_full_at, wide, now, *interval / wide.sources()))
+    }
+}
+
+impl SourceRates {
+    fn give_back(&mut self, now: Instant, source: IpAddr) {
+        let give = |full_at: Option<&mut Instant>, interval: Duration| {
+            if let Some(full_at) = full_at {
+                // One that is full has nothing to get.
+                *full_at = now + full_at.since(now).saturating_sub(interval);
+            }
+        };
+        give(self.full_at.get_mut(&source_of(source)), self.interval);
+        for wide in WideNetwork::around(source) {
+            give(self.wide_full_at.get_mut(&wide), self.interval / wide.sources());
+        }
     }
 }
 

@@ -382,7 +382,7 @@ impl<S: Services> Node for Server<S> {
                     Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
                 }
             }
-            Err(rejected) => self.environment.env(cx).on_rejected(bytes, rejected, flow),
+            Err(rejected) => admission::on_rejected(&mut self.environment.env(cx), bytes, rejected, flow),
         }
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);

@@ -31,6 +31,9 @@ pub trait Services {
     /// False if this source is over its rate of such traffic (see [`TrafficRates`](crate::TrafficRates)).
     fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool;
 
+    /// Gives back what a request of this source took that was none.
+    fn give_back(&self, now: Instant, source: IpAddr);
+
     /// True if the block list has this source (see [`BlockList`](crate::BlockList)).
     fn is_source_blocked(&self, _source: IpAddr) -> bool {
         false
@@ -244,6 +247,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
         (**self).admit(now, source, traffic)
+    }
+
+    fn give_back(&self, now: Instant, source: IpAddr) {
+        (**self).give_back(now, source);
     }
 
     fn is_source_blocked(&self, source: IpAddr) -> bool {

@@ -213,6 +213,10 @@ impl Services for TestServices {
         lock(&self.rates).admit(now, source, traffic)
     }
 
+    fn give_back(&self, now: Instant, source: IpAddr) {
+        lock(&self.rates).give_back(now, source);
+    }
+
     fn is_neighbour_up(&self, neighbour: usize) -> bool {
         lock(&self.neighbours).is_up(neighbour)
     }

@@ -339,6 +339,14 @@ impl Services for SharedServices {
         self.rates.get(part_of(source)).is_none_or(|rates| lock(rates).admit(now, source, traffic))
     }
 
+    fn give_back(&self, now: Instant, source: IpAddr) {
+        if let Some(rates) =
+            self.rates.get(part_of(source)).filter(|_| self.is_rate_limited.load(Ordering::Relaxed))
+        {
+            lock(rates).give_back(now, source);
+        }
+    }
+
     fn is_source_blocked(&self, source: IpAddr) -> bool {
         self.has_blocked_networks.load(Ordering::Relaxed)
             && self.blocks.read().unwrap_or_else(PoisonError::into_inner).blocks_source(source)

@@ -7,33 +7,22 @@ use crate::request::Request;
 use crate::route::preprocess;
 use crate::{Config, Detail, Reason, Services, SourceRates, Traffic};
 use ringway_sansio::Flow;
-use ringway_sip::{Message, Method, Reason as Rejection, Start, Uri};
+use ringway_sip::{Message, Method, Rejected, Start, Uri};
 
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered. `ends` are the rates of
 /// what ends a call beyond the rate of its source.
-///
-/// Over UDP anybody can send with any address, so what is no request takes nothing from the rate of its source, and is never answered.
 pub(super) fn is_admitted(
     env: &mut Env<'_, impl Services>,
     (transactions, ends): (&Transactions, &mut SourceRates),
     flow: Flow,
     bytes: &[u8],
 ) -> bool {
-    let may_be_request = flow.transport.is_reliable() || may_be_request(bytes);
-    env.counters.requests += u64::from(may_be_request);
+    env.counters.requests += 1;
     if is_source_blocked(env, &flow) {
         env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
         if flow.transport.has_connections() {
             env.cx.out.disconnect(flow);
         }
-        return false;
-    }
-    if !may_be_request {
-        let reason = Rejection::StartLine;
-        if let Some(count) = env.counters.rejected.get_mut(reason.index()) {
-            *count += 1;
-        }
-        env.decided_about(bytes, Reason::Malformed, Detail::Status(reason.status(), reason.phrase()));
         return false;
     }
     // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
@@ -65,12 +54,25 @@ pub(super) fn is_admitted(
     false
 }
 
-/// True if a datagram may be a request: the version of SIP is in its first line, and in a Via, without which it gets no answer.
-#[inline]
-fn may_be_request(bytes: &[u8]) -> bool {
-    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
-    let line = bytes.get(..end).unwrap_or_default();
-    line.ends_with(b" SIP/2.0\r") || memchr::memmem::find(bytes, b"SIP/").is_some()
+/// Handles a message that the parser rejected. Over UDP anybody can send with any address: a datagram that cannot be a request gives back
+/// what it took from the rate of its source, and no answer.
+#[cold]
+pub(super) fn on_rejected(
+    env: &mut Env<'_, impl Services>,
+    bytes: &[u8],
+    rejected: &Rejected<'_>,
+    flow: Flow,
+) {
+    // A request has the version of SIP in its first line, and in a Via, without which it gets no answer.
+    if flow.transport.is_reliable() || memchr::memmem::find(bytes, b"SIP/").is_some() {
+        return env.on_rejected(bytes, rejected, flow);
+    }
+    env.services.give_back(env.cx.now, flow.remote.ip());
+    if let Some(count) = env.counters.rejected.get_mut(rejected.reason.index()) {
+        *count += 1;
+    }
+    let detail = Detail::Status(rejected.reason.status(), rejected.reason.phrase());
+    env.decided_about(bytes, Reason::Malformed, detail);
 }
 
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
