@@ -160,7 +160,8 @@ impl Client {
 
 /// Datagram of a ClientHello with ECDHE, P-256 and AES-GCM.
 fn client_hello(random: u32, cookie: &[u8]) -> Vec<u8> {
-    let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3];
+    // Groups, signature algorithms, extended master secret.
+    let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3, 0, 23, 0, 0];
     let mut body = vec![0xfe, 0xfd];
     body.extend(random.to_be_bytes());
     body.extend([7; 28]);

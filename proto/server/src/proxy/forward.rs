@@ -1,6 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::breadth::Share;
+use super::remote_target::names_flow;
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use super::untrusted::{self, Permitted};
@@ -571,17 +572,6 @@ pub(super) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_,
         (None, Some(hash)) => Side::Contact(hash),
         (None, None) => Side::Address(reply.listener, reply.remote),
     }
-}
-
-/// True for a URI with exactly the address of a datagram flow.
-pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
-    !flow.transport.has_connections()
-        && uri.port() == Some(flow.remote.port())
-        && uri.host().ip() == Some(flow.remote.ip())
-        && uri
-            .params()
-            .value(b"transport")
-            .is_none_or(|name| flow.transport.is_named(uri.scheme() == Scheme::Sips, name))
 }
 
 /// Hash of a URI whose host is `ip`.

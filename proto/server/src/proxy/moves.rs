@@ -5,7 +5,8 @@
 
 use super::Proxy;
 use super::context::BranchId;
-use super::forward::{caller_side, names_flow};
+use super::forward::caller_side;
+use super::remote_target::names_flow;
 use super::remote_target::{Response, calls_for_us, is_credible};
 use crate::Services;
 use crate::auth::Reach;

@@ -1,6 +1,5 @@
 //! Remote target of the callee, from its response (RFC 3261 §12.1.2).
 
-use super::forward::names_flow;
 use crate::Config;
 use crate::auth::is_private;
 use crate::dialog::{Answer, Identities, TagHash, UriHash};
@@ -10,7 +9,7 @@ use crate::token::{Mark, Side, TOKEN, TargetHash, Token, Written};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
-use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
+use ringway_sip::{Edit, HeaderName, Message, NameAddr, Scheme, Start, Uri};
 
 /// Response on its way to the client.
 #[derive(Clone, Copy, Debug)]
@@ -182,4 +181,15 @@ pub(super) fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
 /// True for an address that the host name of a remote target may have.
 pub(super) fn is_public(config: &Config, ip: IpAddr) -> bool {
     !is_private(ip) && !config.is_of_machine(ip)
+}
+
+/// True for a URI with exactly the address of a datagram flow.
+pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
+    !flow.transport.has_connections()
+        && uri.port() == Some(flow.remote.port())
+        && uri.host().ip() == Some(flow.remote.ip())
+        && uri
+            .params()
+            .value(b"transport")
+            .is_none_or(|name| flow.transport.is_named(uri.scheme() == Scheme::Sips, name))
 }

@@ -158,6 +158,21 @@ impl Proxy {
         }
     }
 
+    /// True if the request goes on to another server, flow or binding of the same target.
+    fn tries_next(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+    ) -> bool {
+        let status = response.status;
+        (status == 503 && self.fail_over(env, transactions, id))
+            || convert::send_converted(self, env, transactions, id, response)
+            || (matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id))
+            || (status == 430 && to_user::retarget(self, env, transactions, id))
+    }
+
     fn on_failure_response(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -168,16 +183,7 @@ impl Proxy {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
         to_trunk::note_pause(env, &mut self.contexts, id, (message, status));
-        if status == 503 && self.fail_over(env, transactions, id) {
-            return;
-        }
-        if convert::send_converted(self, env, transactions, id, response) {
-            return;
-        }
-        if matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id) {
-            return;
-        }
-        if status == 430 && to_user::retarget(self, env, transactions, id) {
+        if self.tries_next(env, transactions, id, response) {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
