@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::reload;
-use crate::serve::{Expiry, advertised};
+use crate::serve::{Expiry, advertised, start_errors};
 use if_addrs::IfAddr;
 use ringway_server::auth::{Network, is_private};
 use ringway_store::Durability;
@@ -22,10 +22,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             if args.against_running {
                 report = Some(compared(args, &config)?);
             }
-            // The server may run elsewhere, or as another user: that is no error of the configuration.
             let warnings = config.warnings().into_iter().chain(of_tls(&config));
             let warnings = warnings.chain(of_inner_networks(&config));
-            (warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect(), Vec::new())
+            let warnings = warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect();
+            (warnings, start_errors(&config, &args.file))
         }
         Err(errors) => (Vec::new(), errors),
     };
@@ -47,14 +47,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         }
         output::line(&result.to_string())?;
     } else if errors.is_empty() {
-        for warning in &warnings {
-            eprintln!("ringway: warning: {file}: {warning}");
-        }
+        warn(&file, &warnings);
         output::line(&format!("{file}: ok"))?;
         if let Some(report) = &report {
             reload::print(report, "a reload would change")?;
         }
     } else {
+        warn(&file, &warnings);
         for error in &errors {
             eprintln!("ringway: {error}");
         }
@@ -63,6 +62,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         0 => report.as_ref().map_or(Ok(()), reload::refusal),
         1 => Err(Failure::failed(format!("{file}: 1 error; correct it and check again"))),
         count => Err(Failure::failed(format!("{file}: {count} errors; correct them and check again"))),
+    }
+}
+
+/// Prints the warnings.
+fn warn(file: &str, warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("ringway: warning: {file}: {warning}");
     }
 }
 
@@ -102,15 +108,11 @@ fn unnamed_networks(
     networks
 }
 
-/// Warnings about the files of `[tls]`.
+/// Warnings about the files of `[tls]`, if they can be loaded.
 fn of_tls(config: &Config) -> Vec<String> {
-    match config.tls.load() {
-        Ok(material) => {
-            let warnings = Expiry::of(&material).warnings(SystemTime::now());
-            warnings.iter().flatten().map(ToString::to_string).collect()
-        }
-        Err(why) => vec![format!("the server will not start with these files: [tls] {why}")],
-    }
+    let material = config.tls.load().ok();
+    let warnings = material.map(|material| Expiry::of(&material).warnings(SystemTime::now()));
+    warnings.iter().flatten().flatten().map(ToString::to_string).collect()
 }
 
 /// Warnings about the store that nodes share, which this connects to.

@@ -53,7 +53,7 @@ impl Disk for LocalDisk {
     }
 
     fn append_to(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().append(true).custom_flags(FLAGS).open(path)?;
+        let file = open_to_write(path)?;
         file.set_len(length)?;
         Ok(Box::new(LocalFile(file)))
     }
@@ -84,6 +84,11 @@ impl Disk for LocalDisk {
 /// Opens an existing file of the journal for reading.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(FLAGS).open(path)
+}
+
+/// Opens an existing file of the journal for appending.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).custom_flags(FLAGS).open(path)
 }
 
 /// Opens the lock file against a second server; creates it if necessary.

@@ -54,6 +54,15 @@ impl Journal {
         Self::recover_on(Arc::new(LocalDisk), path, on_record)
     }
 
+    /// Checks that [`Journal::recover`] could read and write the files of the journal, without changing them. A process that has
+    /// locked it is no error.
+    ///
+    /// # Errors
+    /// As [`Journal::recover`], for the files that exist.
+    pub fn check(path: &Path) -> Result<(), JournalError> {
+        recovery::check(&FileNames::new(path))
+    }
+
     /// Like [`Journal::recover`], with writes going to `disk`.
     ///
     /// # Errors

@@ -301,6 +301,22 @@ impl Reading<'_> {
     }
 }
 
+/// Checks that the existing files can be read and written, and have a version that this program reads.
+pub(crate) fn check(names: &FileNames) -> Result<(), JournalError> {
+    let segments = names.segments().map_err(JournalError::io(names.folder(), "list"))?;
+    let with_header =
+        segments.into_iter().map(|number| names.segment(number)).chain([names.snapshot().to_owned()]);
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    for path in with_header.filter(is_there) {
+        Header::read(&mut open(&path)?, &path)?;
+        disk::open_to_write(&path).map_err(JournalError::io(&path, "open for writing"))?;
+    }
+    let lock = Some(names.lock()).filter(is_there);
+    lock.map_or(Ok(()), |path| {
+        disk::open_to_write(&path).map(drop).map_err(JournalError::io(&path, "open for writing"))
+    })
+}
+
 fn open(path: &Path) -> Result<File, JournalError> {
     disk::open_to_read(path).map_err(JournalError::io(path, "open"))
 }

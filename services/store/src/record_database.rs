@@ -62,30 +62,24 @@ impl RecordDatabase {
         let sql = |error| from_sqlite(file, error);
         let connection = Connection::open(file).map_err(sql)?;
         connection.busy_timeout(BUSY_WAIT_MAX).map_err(sql)?;
-        let number = |name| schema::pragma(&connection, name);
-        let is_empty =
-            || connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
-        match number("application_id").map_err(sql)? {
-            APPLICATION_ID => match number("user_version").map_err(sql)? {
-                found if found > SCHEMA_VERSION => {
-                    let file = file.to_owned();
-                    return Err(StoreError::Newer { file, found, known: SCHEMA_VERSION });
-                }
-                found if found < SCHEMA_VERSION => connection.execute_batch(&migrated()).map_err(sql)?,
-                _ => {}
-            },
-            0 if is_empty().map_err(sql)? == 0 => {
-                connection.execute_batch(&created()).map_err(sql)?;
-            }
-            _ => {
-                let detail = "it is the database of something else than call records".to_owned();
-                return Err(StoreError::Corrupt { file: file.to_owned(), detail });
-            }
+        match version(&connection, file)? {
+            None => connection.execute_batch(&created()).map_err(sql)?,
+            Some(found) if found < SCHEMA_VERSION => connection.execute_batch(&migrated()).map_err(sql)?,
+            Some(_) => {}
         }
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(sql)?;
         let strangers_bytes = strangers_bytes(&connection, file)?;
         Ok(Self { connection, file: file.to_owned(), strangers_bytes })
+    }
+
+    /// Checks that [`RecordDatabase::open`] would open the database, without changing it.
+    ///
+    /// # Errors
+    /// As [`RecordDatabase::open`].
+    pub fn check(file: &Path) -> Result<(), StoreError> {
+        let connection = schema::connect_existing(file)?;
+        connection.map_or(Ok(()), |connection| version(&connection, file).map(drop))
     }
 
     /// Path of the database.
@@ -205,6 +199,25 @@ impl RecordRow<'_> {
         match self.origin {
             RecordOrigin::User => None,
             RecordOrigin::Stranger => Some(ROW_BYTES + bytes as i64),
+        }
+    }
+}
+
+/// Version of the schema; `None`: the database is new. Refuses one of a later version, and that of something else.
+fn version(connection: &Connection, file: &Path) -> Result<Option<i64>, StoreError> {
+    let sql = |error| from_sqlite(file, error);
+    let number = |name| schema::pragma(connection, name).map_err(sql);
+    match number("application_id")? {
+        APPLICATION_ID => match number("user_version")? {
+            found if found > SCHEMA_VERSION => {
+                Err(StoreError::Newer { file: file.to_owned(), found, known: SCHEMA_VERSION })
+            }
+            found => Ok(Some(found)),
+        },
+        0 if schema::is_empty(connection).map_err(sql)? => Ok(None),
+        _ => {
+            let detail = "it is the database of something else than call records".to_owned();
+            Err(StoreError::Corrupt { file: file.to_owned(), detail })
         }
     }
 }

@@ -30,6 +30,22 @@ impl RecordFile {
         Ok(Self { file: Some(open(path)?), ..Self::closed(path, bytes_max) })
     }
 
+    /// Checks that [`RecordFile::open`] would open the file, without changing it.
+    ///
+    /// # Errors
+    /// As [`RecordFile::open`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        check_is_regular(path)?;
+        match OpenOptions::new().read(true).append(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                // It has no name, and is gone when it is closed.
+                tempfile::tempfile_in(folder.unwrap_or_else(|| Path::new("."))).map(drop)
+            }
+            opened => opened.map(drop),
+        }
+    }
+
     /// The file, which the first lines open.
     pub fn closed(path: &Path, bytes_max: Option<u64>) -> Self {
         let mut older = path.as_os_str().to_owned();
@@ -92,11 +108,16 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    // A FIFO would block, and a device has no lines to cut.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+/// A FIFO would block, and a device has no lines to cut.
+fn check_is_regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        false => Ok(()),
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    check_is_regular(path)?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     end_last_line(&mut file)?;
     Ok(file)

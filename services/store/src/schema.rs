@@ -1,7 +1,7 @@
 //! Opens the database: checks the application, the integrity and the schema version.
 
 use super::StoreError;
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -82,6 +82,40 @@ pub(super) fn open(file: &Path) -> Result<Connection, StoreError> {
     prepare(connection, file)
 }
 
+/// Opens a database as it is, and checks that [`open`] would open it; `None`: it would create it.
+pub(super) fn open_existing(file: &Path) -> Result<Option<Connection>, StoreError> {
+    let Some(connection) = connect_existing(file)? else { return Ok(None) };
+    if is_empty(&connection).map_err(|error| from_sqlite(file, error))? {
+        return Ok(None);
+    }
+    check_owner(&connection, file)?;
+    Ok(Some(connection))
+}
+
+/// Connects to a file; `None`: there is none. Checks that it can be written, and that files can be created beside it.
+pub(super) fn connect_existing(file: &Path) -> Result<Option<Connection>, StoreError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    // It has no name, and is gone when it is closed.
+    tempfile::tempfile_in(folder).map_err(StoreError::io(file, "create files in its folder"))?;
+    match OpenOptions::new().read(true).write(true).open(file) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io(file, "open it for writing")(error)),
+    }
+    let sql = |error| from_sqlite(file, error);
+    // A connection that may only read would leave the files of the write-ahead log behind.
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql)?;
+    connection.busy_timeout(BUSY_WAIT_MAX).map_err(sql)?;
+    Ok(Some(connection))
+}
+
+/// True for a database without tables.
+pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables == 0)
+}
+
 /// Opens a database in memory.
 pub(super) fn open_memory(file: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open_in_memory().map_err(|error| from_sqlite(file, error))?;
@@ -136,9 +170,7 @@ fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
     if pragma(&transaction, "application_id").map_err(sql)? == APPLICATION_ID {
         return Ok(());
     }
-    let tables: i64 =
-        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    if tables != 0 {
+    if !is_empty(&transaction).map_err(sql)? {
         let detail = "it is another program's database".to_owned();
         return Err(StoreError::Corrupt { file: file.to_owned(), detail });
     }

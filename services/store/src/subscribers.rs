@@ -6,6 +6,7 @@
 use super::change_log::{self, Kind, note};
 use super::rows::{self, Fault, Unreadable, check_contact};
 use super::{StoreError, schema};
+use ringway_journal::Journal;
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -114,6 +115,22 @@ impl Store {
             }
         };
         Ok(Self { connection: Mutex::new(connection), file, unreadable: Unreadable::default() })
+    }
+
+    /// Opens the store as it is, and checks that a server could use it and its journal. Nothing is changed, and a running server is
+    /// not disturbed. `None`: a start would create the store.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Bindings::recover`](crate::Bindings::recover); a process that uses the journal is none.
+    pub fn open_existing(url: &StoreUrl) -> Result<Option<Self>, StoreError> {
+        let StoreUrl::Sqlite(file) = url else { return Ok(None) };
+        let connection = schema::open_existing(file)?;
+        url.bindings().map_or(Ok(()), |journal| Journal::check(&journal))?;
+        let store = |connection| {
+            let file = file.clone();
+            Self { connection: Mutex::new(connection), file, unreadable: Unreadable::default() }
+        };
+        Ok(connection.map(store))
     }
 
     /// Path of the database, or `memory:`.

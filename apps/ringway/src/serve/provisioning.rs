@@ -4,15 +4,35 @@ use crate::config::{Config, StoreQuery};
 use crate::database;
 use crate::failure::Failure;
 use ringway_admin::Stat;
-use ringway_database::DatabaseAccess;
+use ringway_database::{DatabaseAccess, DatabaseUrl};
 use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery, WriteBackCounts};
-use ringway_store::{Provisioned, Store};
+use ringway_store::{Provisioned, Store, StoreUrl};
 use std::time::Duration;
 
 /// The database that the store follows.
 pub(crate) struct FollowedDatabase {
     access: DatabaseAccess,
     follower: Follower,
+}
+
+impl FollowedDatabase {
+    fn new(config: &Config, url: &DatabaseUrl, store: Store) -> Result<Self, Failure> {
+        let query = config.store.query.as_ref().map(|query| user_query(query, config, &store)).transpose()?;
+        let access = DatabaseAccess::new(url.clone());
+        Ok(Self { follower: Follower::new(access.clone(), query, store), access })
+    }
+
+    fn has_users(&self) -> Result<bool, Failure> {
+        self.follower.has_users().map_err(|error| self.failed(&error))
+    }
+
+    fn read_once(&self) -> Result<(), Failure> {
+        self.follower.read_once().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &ProvisioningError) -> Failure {
+        database::failed(&self.access.url(), error)
+    }
 }
 
 /// The thread that follows a database.
@@ -43,17 +63,23 @@ pub(crate) fn prepare(config: &Config, store: &Store) -> Result<Option<FollowedD
         }
         return Ok(None);
     };
-    let failed = |error: ProvisioningError| database::failed(url, &error);
     // A connection of its own: a long write must not keep the others of the store waiting.
-    let store = Store::open(&config.store.url)?;
-    let query = config.store.query.as_ref().map(|query| user_query(query, config, &store)).transpose()?;
-    let access = DatabaseAccess::new(url.clone());
-    let follower = Follower::new(access.clone(), query, store);
-    if !follower.has_users().map_err(failed)? {
+    let followed = FollowedDatabase::new(config, url, Store::open(&config.store.url)?)?;
+    if !followed.has_users()? {
         tracing::info!("{}: reading the users for the first time", url.shown());
-        follower.read_once().map_err(failed)?;
+        followed.read_once()?;
     }
-    Ok(Some(FollowedDatabase { access, follower }))
+    Ok(Some(followed))
+}
+
+/// Checks that [`prepare`] would succeed with this `store`, which is open for reading; `None`: there is none yet. Nothing is changed.
+pub(super) fn check(config: &Config, store: Option<Store>) -> Result<(), Failure> {
+    let Some(url) = &config.store.database else { return Ok(()) };
+    let has_users = store.map(|store| FollowedDatabase::new(config, url, store)?.has_users());
+    if has_users.transpose()? == Some(true) {
+        return Ok(());
+    }
+    FollowedDatabase::new(config, url, Store::open(&StoreUrl::Memory)?)?.read_once()
 }
 
 fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<UserQuery, Failure> {

@@ -88,8 +88,7 @@ impl ServerTls {
         let expiry = Expiry::of(&material);
         let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), &seed.part(LINE_RATES)));
         let log = Arc::new(HandshakeLog { rates, clock });
-        let has_dtls = config.listen.iter().any(|listener| listener.transport == Transport::Dtls);
-        let dtls = match has_dtls {
+        let dtls = match has_dtls(config) {
             false => None,
             true => {
                 let (material, seed) = (material.clone(), seed.part(COOKIES));
@@ -145,12 +144,7 @@ impl ServerTls {
 
     /// Checks that the server can use these files.
     pub(super) fn check(&self, material: &TlsMaterial) -> Result<(), Failure> {
-        match &self.dtls {
-            None => Ok(()),
-            Some(dtls) => {
-                dtls.check(material).map_err(|error| Failure::configuration(vec![error.to_string()]))
-            }
-        }
+        check_material(material, self.has_dtls())
     }
 
     /// Uses the files of a new configuration, which were loaded and checked before.
@@ -238,6 +232,21 @@ pub(super) fn stats(layers: &TlsLayers, dtls: Option<&DtlsTransport>) -> Stats {
 /// Loads the files; an error names the key.
 pub(super) fn load(files: &TlsFiles) -> Result<TlsMaterial, Failure> {
     files.load().map_err(|error: TlsError| Failure::configuration(vec![format!("[tls] {error}")]))
+}
+
+/// Loads the files of a configuration, and checks that a server can use them.
+pub(super) fn check(config: &Config) -> Result<(), Failure> {
+    check_material(&load(&config.tls)?, has_dtls(config))?;
+    link_material(config).map(drop)
+}
+
+fn check_material(material: &TlsMaterial, has_dtls: bool) -> Result<(), Failure> {
+    let checked = if has_dtls { DtlsTransport::check(material) } else { Ok(()) };
+    checked.map_err(|error| Failure::configuration(vec![error.to_string()]))
+}
+
+fn has_dtls(config: &Config) -> bool {
+    config.listen.iter().any(|listener| listener.transport == Transport::Dtls)
 }
 
 /// Makes the certificate of this node; `None`: it is alone.

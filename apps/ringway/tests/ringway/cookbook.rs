@@ -23,8 +23,8 @@ fn each_configuration_of_the_cookbook_is_valid() {
     configurations.push(include_str!("../../../../packaging/ringway-cluster.toml"));
     for configuration in configurations {
         // A port where nothing listens answers at once.
-        let configuration =
-            configuration.replace("192.0.2.8:6379", "127.0.0.1:1").replace("/etc/ringway/", "");
+        let configuration = configuration.replace("192.0.2.8:6379", "127.0.0.1:1");
+        let configuration = configuration.replace("/etc/ringway/", "").replace("/var/lib/ringway/", "");
         std::fs::write(folder.path().join("ringway.toml"), &configuration).unwrap();
         let said = run(&["check", "ringway.toml"]);
         assert!(said.status == 0, "{configuration}{said:?}");

@@ -4,6 +4,7 @@
 mod answer;
 mod call_records;
 mod cert;
+mod check;
 mod commands;
 mod cookbook;
 mod dashboard;

@@ -365,10 +365,6 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
     assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
-    let checked = Running::start(folder.path(), &["check", "ringway.toml"], "").done();
-    let warning =
-        "warning: ringway.toml: the server will not start with these files: [tls] certificate: cannot read";
-    assert!(checked.status == 0 && checked.err.contains(warning), "{checked:?}");
 }
 
 /// Server without authentication whose `[tls]` section has further lines, and loads on it.

@@ -59,7 +59,7 @@ impl DtlsTransport {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, DtlsError> {
         let transport = Self::new(material, seed, limits, None, observer)?;
-        transport.check(&transport.material())?;
+        Self::check(&transport.material())?;
         Ok(transport)
     }
 
@@ -101,11 +101,12 @@ impl DtlsTransport {
     ///
     /// # Errors
     /// There is none, or its key has a kind that DTLS cannot use.
-    pub fn check(&self, material: &TlsMaterial) -> Result<(), DtlsError> {
+    pub fn check(material: &TlsMaterial) -> Result<(), DtlsError> {
         let own = material.certificate(None).ok_or_else(|| {
             DtlsError("DTLS needs [tls] certificate and private_key, with backend = \"rustls\"".to_owned())
         })?;
-        match session::check_key(key::certificate(own), Arc::clone(&self.provider)) {
+        let provider = default_provider().map_err(|error| DtlsError(error.to_string()))?;
+        match session::check_key(key::certificate(own), provider) {
             Ok(_) => Ok(()),
             Err(_) => Err(DtlsError(
                 "DTLS cannot use the key of [tls] certificate: use ECDSA on P-256 or P-384, or RSA"

@@ -10,7 +10,7 @@ mod samples;
 mod sink;
 mod writer;
 
-pub(super) use sink::{Sink, open};
+pub(super) use sink::{Sink, check, open};
 pub(super) use writer::WriterStats;
 
 use super::line_rates::LineRates;

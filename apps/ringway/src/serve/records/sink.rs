@@ -7,8 +7,9 @@ use crate::config::Records;
 use crate::failure::Failure;
 use ringway_sansio::Instant as WallTime;
 use ringway_server::CallSender;
-use ringway_store::{REMOVED_MAX, RecordDatabase, RecordFile};
+use ringway_store::{REMOVED_MAX, RecordDatabase, RecordFile, StoreError};
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,26 +55,37 @@ pub(crate) fn open(config: &Records) -> Result<Vec<Sink>, Failure> {
     let mut sinks = Vec::new();
     if let Some(path) = &config.file {
         let part = |of_eight| config.bytes_max().map(|bytes| bytes / 8 * of_eight);
-        let file = RecordFile::open(path, part(8 - STRANGERS_EIGHTHS)).map_err(|error| {
-            Failure::failed(format!(
-                "[records] file: {}: {error}; check the path and its permissions",
-                path.display()
-            ))
-        })?;
+        let file = RecordFile::open(path, part(8 - STRANGERS_EIGHTHS)).map_err(of_file(path))?;
         // Without strangers there is no such file.
         let of_strangers = RecordFile::closed(&strangers_path(path), part(STRANGERS_EIGHTHS));
         sinks.push(Sink::new(Output::File { file, lines: Vec::new() }, Accepts::Users));
         sinks.push(Sink::new(Output::File { file: of_strangers, lines: Vec::new() }, Accepts::Strangers));
     }
     if let Some(path) = &config.database {
-        let database =
-            RecordDatabase::open(path).map_err(|error| Failure::failed(format!("[records] url: {error}")))?;
+        let database = RecordDatabase::open(path).map_err(of_database)?;
         let (keep_days, bytes_max) = (config.keep_days, config.bytes_max());
         warn_of_removal(&database, bytes_max);
         let output = Output::Database { database, keep_days, bytes_max, cleaned: None };
         sinks.push(Sink::new(output, Accepts::All));
     }
     Ok(sinks)
+}
+
+/// Checks that [`open`] would open the outputs, without changing them.
+pub(crate) fn check(config: &Records) -> Result<(), Failure> {
+    config.file.as_ref().map_or(Ok(()), |path| RecordFile::check(path).map_err(of_file(path)))?;
+    config.database.as_ref().map_or(Ok(()), |path| RecordDatabase::check(path).map_err(of_database))
+}
+
+fn of_file(path: &Path) -> impl Fn(io::Error) -> Failure {
+    let file = path.display().to_string();
+    move |error| {
+        Failure::failed(format!("[records] file: {file}: {error}; check the path and its permissions"))
+    }
+}
+
+fn of_database(error: StoreError) -> Failure {
+    Failure::failed(format!("[records] url: {error}"))
 }
 
 /// Says that records will be removed, as after an upgrade from a version without `max_mb`.
