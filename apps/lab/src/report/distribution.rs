@@ -78,7 +78,7 @@ pub(super) fn classes(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
     Figure {
         title: "Response time by classes of 30 ms",
-        note: "Shares of the responses in the classes of the founding papers. Attempts without a response are not in it.".to_owned(),
+        note: "Shares of the responses in the classes of the dissertation. Attempts without a response are not in it.".to_owned(),
         parts: &CLASSES,
         panels,
         table: Table {
