@@ -200,7 +200,7 @@ pub struct Measurement {
     pub idle: Option<Idle>,
     /// Condition of the generator.
     pub generator: Generator,
-    /// The generator was not the bottleneck.
+    /// It says something about the server: the generator did its part in time.
     pub valid: bool,
     /// Reason for which the trial does not count; empty if it does.
     pub invalid_because: String,
@@ -314,6 +314,8 @@ pub struct PeakTrial {
     pub rate: f64,
     /// The criterion was met.
     pub passed: bool,
+    /// It was no result, for which the reason is that of the generator or its machine: the criterion was neither met nor missed.
+    pub invalid: bool,
     /// Missed part of the criterion; empty if it was met.
     pub reason: String,
 }

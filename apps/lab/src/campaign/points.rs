@@ -357,7 +357,7 @@ impl Points<'_, '_> {
         if rate == 0.0 {
             contestant.has_failed = true;
             let error = match search.limited_by() {
-                Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
+                Some(limit) => anyhow!("no trial from {}/s on is valid: {limit}", grid.lowest),
                 None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
             };
             return self.fail(&contestant.name, &error);

@@ -74,7 +74,7 @@ pub enum Verdict {
     Passed,
     /// It was missed for this reason.
     Failed(String),
-    /// The generator was the bottleneck, for this reason.
+    /// The trial says nothing about the server, for this reason.
     Invalid(String),
 }
 
@@ -116,11 +116,10 @@ impl Search {
         };
         let (passed, reason) = match &verdict {
             Verdict::Passed => (true, String::new()),
-            Verdict::Failed(reason) => (false, reason.clone()),
-            Verdict::Invalid(reason) => (false, format!("invalid: {reason}")),
+            Verdict::Failed(reason) | Verdict::Invalid(reason) => (false, reason.clone()),
         };
-        self.trials.push(PeakTrial { rate, passed, reason });
         let is_invalid = matches!(verdict, Verdict::Invalid(_));
+        self.trials.push(PeakTrial { rate, passed, invalid: is_invalid, reason });
         if is_invalid && !self.is_repeated {
             self.is_repeated = true;
             return;
@@ -257,6 +256,9 @@ mod tests {
         assert!(search.rate() > 4_500.0 && search.is_confirmed());
         assert_eq!(search.limited_by().as_deref(), Some("lag"));
         assert_eq!(asked % 2, 0, "each invalid trial is repeated once");
+        let invalid = search.trials().iter().filter(|trial| trial.invalid);
+        assert!(invalid.clone().all(|trial| trial.reason == "lag" && !trial.passed && trial.rate > 5_000.0));
+        assert_eq!(invalid.count(), search.trials().iter().filter(|trial| !trial.passed).count());
         // One disturbed trial changes nothing.
         let mut is_first = true;
         let search = ended(GRID, |rate| match std::mem::take(&mut is_first) {

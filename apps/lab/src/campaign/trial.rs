@@ -266,7 +266,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
     let ended = (statistics.ended() as f64).max(1.0);
     let percentiles = |delay| percentiles(statistics, delay);
     let missed = criteria.missed(statistics);
-    let invalid_because = health.bottleneck().unwrap_or_default();
+    let invalid_because = health.invalid_because().unwrap_or_default();
     let series = statistics.by_second().enumerate().map(|(index, slot)| {
         let again = outcome.retransmissions.get(index).copied().unwrap_or_default();
         [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]

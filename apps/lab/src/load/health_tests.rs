@@ -74,14 +74,14 @@ fn a_slow_server_is_not_blamed_on_the_generator() {
     assert_eq!((statistics.successes(), statistics.ended()), (200, 200));
     assert!(statistics.percentile(Delay::Response, 50.0).unwrap() >= Duration::from_secs(3));
     assert!(statistics.counters().retransmissions > 200, "{:?}", statistics.counters());
-    assert_eq!(statistics.health().bottleneck(), None);
+    assert_eq!(statistics.health().invalid_because(), None);
 }
 
 #[test]
 fn a_starved_generator_is_blamed_and_its_delay_is_in_the_response_time() {
     let statistics = run(Classic::Options, Duration::from_millis(45), Duration::from_micros(200));
     assert_eq!((statistics.successes(), statistics.ended()), (200, 200));
-    let reason = statistics.health().bottleneck().unwrap();
+    let reason = statistics.health().invalid_because().unwrap();
     assert!(reason.contains("late (99th percentile)"), "{reason}");
     let lag = statistics.percentile(Delay::Lag, 99.0).unwrap();
     assert!(lag > Duration::from_millis(30), "{lag:?}");
@@ -98,5 +98,5 @@ fn registrations_that_find_no_free_user_are_failures_of_a_slow_server() {
     // Five users, each for 400 ms: at most 12.5 a second.
     assert!(busy > 100 && statistics.successes() > 10, "{:?}", statistics.outcomes());
     assert_eq!((statistics.ended(), statistics.health().dropped), (200, 0));
-    assert_eq!(statistics.health().bottleneck(), None);
+    assert_eq!(statistics.health().invalid_because(), None);
 }

@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
-    /// [`Health`] says that it is the bottleneck.
+    /// [`Health`] says that the result is invalid.
     #[must_use]
     pub fn spinning(self) -> Self {
         Self { waiting: Waiting::Spinning, ..self }

@@ -77,31 +77,51 @@ pub struct Health {
 }
 
 impl Health {
-    /// Reason why the results say more about the generator than about the server.
-    pub fn bottleneck(&self) -> Option<String> {
-        self.bottleneck_in(Duration::ZERO)
+    /// Reason why the results say more about the generator, or about its machine, than about the server.
+    pub fn invalid_because(&self) -> Option<String> {
+        self.invalid_with(Duration::ZERO).map(|(reason, _)| reason)
     }
 
-    /// The same for a load whose attempts wait for a tick.
-    pub fn bottleneck_in(&self, tick: Duration) -> Option<String> {
+    /// What to do about an invalid result.
+    pub fn remedy(&self) -> Option<&'static str> {
+        self.invalid_with(Duration::ZERO).map(|(_, remedy)| remedy)
+    }
+
+    /// Reason of an invalid result, and its remedy, for a load whose attempts wait for a tick.
+    pub fn invalid_with(&self, tick: Duration) -> Option<(String, &'static str)> {
+        let share = self.cpu_share * 100.0;
         if self.dropped > 0 {
-            return Some(format!("{} planned attempts were not started", self.dropped));
+            return Some((
+                format!("{} planned attempts were not started", self.dropped),
+                FEWER_OR_MORE_THREADS,
+            ));
         }
         if self.missed_connections > 0 {
-            return Some(format!(
-                "{} connections found no free local port or open file; give more --sources or a higher ulimit -n",
-                self.missed_connections
-            ));
+            let missed = self.missed_connections;
+            return Some((format!("{missed} connections found no free local port or open file"), MORE_PORTS));
         }
         if self.judges_lag() && self.lag_p99 > LAG_P99_MAX + tick {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
-            return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
+            let late = format!("attempts started up to {lag:.1} ms late (99th percentile)");
+            return Some(match self.cpu_share < CPU_SHARE_WAITING {
+                true => (
+                    format!(
+                        "{late}, while the generator used {share:.0} % of a processor: its machine did not run it in time"
+                    ),
+                    QUIET,
+                ),
+                false => (
+                    format!("{late}: the generator, with {share:.0} % of a processor, was the bottleneck"),
+                    FEWER_OR_MORE_THREADS,
+                ),
+            });
         }
         if self.cpu_share > CPU_SHARE_MAX {
-            let share = self.cpu_share * 100.0;
-            return Some(format!("a thread of the generator used {share:.0} % of a processor"));
+            let used =
+                format!("a thread of the generator used {share:.0} % of a processor: it was the bottleneck");
+            return Some((used, FEWER_OR_MORE_THREADS));
         }
-        self.media.clone()
+        self.media.clone().map(|media| (media, FEWER_OR_MORE_THREADS))
     }
 
     /// True if there are enough attempts to judge the lag: of fewer the 99th percentile is the largest value.
@@ -321,6 +341,11 @@ const LAG_P99_MAX: Duration = Duration::from_millis(1);
 pub const LAG_ATTEMPTS_MIN: u64 = 100;
 /// Largest CPU share of a thread in a valid run.
 const CPU_SHARE_MAX: f64 = 0.8;
+/// Share of a processor below which a generator that starts late was waiting for the processor, not working.
+const CPU_SHARE_WAITING: f64 = 0.5;
+const FEWER_OR_MORE_THREADS: &str = "lower --rate or raise --threads";
+const MORE_PORTS: &str = "give more --sources or a higher ulimit -n";
+const QUIET: &str = "end other programs, give a virtual machine processors of its own, and repeat it";
 
 #[cfg(test)]
 mod tests {
@@ -378,7 +403,7 @@ mod tests {
             let is_judged = number >= LAG_ATTEMPTS_MIN;
             let health = statistics.health();
             assert_eq!(
-                (health.judges_lag(), health.bottleneck().is_some()),
+                (health.judges_lag(), health.invalid_because().is_some()),
                 (is_judged, is_judged),
                 "{number}"
             );
@@ -386,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_is_late_busy_or_drops_is_the_bottleneck() {
+    fn a_generator_that_is_late_busy_or_drops_makes_a_result_invalid() {
         let good = Health {
             lag_p99: Duration::from_micros(80),
             attempts: 1_000,
@@ -396,10 +421,18 @@ mod tests {
             missed_connections: 0,
             media: None,
         };
-        assert_eq!(good.bottleneck(), None);
-        assert!(Health { lag_p99: Duration::from_millis(2), ..good.clone() }.bottleneck().is_some());
-        assert!(Health { cpu_share: 0.9, ..good.clone() }.bottleneck().is_some());
-        assert!(Health { missed_connections: 1, ..good.clone() }.bottleneck().is_some());
-        assert!(Health { dropped: 1, ..good.clone() }.bottleneck().is_some());
+        assert_eq!(good.invalid_because(), None);
+        assert!(Health { lag_p99: Duration::from_millis(2), ..good.clone() }.invalid_because().is_some());
+        assert!(Health { cpu_share: 0.9, ..good.clone() }.invalid_because().is_some());
+        assert!(Health { missed_connections: 1, ..good.clone() }.invalid_because().is_some());
+        assert!(Health { dropped: 1, ..good.clone() }.invalid_because().is_some());
+        // Late with 2 % of a processor: another program had it.
+        let late = |cpu_share| Health { lag_p99: Duration::from_millis(2), cpu_share, ..good.clone() };
+        for (cpu_share, is_bottleneck) in [(0.02, false), (0.4, false), (0.7, true), (0.95, true)] {
+            let (reason, remedy) = late(cpu_share).invalid_with(Duration::ZERO).unwrap();
+            assert_eq!(reason.contains("the bottleneck"), is_bottleneck, "{reason}");
+            assert_eq!(reason.contains("its machine did not run it in time"), !is_bottleneck, "{reason}");
+            assert_eq!(remedy.contains("--threads"), is_bottleneck, "{remedy}");
+        }
     }
 }

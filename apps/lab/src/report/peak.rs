@@ -7,7 +7,7 @@ use super::rows::{Dot, Group, Row, Rows};
 use super::svg::Mark;
 use super::table::Table;
 use super::text::amount;
-use crate::record::Peak;
+use crate::record::{Peak, PeakTrial};
 
 /// Peaks with the trials of their search. `None` without peaks.
 pub(super) fn peaks(results: &Results<'_>, entry: &Entry<'_>) -> Option<Figure> {
@@ -26,18 +26,21 @@ pub(super) fn peaks(results: &Results<'_>, entry: &Entry<'_>) -> Option<Figure> 
             name.to_owned(),
             shown(peak),
             format!("{} of {}", peak.k, peak.n),
-            if peak.confirmed { "passed" } else { "not passed" }.to_owned(),
+            confirmation(peak).to_owned(),
             trials_text(peak),
         ]);
     }
     let axis = Axis { title: "offered, attempts/s", ..Axis::default() };
     let description =
         "Highest rate at which each target meets the criterion, with the trials of the search".to_owned();
+    let mut keys = vec![Key::Trial, Key::FailedTrial];
+    let mut trials = entry.peaks.iter().flat_map(|(_, peak)| &peak.trials);
+    keys.extend(trials.any(|trial| trial.invalid).then_some(Key::Invalid));
     let chart = Rows { description, axis, groups, reference: None };
     Some(Figure {
         title: "Peak",
         note: format!("Bars end at the highest rate that meets the criterion. {}", criteria(entry)),
-        keys: vec![Key::Trial, Key::FailedTrial],
+        keys,
         panels: if chart.is_empty() { Vec::new() } else { vec![(String::new(), chart.svg())] },
         table: Table {
             head: &[
@@ -57,7 +60,11 @@ pub(super) fn peaks(results: &Results<'_>, entry: &Entry<'_>) -> Option<Figure> 
 
 fn row(target: usize, name: &str, peak: &Peak) -> Row {
     let dots = peak.trials.iter().take(TRIALS_MAX).map(|trial| {
-        let (mark, result) = if trial.passed { (Mark::Dot, "passed") } else { (Mark::Cross, "missed: ") };
+        let (mark, result) = match (trial.passed, trial.invalid) {
+            (true, _) => (Mark::Dot, "passed"),
+            (false, true) => (Mark::Invalid, "not valid: "),
+            (false, false) => (Mark::Cross, "missed: "),
+        };
         Dot {
             value: trial.rate,
             mark,
@@ -75,13 +82,24 @@ fn row(target: usize, name: &str, peak: &Peak) -> Row {
     }
 }
 
+/// Result of the confirming run.
+fn confirmation(peak: &Peak) -> &'static str {
+    match (peak.confirmed, peak.trials.last()) {
+        (true, _) => "passed",
+        (false, Some(PeakTrial { invalid: true, .. })) => "not valid",
+        (false, _) => "not passed",
+    }
+}
+
 /// Peak with its unit; a lower bound is marked.
 pub(super) fn shown(peak: &Peak) -> String {
     if peak.rate > 0.0 {
         let bound = if peak.limited_by.is_empty() { "" } else { "≥ " };
         format!("{bound}{}/s", amount(peak.rate))
-    } else {
+    } else if peak.limited_by.is_empty() {
         "no rate passed".to_owned()
+    } else {
+        "no valid trial of the lowest rate".to_owned()
     }
 }
 
@@ -104,8 +122,12 @@ fn criteria(entry: &Entry<'_>) -> String {
 }
 
 fn trials_text(peak: &Peak) -> String {
-    let text = |trial: &crate::record::PeakTrial| {
-        let result = if trial.passed { "passed".to_owned() } else { format!("missed ({})", trial.reason) };
+    let text = |trial: &PeakTrial| {
+        let result = match (trial.passed, trial.invalid) {
+            (true, _) => "passed".to_owned(),
+            (false, true) => format!("not valid ({})", trial.reason),
+            (false, false) => format!("missed ({})", trial.reason),
+        };
         format!("{}/s {result}", amount(trial.rate))
     };
     peak.trials.iter().take(TRIALS_MAX).map(text).collect::<Vec<_>>().join("; ")
@@ -116,3 +138,33 @@ const TRIALS_MAX: usize = 60;
 
 /// Most criteria that are named.
 const TEXTS_MAX: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_trial_is_neither_passed_nor_missed() {
+        let trial = |rate, passed, invalid, reason: &str| PeakTrial {
+            rate,
+            passed,
+            invalid,
+            reason: reason.to_owned(),
+        };
+        let trials = vec![
+            trial(100.0, true, false, ""),
+            trial(400.0, false, false, "p99 300 ms"),
+            trial(200.0, false, true, "attempts started late"),
+        ];
+        let peak =
+            Peak { rate: 100.0, trials, limited_by: "attempts started late".to_owned(), ..Peak::default() };
+        let text = "100/s passed; 400/s missed (p99 300 ms); 200/s not valid (attempts started late)";
+        assert_eq!(trials_text(&peak), text);
+        let marks: Vec<_> = row(0, "ringway", &peak).dots.into_iter().map(|dot| dot.mark).collect();
+        assert!(matches!(marks[..], [Mark::Dot, Mark::Cross, Mark::Invalid]));
+        assert_eq!(confirmation(&peak), "not valid");
+        let none = Peak { rate: 0.0, ..peak };
+        assert_eq!(shown(&none), "no valid trial of the lowest rate");
+        assert_eq!(shown(&Peak { limited_by: String::new(), ..none }), "no rate passed");
+    }
+}

@@ -186,7 +186,7 @@ fn hostile(number: f64) -> Vec<Record> {
             })));
         }
         let (name, variant) = (experiment.clone(), evil());
-        let trials = vec![PeakTrial { rate: number, passed: false, reason: evil() }; 500];
+        let trials = vec![PeakTrial { rate: number, reason: evil(), ..PeakTrial::default() }; 500];
         records.push(Record::Peak(Peak {
             experiment: name,
             variant,

@@ -22,7 +22,7 @@ pub(crate) enum LabCommand {
     /// Offer one load to a server, in an open loop
     #[command(after_help = "The attempts start at planned times, however slowly the server responds, and the
 response time counts from the planned time. A result is marked invalid if the
-generator was the bottleneck. docs/lab.md explains it.
+generator did not do its part in time. docs/lab.md explains it.
 
 Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s),
 success<99.9%, achieved<99%, retransmissions>1%, lag>1ms.
@@ -64,8 +64,8 @@ Examples:
     List(ListArgs),
     /// Make a report of the results of a campaign: one HTML file with charts and tables
     #[command(after_help = "The file needs no network, no script and no other file, and can be printed.
-Trials in which the generator was the bottleneck are shown hollow and listed,
-and are no results. Several campaigns can be in one report if they are of the
+Trials that the generator did not play in time are shown hollow and listed, and
+are no results. Several campaigns can be in one report if they are of the
 same machine; one that is given several times counts once.
 
 Examples:

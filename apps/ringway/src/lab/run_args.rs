@@ -12,7 +12,7 @@ pub(crate) const RUN_HELP: &str =
     "Each target is started in a temporary folder, pinned to the first processor, and
 loaded from the second one; the targets take turns (A B B A). Every trial is
 written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of
-it. A trial in which the generator was the bottleneck is repeated once and never
+it. A trial that the generator did not play in time is repeated once and never
 counts. docs/lab.md explains the criteria.
 
 Targets: ringway, kamailio (with -x tlsf), kamailio-default (with the allocator

@@ -72,8 +72,8 @@ impl Result<'_> {
             },
             "media": statistics.media().map(|media| media::json(plan.media, media)),
             "server_cpu_us_each": self.server_us(),
-            "valid": health.bottleneck().is_none(),
-            "invalid_because": health.bottleneck(),
+            "valid": health.invalid_because().is_none(),
+            "invalid_because": health.invalid_because(),
             "interrupted": self.interrupted_at.is_some(),
             "cut_off": statistics.cut_off(),
             "target_loss": statistics.target_loss(),
@@ -135,10 +135,8 @@ impl Result<'_> {
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
-        if let Some(reason) = health.bottleneck() {
-            lines.push(format!(
-                "  INVALID: the generator was the bottleneck: {reason}\n  lower --rate or raise --threads"
-            ));
+        if let Some((reason, remedy)) = health.invalid_because().zip(health.remedy()) {
+            lines.push(format!("  INVALID: {reason}\n  {remedy}"));
         }
         if self.interrupted_at.is_some() {
             lines.push(format!(
@@ -374,7 +372,7 @@ pub(super) fn screen(snapshot: &Snapshot<'_>, before: &Sample) -> Vec<String> {
         statistics.late(),
         health.cpu_share * 100.0
     ));
-    if let Some(reason) = health.bottleneck() {
+    if let Some(reason) = health.invalid_because() {
         lines.push(format!("INVALID: {reason}"));
     }
     lines.iter_mut().for_each(|line| *line = cut(line));

@@ -66,6 +66,6 @@ fn played(statistics: &Statistics, tick: Duration) -> Played {
     Played {
         successful: statistics.successes(),
         retransmissions: statistics.counters().retransmissions,
-        slow: statistics.health().bottleneck_in(tick),
+        slow: statistics.health().invalid_with(tick).map(|(reason, _)| reason),
     }
 }

@@ -89,7 +89,7 @@ impl Load {
         if done * 100 < offered * 99 {
             return Some(format!("{done} of {offered} successful"));
         }
-        self.not_resumed(statistics, offered).or_else(|| statistics.health().bottleneck())
+        self.not_resumed(statistics, offered).or_else(|| statistics.health().invalid_because())
     }
 
     /// Reason if more than 2 % of the attempts made full handshakes where sessions should be resumed.
