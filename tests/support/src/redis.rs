@@ -30,6 +30,14 @@ impl RedisServer {
         })
     }
 
+    /// Starts a server with a configuration file, which has no port.
+    pub fn start_with_configuration(text: &str) -> Self {
+        Self::start_with("redis-server", |port, folder| {
+            fs::write(folder.path().join("redis.conf"), text).unwrap();
+            ["redis.conf", "--port", &port.to_string()].map(str::to_owned).to_vec()
+        })
+    }
+
     /// Starts a server over TLS only, with files of the certificate, its key and the authority.
     pub fn start_tls(certificate: &str, key: &str, authority: &str) -> Self {
         let mut server = Self::start_with("redis-server", |port, folder| {
@@ -101,7 +109,10 @@ impl RedisServer {
     fn try_start(&mut self) -> bool {
         let mut command = Command::new(self.program);
         command.args(&self.arguments).current_dir(self.folder.path());
-        if self.program == "redis-server" {
+        // With a file it has the settings of that.
+        if self.program == "redis-server"
+            && self.arguments.first().is_some_and(|first| first.starts_with("--"))
+        {
             command.args(["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"]);
         }
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();

@@ -8,6 +8,7 @@ mod check;
 mod commands;
 mod cookbook;
 mod dashboard;
+mod documents;
 mod drain;
 mod dtls;
 mod forward_live;

@@ -1,0 +1,206 @@
+//! Configurations of other programs in the documents, with these programs, and pages that are followed command by command.
+
+use crate::program::Running;
+use ringway_test_support::programs::has;
+use ringway_test_support::redis::RedisServer;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use tempfile::TempDir;
+
+const COOKBOOK: &str = include_str!("../../../../docs/cookbook.md");
+const LAB: &str = include_str!("../../../../docs/lab.md");
+const SCALE: &str = include_str!("../../../../docs/scale.md");
+
+/// The only block of a document that begins with this text.
+fn block<'d>(document: &'d str, start: &str) -> &'d str {
+    let blocks = document.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap().1);
+    let found: Vec<_> = blocks.filter(|block| block.starts_with(start)).collect();
+    assert_eq!(found.len(), 1, "blocks that begin with {start:?}");
+    found[0]
+}
+
+/// The text of a heading, to the next one.
+fn section<'d>(document: &'d str, heading: &str) -> &'d str {
+    document.split(&format!("\n## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap()
+}
+
+fn write_secret(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn redis_loads_its_configuration_and_a_check_finds_nothing_missing_there() {
+    if !has("redis-server", "redis-server") {
+        return;
+    }
+    let configuration = block(SCALE, "# redis.conf").replace("192.0.2.8", "127.0.0.1");
+    let redis = RedisServer::start_with_configuration(&configuration);
+    let folder = TempDir::new().unwrap();
+    let password = configuration.split('>').nth(1).unwrap().split(' ').next().unwrap();
+    write_secret(&folder.path().join("redis-password"), password);
+    write_secret(&folder.path().join("cluster-secret"), &"5e71c9a8".repeat(8));
+    let node = block(section(COOKBOOK, "Two servers"), "domains").replace("192.0.2.8:6379", &redis.host());
+    fs::write(folder.path().join("ringway.toml"), node).unwrap();
+    let checked = Running::start(folder.path(), &["check"], "").done();
+    assert_eq!((checked.status, &*checked.err), (0, ""), "{checked:?}");
+}
+
+#[test]
+fn keepalived_takes_its_configuration() {
+    // It has no address on loopback.
+    let interfaces = fs::read_dir("/sys/class/net").unwrap().map(|name| name.unwrap().file_name());
+    let mut names = interfaces.map(|name| name.into_string().unwrap());
+    let Some(interface) = names.find(|name| name != "lo") else { return };
+    if !has("keepalived", "keepalived") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("keepalived.conf");
+    let program = env!("CARGO_BIN_EXE_ringway");
+    let configuration =
+        block(SCALE, "global_defs").replace("eth0", &interface).replace("/usr/bin/ringway", program);
+    let faults = |text: &str| {
+        fs::write(&file, text).unwrap();
+        // It ends its process group.
+        let done =
+            Command::new("keepalived").arg("-t").arg("-f").arg(&file).process_group(0).output().unwrap();
+        String::from_utf8(done.stderr).unwrap()
+    };
+    assert_eq!(faults(&configuration), "");
+    assert!(faults(&configuration.replace("track_script", "trak_script")).contains("trak_script"));
+}
+
+#[test]
+fn kamailio_takes_the_configuration_that_its_page_names() {
+    let page = section(COOKBOOK, "Behind a Kamailio edge");
+    let name = page.split("](../tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();
+    let folder = format!("{}/../../tests/interop/kamailio", env!("CARGO_MANIFEST_DIR"));
+    let configuration = fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    for command in ["add_path_received()", "record_route()"] {
+        assert!(page.contains(command) && configuration.contains(command), "{name} has no {command}");
+    }
+    if !has("kamailio", "kamailio") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(name);
+    let is_taken = |text: &str| {
+        fs::write(&file, text.replace("@PORT@", "5060").replace("@RINGWAY@", "127.0.0.1:5070")).unwrap();
+        let done = Command::new("kamailio").arg("-c").arg("-f").arg(&file).output().unwrap();
+        done.status.success()
+    };
+    assert!(is_taken(&configuration));
+    assert!(!is_taken(&configuration.replace("add_path_received", "add_path_recieved")));
+}
+
+#[test]
+fn sipp_plays_the_scenario_with_the_list_of_the_guide() {
+    if !has("sipp", "sip-tester") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    symlink(env!("CARGO_BIN_EXE_ringway"), folder.path().join("ringway")).unwrap();
+    let run = |commands: &str| {
+        let script = format!("set -e; PATH=$PWD:$PATH\n{}", commands.replace("$ ", ""));
+        let done = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{script}\n{done:?}");
+    };
+    let users = block(LAB, "$ (echo username,password");
+    let (users, serve) = users.rsplit_once("$ ringway ").unwrap();
+    assert_eq!(serve, "serve");
+    run(&users.replace(":5060", ":0").replace("[limits]", "[admin]\\nlisten = \"127.0.0.1:0\"\\n[limits]"));
+    let server = Running::start(folder.path(), &["serve"], "");
+    let address = server.address();
+    let commands = block(LAB, "$ (echo SEQUENTIAL").replace("127.0.0.1:5060", &address);
+    run(&commands.replace("-r 10 -m 100", "-r 100 -m 20"));
+    let commands = block(LAB, "$ ringway lab scenario call").replace("127.0.0.1:5060", &address);
+    run(&format!(
+        "{} --rate 10 --seconds 1 --fail-if 'success<100%'",
+        commands.replace("--talk 2s", "--talk 50ms")
+    ));
+}
+
+#[test]
+fn the_office_has_extensions_and_emergency_calls_and_no_strangers() {
+    let folder = TempDir::new().unwrap();
+    let run = |args: &[&str], input: &str| Running::start(folder.path(), args, input).done();
+    run(&["cert", "init", "--domain", "office.example"], "").ok();
+    write_secret(&folder.path().join("carrier.password"), "secret");
+    let carrier = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let carrier_address = carrier.local_addr().unwrap().to_string();
+    let (sender, dialled) = channel();
+    std::thread::spawn(move || be_busy(&carrier, &sender));
+    let lines: Vec<_> = block(section(COOKBOOK, "Office with a trunk"), "domains").lines().collect();
+    let configuration =
+        lines.join("\n").replace("0.0.0.0:5060", "127.0.0.1:0").replace("0.0.0.0:5061", "127.0.0.1:0");
+    let configuration = configuration
+        .replace("trunk.example.net", &carrier_address)
+        .replace("calls_per_hour = 20", "calls_per_hour = 1");
+    fs::write(
+        folder.path().join("ringway.toml"),
+        format!("{configuration}\n[admin]\nlisten = \"127.0.0.1:0\"\n"),
+    )
+    .unwrap();
+    fs::write(folder.path().join("users.csv"), "username,password\nalice,a\nbob,b\nreception,r\n").unwrap();
+    run(&["user", "import", "users.csv"], "").ok();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let address = server.address();
+    let call = |number: &str, from: &str, password: &str| {
+        let uri = format!("sip:{number}@office.example");
+        let args = [
+            "call",
+            &uri,
+            "--from",
+            from,
+            "--server",
+            &address,
+            "--duration",
+            "0.1",
+            "--play",
+            "silence",
+            "--json",
+        ];
+        let password_args: &[&str] = if password.is_empty() { &[] } else { &["--password-stdin"] };
+        run(&[&args[..], password_args].concat(), password).json()["status"].as_u64().unwrap()
+    };
+    let alice = |number: &str| call(number, "sip:alice@office.example", "a");
+    // Users without a phone, and no user at all.
+    assert_eq!(["10", "11", "12", "bob", "19"].map(alice), [480, 480, 480, 480, 404]);
+    assert_eq!(["112", "110", "0112", "0301234567"].map(alice), [BUSY; 4]);
+    assert_eq!(["0301234567", "00881234567", "112"].map(alice), [403, 403, BUSY]);
+    let dialled: Vec<String> = dialled.try_iter().collect();
+    assert_eq!(dialled, ["112", "110", "112", "+49301234567", "112"]);
+    assert_eq!(call("alice", "sip:mallory@elsewhere.example", ""), 407);
+}
+
+/// Refuses calls as busy, answers other requests, and sends the dialled numbers.
+fn be_busy(socket: &UdpSocket, dialled: &Sender<String>) {
+    let mut room = [0; 4096];
+    while let Ok((length, from)) = socket.recv_from(&mut room) {
+        let request = String::from_utf8_lossy(&room[..length]).into_owned();
+        let number = request.split(['@', ' ']).nth(1).unwrap().trim_start_matches("sip:").to_owned();
+        let status = match request.split(' ').next() {
+            Some("ACK") => continue,
+            Some("INVITE") => {
+                // The test may have ended.
+                let _ = dialled.send(number);
+                "486 Busy Here"
+            }
+            _ => "200 OK",
+        };
+        let is_copied = |line: &&str| {
+            ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name))
+        };
+        let copied: Vec<&str> = request.lines().filter(is_copied).collect();
+        let response = format!("SIP/2.0 {status}\r\n{}\r\nContent-Length: 0\r\n\r\n", copied.join("\r\n"));
+        let _ = socket.send_to(response.as_bytes(), from);
+    }
+}
+
+const BUSY: u64 = 486;
