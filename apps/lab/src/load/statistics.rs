@@ -82,7 +82,7 @@ impl Health {
         self.invalid_with(Duration::ZERO).map(|(reason, _)| reason)
     }
 
-    /// What to do about an invalid result.
+    /// Remedy for an invalid result.
     pub fn remedy(&self) -> Option<&'static str> {
         self.invalid_with(Duration::ZERO).map(|(_, remedy)| remedy)
     }
