@@ -91,6 +91,12 @@ impl Services for MemoryServices {
         users.find(&users.name(user, domain))
     }
 
+    fn full_credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        let (user, domain) = (core::str::from_utf8(user).ok()?, core::str::from_utf8(domain).ok()?);
+        let users = &self.0.users;
+        users.find_full(&users.name(user, domain))
+    }
+
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
         let users = &self.0.users;
         match (core::str::from_utf8(user), core::str::from_utf8(domain)) {

@@ -48,6 +48,8 @@ pub enum Outcome {
         user: Vec<u8>,
         /// The digest's `uri`.
         uri: DigestUri,
+        /// True if `username` of the digest is the user's name with its domain.
+        has_domain: bool,
     },
 }
 
@@ -91,6 +93,11 @@ pub trait Logins {
     /// H(A1) of a user.
     fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
 
+    /// H(A1) of the same password for the user name `user@domain`, if it is known.
+    fn full_credentials(&mut self, _user: &[u8], _domain: &[u8]) -> Option<Ha1> {
+        None
+    }
+
     /// Marks a nonce count as used (see [`ReplayWindows`](crate::ReplayWindows)).
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
 
@@ -129,6 +136,14 @@ pub struct Verifier<'v, L> {
     pub info: &'v mut Vec<u8>,
     /// Body of the response with Authentication-Info.
     pub response_body: ResponseBody,
+}
+
+/// User of a digest.
+#[derive(Clone, Copy, Debug)]
+struct Named<'u> {
+    name: &'u [u8],
+    /// True if `username` is the name with its domain.
+    has_domain: bool,
 }
 
 /// Accepted form of a digest.
@@ -181,21 +196,23 @@ impl<L: Logins> Verifier<'_, L> {
                 }
                 continue;
             };
-            let user = unescape(given.username);
-            match self.check(message, algorithm, &given, &user) {
-                LoginResult::Proven => {}
-                LoginResult::Wrong => {
-                    outcome = Outcome::Wrong { user: user.into_owned() };
+            let username = unescape(given.username);
+            let user = self.named_by(&username);
+            let ha1 = match self.check(message, algorithm, &given, user) {
+                Ok(ha1) => ha1,
+                Err(LoginResult::Slowed) => return Outcome::Slowed { user: user.name.to_vec() },
+                Err(LoginResult::Wrong | LoginResult::Proven) => {
+                    outcome = Outcome::Wrong { user: user.name.to_vec() };
                     continue;
                 }
-                LoginResult::Slowed => return Outcome::Slowed { user: user.into_owned() },
-            }
+            };
             outcome = match self.logins.use_nonce(self.now, id, count, request()) {
                 NonceUse::First | NonceUse::Repeated => {
                     if self.policy.nonces == NoncePolicy::Once {
-                        self.write_info(algorithm, &given, &user);
+                        self.write_info(algorithm, &given, &ha1);
                     }
-                    return Outcome::Proven { user: user.into_owned(), uri };
+                    let Named { name, has_domain } = user;
+                    return Outcome::Proven { user: name.to_vec(), uri, has_domain };
                 }
                 NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
             };
@@ -239,16 +256,15 @@ impl<L: Logins> Verifier<'_, L> {
     }
 
     /// Appends the value of Authentication-Info (RFC 7616 §3.5).
-    fn write_info(&mut self, algorithm: Algorithm, given: &Credentials<'_>, user: &[u8]) {
+    fn write_info(&mut self, algorithm: Algorithm, given: &Credentials<'_>, ha1: &Ha1) {
         let mut nonce = Vec::new();
         self.nonces.write(self.now, self.source, &mut nonce);
-        let ha1 = self.logins.credentials(user, self.domain);
         let mut hex = [0; 64];
         let qop = given.qop.and_then(Qop::from_name);
         let is_known = qop == Some(Qop::Auth) || self.response_body == ResponseBody::Empty;
-        let proof = match (qop.filter(|_| is_known), ha1, given.cnonce.filter(is_returned), given.nc) {
-            (Some(qop), Some(ha1), Some(cnonce), Some(nc)) => {
-                let rspauth = algorithm.response(&ha1, b"", b"", given, &mut hex);
+        let proof = match (qop.filter(|_| is_known), given.cnonce.filter(is_returned), given.nc) {
+            (Some(qop), Some(cnonce), Some(nc)) => {
+                let rspauth = algorithm.response(ha1, b"", b"", given, &mut hex);
                 Some(ServerProof { qop, rspauth, cnonce, nc })
             }
             _ => None,
@@ -273,25 +289,49 @@ impl<L: Logins> Verifier<'_, L> {
         self.logins.is_other_name(&given).then_some(DigestUri::Server)
     }
 
-    /// Checks one password, unless there were too many wrong ones, and reports the result.
+    /// User of a `username`. Phones that want an address for the account write `user@domain` there; a user of that very name is meant
+    /// first.
+    fn named_by<'u>(&mut self, username: &'u [u8]) -> Named<'u> {
+        let whole = Named { name: username, has_domain: false };
+        let Some(at) = username.iter().rposition(|&byte| byte == b'@') else { return whole };
+        let (Some(name), Some(domain)) = (username.get(..at), username.get(at + 1..)) else { return whole };
+        let domain = domain.strip_suffix(b".").unwrap_or(domain);
+        let is_ours = !name.is_empty()
+            && (domain.eq_ignore_ascii_case(self.domain) || domain.eq_ignore_ascii_case(self.realm));
+        match is_ours && self.logins.credentials(username, self.domain).is_none() {
+            true => Named { name, has_domain: true },
+            false => whole,
+        }
+    }
+
+    /// Checks one password, unless there were too many wrong ones, and reports the result; returns the hash that it has. Phones whose
+    /// user name is `user@domain` hash that, as RFC 7616 has it, or the user alone.
     fn check(
         &mut self,
         message: &Message<'_>,
         algorithm: Algorithm,
         given: &Credentials<'_>,
-        user: &[u8],
-    ) -> LoginResult {
-        let login = Login { user, domain: self.domain, source: self.source };
+        user: Named<'_>,
+    ) -> Result<Ha1, LoginResult> {
+        let Named { name, has_domain } = user;
+        let login = Login { user: name, domain: self.domain, source: self.source };
         let result = if self.logins.may_log_in(self.now, &login) {
-            let ha1 = self.logins.credentials(user, self.domain);
+            let (method, body) = (message.method().as_bytes(), message.body());
             // The time must not reveal if the user exists.
-            let proven =
-                algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), message.body(), given);
-            if proven && ha1.is_some() { LoginResult::Proven } else { LoginResult::Wrong }
+            let proven = |ha1: Option<Ha1>| {
+                let is_proven = algorithm.proves(&ha1.unwrap_or(NOBODY), method, body, given);
+                ha1.filter(|_| is_proven)
+            };
+            let mut found = proven(self.logins.credentials(name, self.domain));
+            if has_domain {
+                let full = proven(self.logins.full_credentials(name, self.domain));
+                found = found.or(full);
+            }
+            found.ok_or(LoginResult::Wrong)
         } else {
-            LoginResult::Slowed
+            Err(LoginResult::Slowed)
         };
-        self.logins.on_login(self.now, &login, result);
+        self.logins.on_login(self.now, &login, result.err().unwrap_or(LoginResult::Proven));
         result
     }
 }

@@ -56,6 +56,8 @@ ringway_sansio::counters! {
         challenged,
         /// Passwords proven.
         authenticated,
+        /// Passwords proven by phones whose user name in the digest is `user@domain`.
+        full_usernames,
         /// Users proven by the certificates of their connections.
         certified,
         /// Passwords that were wrong, or of users that do not exist.

@@ -22,6 +22,11 @@ pub trait Services {
     /// H(A1) of a subscriber.
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
 
+    /// H(A1) of the same password for the user name `user@domain`, if it is known.
+    fn full_credentials(&self, _user: &[u8], _domain: &[u8]) -> Option<Ha1> {
+        None
+    }
+
     /// True for a subscriber, registered or not.
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool;
 
@@ -235,6 +240,10 @@ pub trait Services {
 impl<S: Services> Services for Arc<S> {
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
         (**self).credentials(user, domain)
+    }
+
+    fn full_credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        (**self).full_credentials(user, domain)
     }
 
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {

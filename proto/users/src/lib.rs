@@ -18,6 +18,6 @@ mod subscribers;
 
 pub use forwards::{Condition, ForwardUri, Forwards, NoAnswer, UnusableForward};
 pub use list::{BadRow, UserList, UserRow};
-pub use name::{Unusable, UserName};
+pub use name::{Hashes, Unusable, UserName};
 pub use ringway_sip::digest::Ha1;
 pub use subscribers::{HashedName, NameHash, Subscribers};

@@ -75,11 +75,36 @@ impl UserName {
         }
         Ok(Ha1::new(self.name.as_bytes(), realm.as_bytes(), password.as_bytes()))
     }
+
+    /// Computes the hashes of this user's password for `realm`.
+    ///
+    /// # Errors
+    /// Those of [`UserName::ha1`].
+    pub fn hashes(&self, realm: &str, password: &str) -> Result<Hashes, Unusable> {
+        let ha1 = self.ha1(realm, password)?;
+        let full = Ha1::new(format!("{self}").as_bytes(), realm.as_bytes(), password.as_bytes());
+        Ok(Hashes { ha1, full: Some(full) })
+    }
 }
 
 impl fmt::Display for UserName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name, self.domain)
+    }
+}
+
+/// Hashes of a user's password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hashes {
+    /// H(A1) of the user name.
+    pub ha1: Ha1,
+    /// H(A1) of `user@domain`, which some phones write as the user name; `None`: not known.
+    pub full: Option<Ha1>,
+}
+
+impl From<Ha1> for Hashes {
+    fn from(ha1: Ha1) -> Self {
+        Self { ha1, full: None }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::tables::{self, Absent};
 use crate::{ProvisioningError, read};
 use ringway_database::{DatabaseUrl, Engine, Server};
-use ringway_store::{IncomingRows, Position, Provisioned, Store, StoreUrl, UserName, UserState};
+use ringway_store::{Hashes, IncomingRows, Position, Provisioned, Store, StoreUrl, UserName, UserState};
 
 /// The tables of a database, for changes.
 pub struct UserTables {
@@ -135,7 +135,7 @@ impl UserTables {
         };
         self.server.execute(&of_user(read::SUBSCRIBER, "ringway_subscriber"), &key, &mut |row| {
             if let Some(Subscriber { realm, ha1, .. }) = reader.subscriber(row) {
-                state.password = Some((realm, ha1));
+                state.password = Some((realm, ha1.into()));
             }
         })?;
         self.server.execute(&of_user(read::CONTACT, "ringway_contact"), &key, &mut |row| {
@@ -188,7 +188,8 @@ impl UserTables {
         let hashes: Vec<_> = users
             .iter()
             .filter_map(|(user, state)| {
-                let (realm, ha1) = state.password.as_ref()?;
+                // The tables have no other hashes.
+                let (realm, Hashes { ha1, .. }) = state.password.as_ref()?;
                 let (md5, sha256) =
                     (base16ct::lower::encode_string(&ha1.md5), base16ct::lower::encode_string(&ha1.sha256));
                 Some([user.domain().to_owned(), user.name().to_owned(), realm.clone(), md5, sha256])

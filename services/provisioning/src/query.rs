@@ -4,7 +4,7 @@ use crate::ProvisioningError;
 use crate::row::{ROWS_MAX, VALUE_BYTES_MAX};
 use crate::status::Status;
 use ringway_database::{Engine, Server, hex};
-use ringway_store::{Ha1, IncomingRows, StoreError, UserName, UserState};
+use ringway_store::{Ha1, Hashes, IncomingRows, StoreError, UserName, UserState};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ struct Columns {
 }
 
 /// A row: the user, and its realm and hashes unless it was removed.
-type Row = (UserName, Option<(String, Ha1)>);
+type Row = (UserName, Option<(String, Hashes)>);
 
 impl UserQuery {
     /// Reads all users; returns the fingerprint of the result.
@@ -56,8 +56,8 @@ impl UserQuery {
         let fingerprint = self.run(server, &self.all, status, &mut |(user, password)| {
             count += 1;
             if count <= ROWS_MAX
-                && let Some((realm, ha1)) = password
-                && let Err(error) = rows.subscriber(&user, &realm, &ha1)
+                && let Some((realm, hashes)) = password
+                && let Err(error) = rows.subscriber(&user, &realm, &hashes)
             {
                 failed.get_or_insert(error);
             }
@@ -149,8 +149,8 @@ impl UserQuery {
         }
         let own = (self.realm_of)(user.domain());
         if let Some(password) = value(columns.password) {
-            return match user.ha1(&own, password) {
-                Ok(ha1) => Some((user, Some((own, ha1)))),
+            return match user.hashes(&own, password) {
+                Ok(hashes) => Some((user, Some((own, hashes)))),
                 Err(error) => {
                     status.refuse_row(|| error.to_string());
                     None
@@ -166,7 +166,7 @@ impl UserQuery {
             .and_then(hex)
             .or_else(|| user.ha1(realm, &self.no_password).ok().map(|ha1| ha1.sha256))?;
         let realm = realm.to_owned();
-        Some((user, Some((realm, Ha1 { md5, sha256 }))))
+        Some((user, Some((realm, Ha1 { md5, sha256 }.into()))))
     }
 }
 

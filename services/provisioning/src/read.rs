@@ -110,7 +110,7 @@ pub(crate) fn rows(
         if count <= ROWS_MAX
             && let Some(Subscriber { user, realm, ha1 }) = reader.subscriber(row)
         {
-            keep(rows.subscriber(&user, &realm, &ha1));
+            keep(rows.subscriber(&user, &realm, &ha1.into()));
         }
     })?;
     let subscribers = count;
@@ -168,7 +168,7 @@ fn of_changes(
     };
     server.query(&of_changed(SUBSCRIBER, "ringway_subscriber"), &mut |row| {
         if let Some(Subscriber { user, realm, ha1 }) = reader.subscriber(row) {
-            users.entry(user).or_default().password = Some((realm, ha1));
+            users.entry(user).or_default().password = Some((realm, ha1.into()));
         }
     })?;
     server.query(&of_changed(CONTACT, "ringway_contact"), &mut |row| {

@@ -219,7 +219,8 @@ impl BackupFile {
         let insert = format!("INSERT OR IGNORE INTO {name} ({columns}) VALUES ({values})");
         let sql = |error| self.sql(error);
         let mut insert = to.prepare(&insert).map_err(sql)?;
-        let mut select = self.connection.prepare(&format!("SELECT {columns} FROM {name}")).map_err(sql)?;
+        let select = format!("SELECT {} FROM {name}", table.values(self.version));
+        let mut select = self.connection.prepare(&select).map_err(sql)?;
         let mut rows = select.query([]).map_err(sql)?;
         let mut number = 0;
         while let Some(row) = rows.next().map_err(sql)? {
@@ -288,10 +289,18 @@ impl Table {
     /// Columns, of which the first two are domain and name.
     const fn columns(self) -> &'static str {
         match self {
-            Self::Subscriber => "domain, name, realm, ha1_md5, ha1_sha256",
+            Self::Subscriber => SubscriberRow::COLUMNS,
             Self::Contact => "domain, name, contact",
             Self::Forward => "domain, name, condition, after_s, uri",
             Self::Block => "domain, name, kind, pattern, reason, expires_s",
+        }
+    }
+
+    /// Values of the columns in a database of a schema version.
+    const fn values(self, version: i64) -> &'static str {
+        match self {
+            Self::Subscriber if version < 4 => "domain, name, realm, ha1_md5, ha1_sha256, NULL, NULL",
+            Self::Subscriber | Self::Contact | Self::Forward | Self::Block => self.columns(),
         }
     }
 

@@ -6,7 +6,6 @@ use super::change_log::{Kind, note};
 use super::rows::{self, Fault, Unreadable};
 use super::{Store, StoreError};
 use ringway_users::UserName;
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 /// Kind of a blocked pattern.
@@ -263,8 +262,7 @@ pub(super) fn row_of(row: &Row<'_>) -> Result<BlockRow, Fault> {
     if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         return Err("its reason is no text of at most 200 bytes without control characters".to_owned());
     }
-    let has_end = row.get_ref(5).is_ok_and(|value| value.data_type() != Type::Null);
-    let expires_s = has_end.then(|| rows::number(row, 5)).transpose()?;
+    let expires_s = (!rows::is_null(row, 5)).then(|| rows::number(row, 5)).transpose()?;
     let expires_s = expires_s.map(u64::try_from).transpose();
     Ok(BlockRow {
         id: 0,

@@ -3,14 +3,13 @@
 use super::change_log::Kind;
 use super::rows::{self, Unreadable};
 use super::{BlockRow, Store, StoreError, SubscriberRow, blocks, forwards};
-use ringway_users::{Forwards, Ha1};
-use rusqlite::types::Type;
+use ringway_users::{Forwards, Hashes};
 use rusqlite::{Connection, params};
 
 /// Changes after a number, at most 10,000. The limit is a literal and the number has a unary `+`: SQLite compiles a
 /// statement anew for each execution if the plan may depend on a bound value, and a server runs it twice a second.
 const CHANGES_AFTER: &str = "
-    SELECT s.domain, s.name, s.realm, s.ha1_md5, s.ha1_sha256, c.seq, c.kind, c.name, c.domain
+    SELECT s.domain, s.name, s.realm, s.ha1_md5, s.ha1_sha256, s.full_ha1_md5, s.full_ha1_sha256, c.seq, c.kind, c.name, c.domain
     FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
     WHERE c.seq > +?1 ORDER BY c.seq LIMIT 10000";
 
@@ -31,7 +30,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// The user was added or its password changed.
-    Subscriber(Ha1),
+    Subscriber(Hashes),
     /// The user was removed, and its registrations should end. If it was added again, another change follows.
     Removed,
     /// The user has exactly these permanent contacts.
@@ -73,8 +72,8 @@ fn read(connection: &Connection, seq: u64, unreadable: &Unreadable) -> rusqlite:
     let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX)])?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
-        let seq = row.get::<_, i64>(5)?.unsigned_abs();
-        let (Ok(name), Ok(domain)) = (row.get::<_, String>(7), row.get::<_, String>(8)) else {
+        let seq = row.get::<_, i64>(7)?.unsigned_abs();
+        let (Ok(name), Ok(domain)) = (row.get::<_, String>(9), row.get::<_, String>(10)) else {
             unreadable.note("changed", row, "its name or domain is not text");
             changes.push(Change {
                 seq,
@@ -84,8 +83,8 @@ fn read(connection: &Connection, seq: u64, unreadable: &Unreadable) -> rusqlite:
             });
             continue;
         };
-        let is_subscriber = row.get_ref(0)?.data_type() != Type::Null;
-        let kind = match rows::number(row, 6).ok().and_then(Kind::of) {
+        let is_subscriber = !rows::is_null(row, 0);
+        let kind = match rows::number(row, 8).ok().and_then(Kind::of) {
             Some(Kind::Contacts) => ChangeKind::Contacts(contacts(connection, &domain, &name, unreadable)?),
             Some(Kind::Forwards) => {
                 ChangeKind::Forwards(forwards::read(connection, &domain, &name, unreadable)?)
@@ -93,7 +92,7 @@ fn read(connection: &Connection, seq: u64, unreadable: &Unreadable) -> rusqlite:
             Some(Kind::Blocks) => ChangeKind::Blocks(blocks::read(connection, &domain, &name, unreadable)?),
             Some(Kind::Subscriber) if is_subscriber => {
                 match unreadable.pass("subscriber", row, SubscriberRow::read(row)) {
-                    Some(subscriber) => ChangeKind::Subscriber(subscriber.ha1()),
+                    Some(subscriber) => ChangeKind::Subscriber(subscriber.hashes()),
                     None => ChangeKind::Removed,
                 }
             }

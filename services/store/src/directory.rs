@@ -1,6 +1,6 @@
 //! Credentials in memory, shared by all workers: the table of `ringway-users`, sharded over locks.
 
-use ringway_users::{Ha1, HashedName, NameHash, Subscribers};
+use ringway_users::{Ha1, HashedName, Hashes, NameHash, Subscribers};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Number of shards; a power of two.
@@ -31,11 +31,17 @@ impl Directory {
         self.read(&user).contains(&user)
     }
 
-    /// Adds a user or replaces its credentials. False: the user was not added, because the name is longer than 65,535
-    /// bytes, there are more than 65,536 domains, or a shard contains 4 GiB.
-    pub fn insert(&self, name: &str, domain: &str, ha1: Ha1) -> bool {
+    /// Returns the credentials of a user name with its domain.
+    pub fn find_full(&self, name: &str, domain: &str) -> Option<Ha1> {
         let user = self.names.of(name, domain);
-        self.write(&user).insert(&user, ha1)
+        self.read(&user).find_full(&user)
+    }
+
+    /// Adds a user or replaces its credentials. False: the user was not added, because the name is longer than 32,767
+    /// bytes, there are more than 65,536 domains, or a shard contains 4 GiB.
+    pub fn insert(&self, name: &str, domain: &str, hashes: impl Into<Hashes>) -> bool {
+        let user = self.names.of(name, domain);
+        self.write(&user).insert(&user, hashes)
     }
 
     /// Removes a user. False: it did not exist.

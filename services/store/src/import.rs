@@ -2,7 +2,7 @@
 
 use super::subscribers::insert;
 use super::{Store, StoreError, UserName};
-use ringway_users::{BadRow, Ha1, UserList, UserRow};
+use ringway_users::{BadRow, Hashes, UserList, UserRow};
 use rusqlite::Transaction;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -61,7 +61,7 @@ impl Store {
         })
     }
 
-    /// Adds all subscribers that `read` passes with their realm and H(A1), in one transaction; a user that exists already is
+    /// Adds all subscribers that `read` passes with their realm and the hashes of their password, in one transaction; a user that exists already is
     /// passed over. An error of `read` leaves the store as it was.
     ///
     /// # Errors
@@ -69,11 +69,11 @@ impl Store {
     pub fn add_hashed<T>(
         &self,
         read: impl FnOnce(
-            &mut dyn FnMut(&UserName, &str, &Ha1) -> Result<bool, StoreError>,
+            &mut dyn FnMut(&UserName, &str, &Hashes) -> Result<bool, StoreError>,
         ) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.write(|transaction| {
-            read(&mut |user, realm, ha1| insert(transaction, user, realm, ha1).map_err(self.sql()))
+            read(&mut |user, realm, hashes| insert(transaction, user, realm, hashes).map_err(self.sql()))
         })
     }
 
@@ -84,8 +84,8 @@ impl Store {
         realm: &str,
     ) -> Result<(), String> {
         let user = &row.user;
-        let ha1 = user.ha1(realm, row.password).map_err(|unusable| unusable.to_string())?;
-        if insert(transaction, user, realm, &ha1).map_err(|error| self.sql()(error).to_string())? {
+        let hashes = user.hashes(realm, row.password).map_err(|unusable| unusable.to_string())?;
+        if insert(transaction, user, realm, &hashes).map_err(|error| self.sql()(error).to_string())? {
             Ok(())
         } else {
             Err(format!("{user} exists already, in the store or in an earlier row; remove the row"))

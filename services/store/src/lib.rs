@@ -39,7 +39,7 @@ pub use provisioned::{Incoming, IncomingRows, Position, Provisioned, UserState};
 pub use record_database::{REMOVED_MAX, RecordDatabase, RecordOrigin, RecordRow};
 pub use record_file::RecordFile;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
-pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
+pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, Hashes, NoAnswer, UnusableForward, UserName};
 pub use rows::check_contact;
 pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};
 pub use user_pages::{FoundUsers, UserFilter, UserPages, UserRow};

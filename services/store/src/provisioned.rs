@@ -7,7 +7,7 @@ use super::change_log::{Kind, note};
 use super::rows::Unreadable;
 use super::subscribers::{SubscriberRow, insert_row};
 use super::{Store, StoreError, forwards, schema};
-use ringway_users::{Forwards, Ha1, UserName};
+use ringway_users::{Forwards, Hashes, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserState {
     /// Realm and hashes of the password.
-    pub password: Option<(String, Ha1)>,
+    pub password: Option<(String, Hashes)>,
     /// Permanent contacts, sorted.
     pub contacts: Vec<String>,
     /// Forwards.
@@ -206,8 +206,8 @@ impl IncomingRows<'_> {
     ///
     /// # Errors
     /// A query failed.
-    pub fn subscriber(&self, user: &UserName, realm: &str, ha1: &Ha1) -> Result<(), StoreError> {
-        insert_row(&self.transaction, user, realm, ha1).map(|_| ()).map_err(sql)
+    pub fn subscriber(&self, user: &UserName, realm: &str, hashes: &Hashes) -> Result<(), StoreError> {
+        insert_row(&self.transaction, user, realm, hashes).map(|_| ()).map_err(sql)
     }
 
     /// Adds a permanent contact.
@@ -259,8 +259,8 @@ fn put(
     if old.password != new.password {
         transaction.execute("DELETE FROM subscriber WHERE domain = ?1 AND name = ?2", key)?;
         let kind = match &new.password {
-            Some((realm, ha1)) => {
-                insert_row(transaction, user, realm, ha1)?;
+            Some((realm, hashes)) => {
+                insert_row(transaction, user, realm, hashes)?;
                 Kind::Subscriber
             }
             None => {
@@ -290,12 +290,13 @@ fn put(
 fn read(connection: &Connection, user: &UserName, unreadable: &Unreadable) -> rusqlite::Result<UserState> {
     let key = params![user.domain(), user.name()];
     let password = connection
-        .prepare_cached(
-            "SELECT domain, name, realm, ha1_md5, ha1_sha256 FROM subscriber WHERE domain = ?1 AND name = ?2",
-        )?
+        .prepare_cached(&format!(
+            "SELECT {} FROM subscriber WHERE domain = ?1 AND name = ?2",
+            SubscriberRow::COLUMNS
+        ))?
         .query_row(key, |row| {
             let read = unreadable.pass("subscriber", row, SubscriberRow::read(row));
-            Ok(read.map(|subscriber| (subscriber.realm.to_owned(), subscriber.ha1())))
+            Ok(read.map(|subscriber| (subscriber.realm.to_owned(), subscriber.hashes())))
         })
         .optional()?
         .flatten();

@@ -5,6 +5,7 @@
 use super::StoreError;
 use ringway_users::UserName;
 use rusqlite::Row;
+use rusqlite::types::Type;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Fault of a row, for people.
@@ -50,6 +51,11 @@ pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, Fault
 /// Number of a column.
 pub(super) fn number(row: &Row<'_>, column: usize) -> Result<i64, Fault> {
     row.get(column).map_err(|_| format!("its column {} is not a number", column_name(row, column)))
+}
+
+/// True if a column has no value.
+pub(super) fn is_null(row: &Row<'_>, column: usize) -> bool {
+    row.get_ref(column).is_ok_and(|value| value.data_type() == Type::Null)
 }
 
 /// Bytes of a column, which are a hash.

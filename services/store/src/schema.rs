@@ -15,7 +15,7 @@ const APPLICATION_ID: i64 = 0x524e_4757;
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Statements that make each schema version out of the one before; the first makes it out of an empty database.
-const SCHEMAS: [&str; 3] = [SCHEMA_1, SCHEMA_2, SCHEMA_3];
+const SCHEMAS: [&str; 4] = [SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4];
 
 /// `changed` has one row for each user and kind of change, with the latest number. A server queries the numbers above
 /// the last one that it has applied, and the table never grows beyond the number of users.
@@ -69,6 +69,13 @@ CREATE TABLE block (
     UNIQUE (domain, name, kind, pattern)
 );
 CREATE INDEX block_expires ON block (expires_s) WHERE expires_s IS NOT NULL;
+";
+
+/// H(A1) of the user name with its domain. Without a value the password was set before there were these columns, or only hashes of it
+/// were known.
+const SCHEMA_4: &str = "
+ALTER TABLE subscriber ADD COLUMN full_ha1_md5 BLOB;
+ALTER TABLE subscriber ADD COLUMN full_ha1_sha256 BLOB;
 ";
 
 /// Opens `file`; creates it if necessary.
@@ -258,6 +265,10 @@ mod tests {
         let old = Connection::open(&file).unwrap();
         old.execute_batch(SCHEMA_1).unwrap();
         old.execute_batch("INSERT INTO contact VALUES ('example.org', 'bob', 'sip:bob@192.0.2.7')").unwrap();
+        old.execute_batch(
+            "INSERT INTO subscriber VALUES ('example.org', 'bob', 'r', zeroblob(16), zeroblob(32))",
+        )
+        .unwrap();
         old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
         old.pragma_update(None, "user_version", 1).unwrap();
         drop(old);
@@ -269,6 +280,8 @@ mod tests {
                 new.query_row(&query, [], |row| row.get::<_, i64>(0)).unwrap()
             };
             assert_eq!((count("contact"), count("forward"), count("block")), (1, 0, 0));
+            let full = "subscriber WHERE full_ha1_md5 IS NULL AND full_ha1_sha256 IS NULL";
+            assert_eq!((count("subscriber"), count(full)), (1, 1));
         }
         let kept = Connection::open(folder.path().join("r.db.schema-1")).unwrap();
         assert_eq!(pragma(&kept, "user_version").unwrap(), 1);

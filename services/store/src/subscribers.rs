@@ -7,7 +7,7 @@ use super::change_log::{self, Kind, note};
 use super::rows::{self, Fault, Unreadable, check_contact};
 use super::{StoreError, schema};
 use ringway_journal::Journal;
-use ringway_users::{Ha1, UserName};
+use ringway_users::{Ha1, Hashes, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,22 +48,33 @@ pub struct SubscriberRow<'a> {
     pub ha1_md5: &'a [u8; 16],
     /// H(A1) with SHA-256.
     pub ha1_sha256: &'a [u8; 32],
+    /// The same of the user name with its domain, if they are known.
+    full: Option<(&'a [u8; 16], &'a [u8; 32])>,
 }
 
 impl<'a> SubscriberRow<'a> {
-    /// H(A1) with both algorithms.
-    pub fn ha1(&self) -> Ha1 {
-        Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
+    /// Hashes of the password.
+    pub fn hashes(&self) -> Hashes {
+        let of = |(md5, sha256): (&[u8; 16], &[u8; 32])| Ha1 { md5: *md5, sha256: *sha256 };
+        Hashes { ha1: of((self.ha1_md5, self.ha1_sha256)), full: self.full.map(of) }
     }
 
-    /// Reads the first columns, domain, name, realm, ha1_md5 and ha1_sha256.
+    /// Columns that [`SubscriberRow::read`] reads.
+    pub(super) const COLUMNS: &'static str =
+        "domain, name, realm, ha1_md5, ha1_sha256, full_ha1_md5, full_ha1_sha256";
+
+    /// Reads the first columns, which are those of [`SubscriberRow::COLUMNS`].
     pub(super) fn read(row: &'a Row<'_>) -> Result<Self, Fault> {
         rows::user(row)?;
         let (domain, name, realm) = (rows::text(row, 0)?, rows::text(row, 1)?, rows::text(row, 2)?);
         if realm.chars().any(char::is_control) {
             return Err("its realm has control characters".to_owned());
         }
-        Ok(Self { name, domain, realm, ha1_md5: rows::hash(row, 3)?, ha1_sha256: rows::hash(row, 4)? })
+        let full = match rows::is_null(row, 5) && rows::is_null(row, 6) {
+            true => None,
+            false => Some((rows::hash(row, 5)?, rows::hash(row, 6)?)),
+        };
+        Ok(Self { name, domain, realm, ha1_md5: rows::hash(row, 3)?, ha1_sha256: rows::hash(row, 4)?, full })
     }
 }
 
@@ -153,9 +164,9 @@ impl Store {
     /// # Errors
     /// The user exists already, the password is invalid, or a query failed.
     pub fn add(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
-        let ha1 = user.ha1(realm, password)?;
+        let hashes = user.hashes(realm, password)?;
         self.write(|transaction| {
-            if !insert(transaction, user, realm, &ha1).map_err(self.sql())? {
+            if !insert(transaction, user, realm, &hashes).map_err(self.sql())? {
                 return Err(StoreError::Exists(user.to_string()));
             }
             Ok(())
@@ -167,12 +178,14 @@ impl Store {
     /// # Errors
     /// The user does not exist, the password is invalid, or a query failed.
     pub fn passwd(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
-        let ha1 = user.ha1(realm, password)?;
+        let Hashes { ha1, full } = user.hashes(realm, password)?;
+        let (full_md5, full_sha256) = (full.map(|full| full.md5), full.map(|full| full.sha256));
         self.write(|transaction| {
             let changed = transaction
                 .execute(
-                    "UPDATE subscriber SET realm = ?3, ha1_md5 = ?4, ha1_sha256 = ?5 WHERE domain = ?1 AND name = ?2",
-                    params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256],
+                    "UPDATE subscriber SET realm = ?3, ha1_md5 = ?4, ha1_sha256 = ?5, full_ha1_md5 = ?6, full_ha1_sha256 = ?7
+                     WHERE domain = ?1 AND name = ?2",
+                    params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256, full_md5, full_sha256],
                 )
                 .map_err(self.sql())?;
             if changed == 0 {
@@ -315,7 +328,7 @@ impl Store {
             let applied = change_log::applied(&transaction)?.unwrap_or(seq);
             let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
-                transaction.prepare("SELECT domain, name, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
+                transaction.prepare(&format!("SELECT {} FROM subscriber", SubscriberRow::COLUMNS))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 if let Some(subscriber) = self.unreadable.pass("subscriber", row, SubscriberRow::read(row)) {
@@ -423,9 +436,9 @@ pub(super) fn insert(
     transaction: &Transaction<'_>,
     user: &UserName,
     realm: &str,
-    ha1: &Ha1,
+    hashes: &Hashes,
 ) -> rusqlite::Result<bool> {
-    let is_added = insert_row(transaction, user, realm, ha1)?;
+    let is_added = insert_row(transaction, user, realm, hashes)?;
     if is_added {
         note(transaction, user.domain(), user.name(), Kind::Subscriber)?;
     }
@@ -437,13 +450,14 @@ pub(super) fn insert_row(
     transaction: &Transaction<'_>,
     user: &UserName,
     realm: &str,
-    ha1: &Ha1,
+    Hashes { ha1, full }: &Hashes,
 ) -> rusqlite::Result<bool> {
+    let (full_md5, full_sha256) = (full.map(|full| full.md5), full.map(|full| full.sha256));
     let added = transaction
         .prepare_cached(
-            "INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO NOTHING",
+            "INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256, full_ha1_md5, full_ha1_sha256)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
         )?
-        .execute(params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256])?;
+        .execute(params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256, full_md5, full_sha256])?;
     Ok(added > 0)
 }

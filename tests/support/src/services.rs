@@ -38,6 +38,8 @@ pub struct ServiceLimits {
 /// Subscribers, store and all other services of a server. They survive the server.
 pub struct TestServices {
     users: Mutex<Subscribers>,
+    /// By name and domain: H(A1) of both as a user name.
+    full: Mutex<Subscribers>,
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
     challenges: Mutex<ChallengeLimits>,
@@ -100,6 +102,7 @@ impl TestServices {
             lamps: Mutex::new(LampTable::new(Arc::clone(&lamp_filter), seed, now)),
             lamp_filter,
             users: Mutex::default(),
+            full: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
             challenges: Mutex::new(ChallengeLimits::new(seed)),
@@ -142,14 +145,23 @@ impl TestServices {
 
     /// Removes a subscriber.
     pub fn unsubscribe(&self, user: &str, domain: &str) {
-        lock(&self.users).remove(&(user.into(), domain.into()));
+        let key = (user.into(), domain.into());
+        lock(&self.users).remove(&key);
+        lock(&self.full).remove(&key);
+    }
+
+    /// Removes H(A1) of a subscriber's name with its domain, which is absent where only a hash of the password came.
+    pub fn forget_full(&self, user: &str, domain: &str) {
+        lock(&self.full).remove(&(user.into(), domain.into()));
     }
 
     /// Adds a subscriber.
     pub fn subscribe(&self, user: &str, domain: &str, realm: &str, password: &str) {
         let text = format!("{user}:{realm}:{password}");
-        let ha1 = Ha1 { md5: Md5::digest(&text).into(), sha256: Sha256::digest(&text).into() };
-        lock(&self.users).insert((user.into(), domain.into()), ha1);
+        let of = |text: &str| Ha1 { md5: Md5::digest(text).into(), sha256: Sha256::digest(text).into() };
+        lock(&self.users).insert((user.into(), domain.into()), of(&text));
+        let full = of(&format!("{user}@{domain}:{realm}:{password}"));
+        lock(&self.full).insert((user.into(), domain.into()), full);
     }
 
     /// Releases all reserved memory, as at the end of the server's process.
@@ -199,6 +211,10 @@ impl TestServices {
 impl Services for TestServices {
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
         lock(&self.users).get(&(user.to_vec(), domain.to_vec())).copied()
+    }
+
+    fn full_credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        lock(&self.full).get(&(user.to_vec(), domain.to_vec())).copied()
     }
 
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
         let mut failure = None;
         let read = read_accounts(&mut source, |account| {
             if let Some(Err(error)) =
-                taken.account(&account).map(|(user, realm, ha1)| add(&user, &realm, &ha1))
+                taken.account(&account).map(|(user, realm, hashes)| add(&user, &realm, &hashes))
             {
                 failure.get_or_insert(error);
             }

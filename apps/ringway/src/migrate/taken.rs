@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::output::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_migration::{Account, LeftTable, Settings};
-use ringway_store::{Ha1, Restoration, Restored, UserName};
+use ringway_store::{Ha1, Hashes, Restoration, Restored, UserName};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ impl<'c> Taken<'c> {
     }
 
     /// The user, its realm and its H(A1); `None`: it is left out.
-    pub(super) fn account(&mut self, account: &Account<'_>) -> Option<(UserName, String, Ha1)> {
+    pub(super) fn account(&mut self, account: &Account<'_>) -> Option<(UserName, String, Hashes)> {
         self.progress();
         match self.hashed(account) {
             Ok(hashed) => Some(hashed),
@@ -66,13 +66,13 @@ impl<'c> Taken<'c> {
         }
     }
 
-    fn hashed(&mut self, account: &Account<'_>) -> Result<(UserName, String, Ha1), String> {
+    fn hashed(&mut self, account: &Account<'_>) -> Result<(UserName, String, Hashes), String> {
         let domain = if account.domain.is_empty() { self.domain } else { account.domain };
         let user = UserName::new(account.name, domain).map_err(|unusable| unusable.to_string())?;
         let own = self.config.auth.realms.of(user.domain().as_bytes());
-        let (realm, ha1) = match (account.password, account.md5) {
+        let (realm, hashes) = match (account.password, account.md5) {
             (Some(password), _) => {
-                (own.to_owned(), user.ha1(own, password).map_err(|unusable| unusable.to_string())?)
+                (own.to_owned(), user.hashes(own, password).map_err(|unusable| unusable.to_string())?)
             }
             (None, Some(md5)) => {
                 let realm = self.realm.unwrap_or(domain);
@@ -87,14 +87,14 @@ impl<'c> Taken<'c> {
                         user.ha1(realm, &self.no_password).map_err(|unusable| unusable.to_string())?.sha256
                     }
                 };
-                (realm.to_owned(), Ha1 { md5, sha256 })
+                (realm.to_owned(), Ha1 { md5, sha256 }.into())
             }
             (None, None) => return Err("it has neither a password nor its MD5 hash (ha1)".to_owned()),
         };
         if self.domains.len() < DOMAINS_MAX {
             self.domains.insert(user.domain().to_owned());
         }
-        Ok((user, realm, ha1))
+        Ok((user, realm, hashes))
     }
 
     /// Domains whose passwords are hashes for another realm than this server's, with that realm.

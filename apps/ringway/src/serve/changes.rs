@@ -79,8 +79,8 @@ impl Follower {
         let shard = shard_of_user(&self.services.shard_key(), name.as_bytes(), self.shards.len() as u16);
         let aor = format!("{name}@{domain}");
         match kind {
-            ChangeKind::Subscriber(credentials) => {
-                self.services.directory().insert(&name, &domain, credentials);
+            ChangeKind::Subscriber(hashes) => {
+                self.services.directory().insert(&name, &domain, hashes);
             }
             ChangeKind::Removed => {
                 self.services.directory().remove(&name, &domain);

@@ -171,7 +171,7 @@ impl SharedServices {
     }
 
     pub(crate) fn add_subscriber(&self, row: &SubscriberRow<'_>) {
-        self.directory.insert(row.name, row.domain, row.ha1());
+        self.directory.insert(row.name, row.domain, row.hashes());
     }
 
     pub(crate) fn directory(&self) -> &Directory {
@@ -300,6 +300,11 @@ impl Services for SharedServices {
         }
         let (user, domain) = (std::str::from_utf8(user).ok()?, std::str::from_utf8(domain).ok()?);
         self.directory.find(user, domain)
+    }
+
+    fn full_credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        let (user, domain) = (std::str::from_utf8(user).ok()?, std::str::from_utf8(domain).ok()?);
+        self.directory.find_full(user, domain)
     }
 
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {

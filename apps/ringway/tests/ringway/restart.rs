@@ -251,7 +251,8 @@ fn rows_that_no_command_writes_stop_neither_the_start_nor_what_follows() {
             "INSERT INTO contact VALUES ('example.org', '{name}', 'sip:x' || char(13, 10) || 'Evil: 1@127.0.0.1');
              INSERT INTO forward VALUES ('example.org', '{name}', 99, -5, 'sip:a@b');
              INSERT INTO block (domain, name, kind, pattern, reason) VALUES ('', '', 9, '{name}', '');
-             INSERT INTO subscriber VALUES ('example.org', x'ff00' || CAST('{name}' AS BLOB), 'r', x'00', x'00');
+             INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256)
+                 VALUES ('example.org', x'ff00' || CAST('{name}' AS BLOB), 'r', x'00', x'00');
              INSERT INTO changed (domain, name, kind) VALUES ('example.org', '{name}', 2), ('example.org', '{name}', 4),
                  ('example.org', x'ff00' || CAST('{name}' AS BLOB), 1), ('', '', 5);"
         );

@@ -147,8 +147,9 @@ impl Authenticator {
             },
         };
         match verifier.verify(request.message, &request.uri, header, mark) {
-            Outcome::Proven { user, uri } => {
+            Outcome::Proven { user, uri, has_domain } => {
                 env.counters.authenticated += 1;
+                env.counters.full_usernames += u64::from(has_domain);
                 match uri {
                     DigestUri::Request => {}
                     DigestUri::Alike => env.counters.digest_uri_alike += 1,
@@ -274,6 +275,10 @@ struct ServerLogins<'s, S> {
 impl<S: Services> Logins for ServerLogins<'_, S> {
     fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
         self.services.credentials(user, domain)
+    }
+
+    fn full_credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        self.services.full_credentials(user, domain)
     }
 
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {

@@ -404,6 +404,87 @@ fn the_digest_uri_may_lack_a_port_and_parameters_of_the_request_uri() {
     }
 }
 
+/// Phones that want an address for the account write it as the user name; H(A1) is another one then.
+#[test]
+fn the_user_name_may_be_the_address_of_the_user() {
+    let login_as = |user: &str, password: &str, algorithm: Algorithm| {
+        let mut world = World::closed();
+        let (request, login) = challenged(&mut world);
+        let login = Login { user: user.into(), password: password.into(), ..login }.algorithm(algorithm);
+        let sent = only(world.udp(BOB, &answered(&request, &login)));
+        let counters = world.server.counters();
+        (sent.status(), counters.full_usernames, counters.wrong_passwords)
+    };
+    for algorithm in [Algorithm::Md5, Algorithm::Sha256] {
+        assert_eq!(login_as("bob@example.org", "bob's password", algorithm), (200, 1, 0));
+        assert_eq!(login_as("bob", "bob's password", algorithm), (200, 0, 0));
+    }
+    for (user, password, expected) in [
+        ("bob@example.org", "another", (401, 0, 1)),
+        ("bob@example.net", "bob's password", (401, 0, 1)),
+        ("dave@example.org", "bob's password", (401, 0, 1)),
+        ("@example.org", "bob's password", (401, 0, 1)),
+        ("carol@example.org", "carol's password", (403, 1, 0)),
+    ] {
+        assert_eq!(login_as(user, password, Algorithm::Md5), expected, "{user}");
+    }
+    // Some hash the user alone, and some take the realm for the domain.
+    for name in ["bob@example.org", "bob@EXAMPLE.org", "bob@example.org.", "bob@the realm"] {
+        let mut world = World::with(|config| {
+            config.auth.enabled = true;
+            config.auth.realms = "the realm".into();
+        });
+        world.memory.subscribe("bob", "example.org", "the realm", "bob's password");
+        let (request, login) = challenged(&mut world);
+        let line = Login { realm: "the realm".into(), ..login }.line(&request);
+        let line = line.replace("username=\"bob\"", &format!("username=\"{name}\""));
+        assert_eq!(only(world.udp(BOB, &request.cseq(2).line(&line))).status(), 200, "{name}");
+        assert_eq!(world.server.counters().full_usernames, 1, "{name}");
+    }
+    // An escape in the quoted string is not hashed.
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let line = Login { user: "bob@example.org".into(), ..login }.line(&request);
+    let line = line.replace("\"bob@example.org\"", "\"b\\ob\\@example.org\"");
+    assert_eq!(only(world.udp(BOB, &request.cseq(2).line(&line))).status(), 200);
+    // A user of that very name is meant first.
+    let mut world = World::closed();
+    world.add_user("bob@example.org", "example.org", "secret");
+    let (request, login) = challenged(&mut world);
+    let login = Login { user: "bob@example.org".into(), ..login };
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 401);
+    // Each domain has its own realm.
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.domains.push("second.example".into());
+        assert!(config.auth.realms.add("second.example", "second realm".into()));
+    });
+    world.memory.subscribe("bob", "second.example", "second realm", "bob's password");
+    let mut request = register("bob", "<sip:bob@192.0.2.20>");
+    request.to = "<sip:bob@second.example>".into();
+    let login = Login::to(&only(world.udp(BOB, &request)), "bob");
+    let login = Login { user: "bob@second.example".into(), realm: "second realm".into(), ..login };
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
+    // A password of which only the hash of the plain name is known: who hashes that logs in.
+    for (hashed, expected) in [("bob", (200, 1, 0)), ("bob@example.org", (401, 0, 1))] {
+        let mut world = World::closed();
+        world.memory.forget_full("bob", "example.org");
+        let (request, login) = challenged(&mut world);
+        let line = Login { user: hashed.into(), ..login }.line(&request);
+        let line = line.replace("username=\"bob\"", "username=\"bob@example.org\"");
+        let status = only(world.udp(BOB, &request.cseq(2).line(&line))).status();
+        let counters = world.server.counters();
+        assert_eq!((status, counters.full_usernames, counters.wrong_passwords), expected, "{hashed}");
+    }
+    // Calls too.
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let call = invite("sip:bob@example.org");
+    let login = Login::to(&only(world.udp(ALICE, &call)), "alice");
+    let line = Login { user: "alice@example.org".into(), ..login }.line(&call);
+    assert_eq!(statuses(&world.udp(ALICE, &call.cseq(2).line(&line))), [100]);
+}
+
 /// A domain and the same with a dot at its end are one (RFC 1034 §3.1), in REGISTER, From, To and Request-URI.
 #[test]
 fn a_domain_may_end_in_a_dot() {

@@ -27,7 +27,9 @@ fn content(store: &Store) -> Vec<String> {
     store
         .load(
             |row| {
-                all.borrow_mut().push(format!("{}@{} {} {:?}", row.name, row.domain, row.realm, row.ha1_md5))
+                let full = row.hashes().full.map(|full| full.md5);
+                all.borrow_mut()
+                    .push(format!("{}@{} {} {:?} {full:?}", row.name, row.domain, row.realm, row.ha1_md5));
             },
             |name, domain, contact| all.borrow_mut().push(format!("{name}@{domain} {contact}")),
         )
@@ -157,22 +159,49 @@ fn what_is_no_backup_changes_nothing() {
     );
 }
 
+#[test]
+fn a_backup_of_the_version_before_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let backup = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/version-2/ringway.db");
+    let (store, same) = (open(&folder.path().join("r.db")), folder.path().join("same.db"));
+    fs::copy(backup, &same).unwrap();
+    let restored = Backups::of(&store).restore(backup.as_ref(), Restoration::Apply).unwrap();
+    assert!(restored.added > 0 && restored.forwards > 0, "{restored:?}");
+    let hashes = |store: &Store| {
+        let mut all = Vec::new();
+        store.load(|row| all.push((row.name.to_owned(), row.hashes())), |_, _, _| {}).unwrap();
+        all
+    };
+    let users = hashes(&store);
+    assert!(users.iter().all(|(_, hashes)| hashes.full.is_none()), "only new passwords have it");
+    let opened = open(&same);
+    assert_eq!((hashes(&opened), content(&opened)), (users.clone(), content(&store)));
+    // A new password has both hashes, and is restored with them.
+    let name = &users[0].0;
+    opened.passwd(&user(name), "example.org", "new").unwrap();
+    let saved = folder.path().join("saved.db");
+    Backups::of(&opened).write(&saved).unwrap();
+    assert_eq!(Backups::of(&store).restore(&saved, Restoration::Apply).unwrap().changed, 1);
+    let full: Vec<_> = hashes(&store).into_iter().filter(|(_, hashes)| hashes.full.is_some()).collect();
+    assert!(matches!(&full[..], [(only, _)] if only == name), "{full:?}");
+}
+
 /// Tables without constraints, as only another program makes them, with two users.
 const LOOSE: &str = "
-    PRAGMA application_id = 0x524e4757; PRAGMA user_version = 3;
-    CREATE TABLE subscriber (domain, name, realm, ha1_md5, ha1_sha256);
+    PRAGMA application_id = 0x524e4757; PRAGMA user_version = 4;
+    CREATE TABLE subscriber (domain, name, realm, ha1_md5, ha1_sha256, full_ha1_md5, full_ha1_sha256);
     CREATE TABLE contact (domain, name, contact);
     CREATE TABLE forward (domain, name, condition, after_s, uri);
     CREATE TABLE block (id INTEGER PRIMARY KEY, domain, name, kind, pattern, reason, expires_s);
-    INSERT INTO subscriber VALUES ('example.org', 'alice', 'r', zeroblob(16), zeroblob(32)),
-                                  ('example.org', 'bob', 'r', zeroblob(16), zeroblob(32));
+    INSERT INTO subscriber VALUES ('example.org', 'alice', 'r', zeroblob(16), zeroblob(32), zeroblob(16), zeroblob(32)),
+                                  ('example.org', 'bob', 'r', zeroblob(16), zeroblob(32), NULL, NULL);
     INSERT INTO contact VALUES ('example.org', 'alice', 'sip:alice@192.0.2.7');
     INSERT INTO forward VALUES ('example.org', 'alice', 3, 20, 'sip:bob@example.org');
     INSERT INTO block VALUES (1, '', '', 2, '192.0.2.0/24', '', NULL);
 ";
 
 /// Rows that no command writes: table, statement, user and fault in the error.
-const BAD_ROWS: [(&str, &str, &str, &str); 20] = [
+const BAD_ROWS: [(&str, &str, &str, &str); 23] = [
     (
         "contact",
         "UPDATE contact SET contact = 'sip:x' || char(13, 10) || 'Evil: 1'",
@@ -228,6 +257,24 @@ const BAD_ROWS: [(&str, &str, &str, &str); 20] = [
         "UPDATE subscriber SET ha1_sha256 = 'a' WHERE name = 'bob'",
         "bob@example.org",
         "hash of 32 bytes",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET full_ha1_md5 = x'00', full_ha1_sha256 = zeroblob(32) WHERE name = 'bob'",
+        "bob@example.org",
+        "full_ha1_md5 is not a hash of 16 bytes",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET full_ha1_md5 = zeroblob(16) WHERE name = 'bob'",
+        "bob@example.org",
+        "full_ha1_sha256 is not a hash of 32 bytes",
+    ),
+    (
+        "subscriber",
+        "UPDATE subscriber SET full_ha1_sha256 = zeroblob(32) WHERE name = 'bob'",
+        "bob@example.org",
+        "full_ha1_md5 is not a hash of 16 bytes",
     ),
     (
         "subscriber",
@@ -297,7 +344,7 @@ fn nothing_in_a_backup_is_run() {
         (format!("{table} TABLE contact (domain, name, contact AS (hex(zeroblob(1000000000))))"), "contact"),
         (format!("{table} VIRTUAL TABLE contact USING fts5(domain, name)"), "contact"),
         ("DROP TABLE subscriber".to_owned(), "subscriber"),
-        ("DROP TABLE block; CREATE TABLE other (x); PRAGMA user_version = 3".to_owned(), "block"),
+        ("DROP TABLE block; CREATE TABLE other (x); PRAGMA user_version = 4".to_owned(), "block"),
     ] {
         loose(&backup, &statement);
         let error = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap_err().to_string();
@@ -313,6 +360,18 @@ fn nothing_in_a_backup_is_run() {
     );
     loose(&backup, &others);
     assert_eq!(Backups::of(&store).restore(&backup, Restoration::Apply).unwrap().added, 2);
+    // Before schema 4 a subscriber had fewer columns; a newer one has all of them.
+    let fewer = "ALTER TABLE subscriber DROP COLUMN full_ha1_md5; ALTER TABLE subscriber DROP COLUMN full_ha1_sha256;";
+    loose(&backup, &format!("{fewer} PRAGMA user_version = 3"));
+    let restored = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap();
+    assert_eq!((restored.added, restored.changed), (0, 1), "alice had both hashes");
+    let (hash, content) = ([0u8; 16], content(&store));
+    for user in ["alice", "bob"] {
+        assert!(content.contains(&format!("{user}@example.org r {hash:?} None")), "{content:?}");
+    }
+    loose(&backup, fewer);
+    let error = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap_err().to_string();
+    assert!(error.contains("b.db"), "{error}");
     // A backup of an earlier version has fewer tables.
     loose(&backup, "DROP TABLE block; DROP TABLE forward; PRAGMA user_version = 1");
     let restored = Backups::of(&store).restore(&backup, Restoration::Apply).unwrap();

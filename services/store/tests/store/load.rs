@@ -31,7 +31,7 @@ fn a_million_subscribers_are_imported_and_loaded() {
     let loaded = store
         .load(
             |row| {
-                assert!(directory.insert(row.name, row.domain, row.ha1()));
+                assert!(directory.insert(row.name, row.domain, row.hashes()));
             },
             |_, _, _| {},
         )

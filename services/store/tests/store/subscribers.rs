@@ -4,7 +4,9 @@
 //! Not tested: a disk that fails below SQLite.
 
 use base16ct::lower::encode_string as hex;
-use ringway_store::{ChangeKind, ForwardUri, Forwards, NoAnswer, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{
+    ChangeKind, ForwardUri, Forwards, Ha1, Hashes, NoAnswer, Store, StoreError, StoreUrl, UserName,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -44,6 +46,33 @@ fn only_the_hashes_of_the_rfc_are_stored() {
         let bytes = fs::read(path).unwrap();
         assert!(!bytes.windows(14).any(|window| window == b"Circle of Life"));
     }
+}
+
+/// Hashes of the only subscriber, as they are loaded and as a change.
+fn hashes(store: &Store, seq: u64) -> Hashes {
+    let mut loaded = Vec::new();
+    store.load(|row| loaded.push(row.hashes()), |_, _, _| {}).unwrap();
+    let changes = store.changes_since(seq).unwrap();
+    assert_eq!(changes.last().map(|change| &change.kind), Some(&ChangeKind::Subscriber(loaded[0])));
+    loaded[0]
+}
+
+#[test]
+fn the_hash_of_the_full_name_is_stored_and_changes_with_the_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let of = |name: &str, password: &str| Ha1::new(name.as_bytes(), b"r", password.as_bytes());
+    let both = |password| Hashes { ha1: of("bob", password), full: Some(of("bob@example.org", password)) };
+    store.add(&user("bob"), "r", "one").unwrap();
+    assert_eq!(hashes(&store, 0), both("one"));
+    store.passwd(&user("bob"), "r", "two").unwrap();
+    assert_eq!(hashes(&store, 0), both("two"));
+    store.remove(&user("bob")).unwrap();
+    let hashed = Hashes::from(of("bob", "three"));
+    store.add_hashed(|add| add(&user("bob"), "r", &hashed)).unwrap();
+    assert_eq!(hashes(&store, 0), hashed, "without the password there is no other hash");
+    store.passwd(&user("bob"), "r", "four").unwrap();
+    assert_eq!(hashes(&store, 0), both("four"));
 }
 
 #[test]
