@@ -4,15 +4,18 @@ use crate::program::Running;
 use ringway_test_support::programs::has;
 use ringway_test_support::redis::RedisServer;
 use std::fs;
+use std::io::Write as _;
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const COOKBOOK: &str = include_str!("../../../../docs/cookbook.md");
+const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
 const LAB: &str = include_str!("../../../../docs/lab.md");
 const SCALE: &str = include_str!("../../../../docs/scale.md");
 
@@ -177,6 +180,45 @@ fn the_office_has_extensions_and_emergency_calls_and_no_strangers() {
     let dialled: Vec<String> = dialled.try_iter().collect();
     assert_eq!(dialled, ["112", "110", "112", "+49301234567", "112"]);
     assert_eq!(call("alice", "sip:mallory@elsewhere.example", ""), 407);
+}
+
+#[test]
+fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
+    if !has("baresip", "baresip-core") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("target/release/ringway");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    symlink(env!("CARGO_BIN_EXE_ringway"), program).unwrap();
+    let any = "listen = [\"udp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), any).unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let address = server.address();
+    for start in ["printf wonderland | target", "mkdir -p target/phones", "cat > target/phones/alice/config"]
+    {
+        let commands = block(GUIDE, start).replace("127.0.0.1:5060", &address);
+        let done = Command::new("sh").args(["-ec", &commands]).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{commands}\n{done:?}");
+    }
+    assert!(GUIDE.contains("Add two users. A running server reads them within a second."));
+    std::thread::sleep(Duration::from_secs(1));
+    let phone = |name: &str| {
+        let words = block(GUIDE, &format!("baresip -f target/phones/{name}"));
+        // Its output would wait for a full buffer.
+        let mut command = Command::new("stdbuf");
+        command.arg("-oL").args(words.split(' '));
+        Running::run(command, folder.path(), &[], "")
+    };
+    let ((bob, _open), (alice, mut keys)) = (phone("bob"), phone("alice"));
+    for phone in [&bob, &alice] {
+        phone.says("[1 binding]");
+    }
+    assert!(GUIDE.contains("In alice's terminal type `/dial sip:bob@localhost` and Enter."));
+    keys.write_all(b"/dial sip:bob@localhost\n").unwrap();
+    for phone in [&bob, &alice] {
+        phone.says("Call established");
+    }
 }
 
 /// Refuses calls as busy, answers other requests, and sends the dialled numbers.

@@ -25,16 +25,27 @@ struct Rtpengine {
 
 impl Rtpengine {
     fn start() -> Self {
+        Self::start_with(|control| {
+            let first = 20_000 + control.port() % 100 * 100;
+            vec![
+                "--interface=127.0.0.1".to_owned(),
+                format!("--listen-ng={control}"),
+                format!("--port-min={first}"),
+                format!("--port-max={}", first + 99),
+            ]
+        })
+    }
+
+    /// Starts it with these arguments for a free control port.
+    fn start_with(arguments: impl Fn(SocketAddr) -> Vec<String>) -> Self {
         let control = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let first = 20_000 + control.port() % 100 * 100;
         let folder = TempDir::new().unwrap();
         let config = folder.path().join("rtpengine.conf");
         fs::write(&config, "[rtpengine]\n").unwrap();
         let child = Command::new("rtpengine")
             .arg(format!("--config-file={}", config.display()))
-            .args(["--foreground", "--log-stderr", "--table=-1", "--interface=127.0.0.1"])
-            .arg(format!("--listen-ng={control}"))
-            .args([format!("--port-min={first}"), format!("--port-max={}", first + 99)])
+            .args(["--foreground", "--log-stderr", "--table=-1"])
+            .args(arguments(control))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -42,7 +53,7 @@ impl Rtpengine {
         let relay = Self { child, control, _folder: folder };
         let end = Instant::now() + TIME_LIMIT;
         while relay.ask("d7:command4:pinge").is_none() {
-            assert!(Instant::now() < end, "rtpengine does not answer");
+            assert!(Instant::now() < end, "rtpengine does not answer, or has ended");
             std::thread::sleep(POLL_INTERVAL);
         }
         relay
@@ -105,6 +116,24 @@ fn call(server: &str, args: &[&str]) -> [u64; 2] {
         assert_eq!((done.status, &done.json()["result"]), (0, &"answered".into()), "{done:?}");
         done.json()["received"]["packets"].as_u64().unwrap()
     })
+}
+
+#[test]
+fn rtpengine_takes_the_command_of_the_documents() {
+    if !has("rtpengine", "rtpengine-daemon") {
+        return;
+    }
+    let documents =
+        [include_str!("../../../../docs/cookbook.md"), include_str!("../../../../docs/user-guide.md")];
+    let [one, other] =
+        documents.map(|text| text.lines().find_map(|line| line.strip_prefix("rtpengine --")).unwrap());
+    assert_eq!(one, other);
+    let relay = Rtpengine::start_with(|control| {
+        let arguments =
+            one.replace("203.0.113.5", "127.0.0.1").replace("127.0.0.1:2223", &control.to_string());
+        format!("--{arguments}").split(' ').map(str::to_owned).collect()
+    });
+    assert_eq!(relay.relayed(), 0);
 }
 
 #[test]

@@ -87,7 +87,8 @@ impl Running {
         Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)
     }
 
-    fn run(mut command: Command, folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
+    /// Starts any program.
+    pub(crate) fn run(mut command: Command, folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         let mut child = command
             .args(args)
             .current_dir(folder)
