@@ -40,6 +40,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) senders: [SourceHash; 2],
     /// That side, as its mark has it.
     pub(crate) sender: Option<SenderSide>,
+    /// Two marks name different users as the sender. They may be of two ways, one of them made by somebody else: nobody moves by both.
+    pub(crate) has_two_senders: bool,
     /// Numbering of the dialog at a trunk.
     numbers: Option<TrunkNumbers>,
 }
@@ -55,7 +57,18 @@ pub(crate) struct SenderSide {
     pub(crate) is_trunk: bool,
 }
 
-impl Routed<'_> {
+impl<'a> Routed<'a> {
+    /// URI that a side of a dialog gets on the first line, sooner or later: the first Route behind those of this server that no
+    /// loose router has (RFC 3261 §16.6 step 6), else the Request-URI.
+    pub(crate) fn last_uri(&self, message: &Message<'a>) -> Uri<'a> {
+        let routes = message.values(HeaderName::Route).skip(self.own_routes);
+        let mut strict = routes
+            .filter_map(|value| NameAddr::parse(value).ok())
+            .map(|route| route.uri)
+            .filter(|uri| !uri.is_loose_router());
+        strict.next().filter(|_| !self.from_last_route).unwrap_or(self.uri)
+    }
+
     fn add_mark(&mut self, read: Option<Mark>) {
         // Of several marks the first is that of the sender's side, the last that of the recipient's.
         if let (None, Some(Mark::Dialog { senders, from: side, made_s, is_of_caller, identities, .. })) =
@@ -65,12 +78,24 @@ impl Routed<'_> {
             let is_trunk = identities.is_some_and(|identities| identities.is_trunk(is_of_caller));
             (self.senders, self.sender) = (senders, Some(SenderSide { side, made_s, user, is_trunk }));
         }
+        if let (Some(first), Some(Mark::Dialog { is_of_caller, identities, .. })) = (self.sender, read) {
+            let user = identities.map(|identities| identities.user(is_of_caller));
+            self.has_two_senders |= user != first.user;
+        }
         self.mark = read.or(self.mark);
     }
 
     fn add_numbers(&mut self, config: &Config, own: &Uri<'_>) {
         if self.numbers.is_none() && !config.trunking.trunks.is_empty() {
             self.numbers = TrunkNumbers::of_route(own);
+        }
+    }
+
+    /// True for a request of a trunk in a dialog that has numbers of its own there.
+    pub(crate) fn is_of_numbered_trunk(&self) -> bool {
+        match (self.mark, self.numbers) {
+            (Some(Mark::Dialog { is_of_caller, .. }), Some(numbers)) => !numbers.are_of(is_of_caller),
+            _ => false,
         }
     }
 
@@ -141,6 +166,7 @@ pub(crate) fn preprocess<'a>(
         flow_token: None,
         senders: [SourceHash::NONE; 2],
         sender: None,
+        has_two_senders: false,
         numbers: None,
     };
     if !message.has(HeaderName::Route) {

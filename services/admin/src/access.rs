@@ -5,6 +5,7 @@ use crate::proof;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
 use subtle::ConstantTimeEq;
@@ -14,6 +15,8 @@ use subtle::ConstantTimeEq;
 pub(crate) struct AccessCheck {
     /// The hash of the token: comparing hashes tells nothing of the token's length.
     token: RwLock<Option<[u8; 32]>>,
+    /// The token is too long to be guessed: a source with wrong ones is slowed, but the right one passes.
+    is_long: AtomicBool,
     is_loopback: bool,
     guesses: TokenGuesses,
 }
@@ -24,12 +27,18 @@ type Refusal = (StatusCode, &'static str);
 impl AccessCheck {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
         let is_loopback = address.ip().to_canonical().is_loopback();
-        Self { token: RwLock::new(hash_of(token)), is_loopback, guesses: TokenGuesses::default() }
+        Self {
+            token: RwLock::new(hash_of(token)),
+            is_long: AtomicBool::new(token.len() >= LONG_TOKEN),
+            is_loopback,
+            guesses: TokenGuesses::default(),
+        }
     }
 
     /// Requires another token from now on.
     pub(crate) fn set_token(&self, token: &str) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = hash_of(token);
+        self.is_long.store(token.len() >= LONG_TOKEN, Ordering::Relaxed);
     }
 
     /// Limit of wrong tokens.
@@ -85,7 +94,8 @@ impl AccessCheck {
         if !method.is_safe() && !is_of_this_origin(headers) { Err(FOREIGN_PAGE) } else { Ok(()) }
     }
 
-    /// Compares what a request gives as its proof of the token, unless its source had too many wrong ones.
+    /// Compares what a request gives as its proof of the token. After too many wrong ones a short token is not compared: others
+    /// behind the same address, as that of a reverse proxy, must not shut out who has a long one.
     fn compare<T>(
         &self,
         headers: &HeaderMap,
@@ -94,11 +104,14 @@ impl AccessCheck {
     ) -> Result<T, Refusal> {
         let Some(given) = headers.get(AUTHORIZATION) else { return Err(NO_TOKEN) };
         let now = Instant::now();
-        if !self.guesses.may_try(source, now) {
-            return Err(SLOWED);
+        let is_slowed = !self.guesses.may_try(source, now);
+        if !is_slowed || self.is_long.load(Ordering::Relaxed) {
+            if let Some(proven) = proven(given.as_bytes()) {
+                return Ok(proven);
+            }
         }
-        if let Some(proven) = proven(given.as_bytes()) {
-            return Ok(proven);
+        if is_slowed {
+            return Err(SLOWED);
         }
         if let Some(suppressed) = self.guesses.on_wrong(source, now) {
             tracing::warn!(address = %source.to_canonical(), suppressed, "refused admin token");
@@ -110,6 +123,9 @@ impl AccessCheck {
         *self.token.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Length of a token in bytes from which on it cannot be guessed.
+const LONG_TOKEN: usize = 16;
 
 fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     let (scheme, given) = authorization.split_at_checked(7)?;

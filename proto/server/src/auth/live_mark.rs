@@ -176,7 +176,7 @@ fn trunk_target<S>(
         (true, _) => None,
     };
     let Some(target) = target else { return TrunkTarget::Foreign };
-    let named = Some(UriHash::of(key, &routed.uri));
+    let named = Some(UriHash::of(key, &routed.last_uri(request.message)));
     match named == Some(target) || named == moved {
         true => TrunkTarget::Recorded,
         false => TrunkTarget::Other,

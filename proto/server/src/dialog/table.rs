@@ -5,6 +5,7 @@ use crate::sources::SourceHash;
 use crate::token::Side;
 use alloc::collections::VecDeque;
 use core::hash::Hasher;
+use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Flow, Instant, PartHasher, Seed};
@@ -23,6 +24,8 @@ pub struct SideTable {
     /// Keys of `left`, the earliest first.
     order: VecDeque<u64>,
     entries_max: usize,
+    /// Time of the last search for moves that have ended.
+    swept: Instant,
 }
 
 /// One side of one dialog.
@@ -71,6 +74,9 @@ impl DialogSide {
     }
 }
 
+/// Time between two searches for moves that have ended, in a full table.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
 impl SideTable {
     /// Default maximum number of moved sides, and of flows that were left.
     pub const ENTRIES_MAX: usize = 65_536;
@@ -86,6 +92,7 @@ impl SideTable {
             left: HashMap::with_hasher(hash),
             order: VecDeque::new(),
             entries_max,
+            swept: Instant::default(),
         }
     }
 
@@ -106,7 +113,10 @@ impl SideTable {
     /// Notes where a side is; false, if the table is full.
     pub(crate) fn note_moved(&mut self, now: Instant, side: DialogSide, moved: Moved) -> bool {
         if self.moved.len() >= self.entries_max && !self.moved.contains_key(&side.0) {
-            self.moved.retain(|_, moved| moved.until > now);
+            if now.since(self.swept) >= SWEEP_INTERVAL {
+                self.swept = now;
+                self.moved.retain(|_, moved| moved.until > now);
+            }
             if self.moved.len() >= self.entries_max {
                 return false;
             }

@@ -100,9 +100,11 @@ pub(super) fn admit_user_part(
     };
     // A gateway may dial a local number without the digits of its context.
     let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
-    let mut numbers: SmallVec<[Number; 6]> = SmallVec::new();
+    let mut numbers: SmallVec<[Number; 10]> = SmallVec::new();
     for number in [Some(number), local].into_iter().flatten() {
-        numbers.extend(international(&number));
+        numbers.extend(
+            [b"".as_slice(), b"00", b"011"].iter().filter_map(|prefix| international(&number, prefix)),
+        );
         let of_route = match trunking.routes.of_number(&number) {
             Some(Route { to: RouteTo::Trunks { change, .. }, .. }) => change.of(&number),
             Some(Route { to: RouteTo::User(_), .. }) | None => None,
@@ -112,10 +114,10 @@ pub(super) fn admit_user_part(
     admit(env, (request, payer), &numbers, counts)
 }
 
-/// Reading of a number without `+` as one of E.164, after an international prefix or without one, as carriers do.
-fn international(number: &Number) -> Option<Number> {
-    let prefix = if number.as_bytes().starts_with(b"00") { 2 } else { 0 };
-    if number.is_global() { None } else { number.changed(prefix, b"+") }
+/// Reading of a number without `+` as one of E.164 after this international prefix, as carriers do.
+fn international(number: &Number, prefix: &[u8]) -> Option<Number> {
+    let has_prefix = !number.is_global() && number.as_bytes().starts_with(prefix);
+    if has_prefix { number.changed(prefix.len(), b"+") } else { None }
 }
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
@@ -137,9 +139,19 @@ pub(super) fn admit_in_dialog(
     }
     let payer = Payer::of(env.config, &request.message.from().uri);
     if is_other {
-        admit_user_part(env, (request, &payer), routed.uri.user().unwrap_or_default(), false)?;
+        let uri = routed.last_uri(request.message);
+        admit_user_part(env, (request, &payer), dialled(&uri), false)?;
     }
     admit_refer(env, (request, &payer))
+}
+
+/// Part of a URI that a trunk dials; the whole of one that a trunk alone can read.
+fn dialled<'u>(uri: &Uri<'u>) -> &'u [u8] {
+    match uri.scheme() {
+        _ if uri.is_sip() => uri.user().unwrap_or_default(),
+        Scheme::Tel => uri.as_bytes().get(b"tel:".len()..).unwrap_or_default(),
+        _ => uri.as_bytes(),
+    }
 }
 
 /// Applies the destination rules to the number that a REFER makes a trunk dial, and counts it as a call.
@@ -154,10 +166,7 @@ pub(super) fn admit_refer(
         let target = NameAddr::parse(value).ok().map(|name| name.uri);
         let dialled = match &target {
             Some(uri) if is_user_of_ours(env, uri) => continue,
-            Some(uri) if uri.is_sip() => uri.user().unwrap_or_default(),
-            Some(uri) if uri.scheme() == Scheme::Tel => {
-                uri.as_bytes().get(b"tel:".len()..).unwrap_or_default()
-            }
+            Some(uri) if uri.is_sip() || uri.scheme() == Scheme::Tel => dialled(uri),
             // A list of targets in the body (RFC 5368), or what a trunk alone can read.
             Some(_) | None => value,
         };

@@ -1,7 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::breadth::Share;
-use super::remote_target::names_flow;
+use super::remote_target::{may_be_named, names_flow};
 use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use super::untrusted::{self, Permitted};
@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
-use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, split_rack};
+use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, restore_event, split_rack};
 use crate::{Config, Services};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
@@ -311,6 +311,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if let Some(number) = self.trunk_cseq {
             write_cseq(edit, number, self.request.method);
         }
+        if self.routed.is_of_numbered_trunk() {
+            restore_event(edit, message);
+        }
         if self.request.method == Method::Prack
             && let Some(invite) = self.acknowledged
             && let Some((response, _, method)) = message.first(HeaderName::RAck).and_then(split_rack)
@@ -554,7 +557,7 @@ pub(super) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_,
         Some(NextHop::Flow(hop)) => {
             let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
             let is_allowed = (sender.is_believed() && is_there)
-                || (sender == Sender::Trusted)
+                || (sender == Sender::Trusted && may_be_named(config, hop.remote.ip()))
                 // A connection verifies its source address; its port may belong to another program after its end.
                 || (is_there
                     && reply.transport.has_connections()

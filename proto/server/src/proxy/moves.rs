@@ -56,7 +56,7 @@ fn note(
 ) {
     let (key, now) = (&env.keys.route, env.cx.now);
     let Some(Mark::Dialog { to, is_of_caller, identities, .. }) = routed.mark else { return };
-    let Some(from) = routed.sender else { return };
+    let Some(from) = routed.sender.filter(|_| !routed.has_two_senders) else { return };
     let sender = DialogSide::of_sender(key, request.message, is_of_caller);
     let mut known = [None; 2];
     if env.services.has_moved_sides() {

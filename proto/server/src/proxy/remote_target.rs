@@ -157,8 +157,11 @@ fn changed_token<'a>(
 /// private one that is not loopback, if it is a trunk or the network of the target is named. Addresses of this machine are excluded,
 /// and those of trunks and trusted proxies for any other responder: they call for this server, past its destination rules.
 pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
-    if config.is_same_host(target, responder) || config.is_trusted(responder) {
+    if config.is_same_host(target, responder) {
         return true;
+    }
+    if config.is_trusted(responder) {
+        return may_be_named(config, target);
     }
     let trunking = &config.trunking;
     if (trunking.has_address(target) && !trunking.has_address(responder)) || config.is_trusted(target) {
@@ -171,6 +174,11 @@ pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) ->
         && (!responder.is_loopback() || config.listens_on_loopback_only())
         && is_named();
     !config.is_of_machine(target) && (!is_private(target) || is_near)
+}
+
+/// True for an address that a trusted proxy may name as where a side of a dialog is: not what only programs of this machine reach.
+pub(super) fn may_be_named(config: &Config, target: IpAddr) -> bool {
+    config.listens_on_loopback_only() || !(target.is_loopback() || config.is_of_machine(target))
 }
 
 /// True for the address of a trunk or a trusted proxy.

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
 use ringway_sip::grammar::{is_lws, number_u32};
-use ringway_sip::{Uri, write_number};
+use ringway_sip::{Edit, HeaderName, Message, Method, Uri, write_number};
 
 /// Numbering of the requests to a trunk in a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,26 @@ impl TrunkNumbers {
 pub(crate) fn at_trunk(number: u32, challenges: u8) -> Option<u32> {
     let first = number.checked_mul(ATTEMPTS).filter(|first| (ATTEMPTS..CSEQ_END).contains(first))?;
     Some(first + u32::from(challenges).min(ATTEMPTS - 1))
+}
+
+/// Restores the number of the REFER in the Event of a trunk's NOTIFY (RFC 3515 §2.4.6).
+pub(crate) fn restore_event(edit: &mut Edit<'_, '_>, message: &Message<'_>) {
+    if message.method() == Method::Notify
+        && let Some(event) = message.first(HeaderName::Event).and_then(event_of_sender)
+    {
+        edit.set(HeaderName::Event, |out| out.extend_from_slice(&event));
+    }
+}
+
+/// Event with the sender's number in place of the trunk's. `None`: it names no number.
+fn event_of_sender(event: &[u8]) -> Option<Vec<u8>> {
+    let mut parts: Vec<Vec<u8>> = event.split(|byte| *byte == b';').map(<[u8]>::to_vec).collect();
+    let id = parts.iter_mut().skip(1).find(|part| part.trim_ascii().starts_with(b"id="))?;
+    let number = number_u32(id.trim_ascii().strip_prefix(b"id=")?)?;
+    id.clear();
+    id.extend_from_slice(b"id=");
+    write_number(id, u64::from(number / ATTEMPTS));
+    Some(parts.join(&b';'))
 }
 
 /// Response number, INVITE's number and method of a RAck (RFC 3262 §7.2).

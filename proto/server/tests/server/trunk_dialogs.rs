@@ -103,6 +103,32 @@ fn a_stranger_continues_a_forwarded_call_and_begins_nothing() {
     }
 }
 
+/// RFC 3261 §16.6 step 6: a Route without `lr` becomes the Request-URI, here or at the trunk.
+#[test]
+fn a_strict_route_is_what_the_trunk_dials() {
+    let mut world = world();
+    let answer = answered_by_trunk(&mut world, 200);
+    let premium = "<sip:+8815550001@198.51.100.1:5060>";
+    let loose = "<sip:198.51.100.1:5060;lr>";
+    for (cseq, routes) in (11..).zip([premium.to_owned(), format!("{loose}, {premium}")]) {
+        let again = in_dialog(&answer, "INVITE", TARGET, cseq, "trunks").line(&format!("Route: {routes}"));
+        let sent = world.udp(STRANGER, &again);
+        assert_eq!(statuses(&sent), [403], "{routes}");
+        assert!(requests(sent).is_empty());
+    }
+    let mut world = World::with(ruled);
+    let rings = refused_call(&mut world);
+    let route = |request: Request, route: &str| request.line(&format!("Route: {route}"));
+    for request in [
+        route(of_alice(&rings, "INVITE", TARGET, 11, "trunks"), premium),
+        route(of_alice(&rings, "INVITE", "tel:+8815550001", 12, "trunks"), loose),
+    ] {
+        let sent = world.udp(ALICE, &request);
+        assert_eq!(statuses(&sent), [403], "{}", request.uri);
+        assert!(requests(sent).is_empty());
+    }
+}
+
 /// A request that ends or completes something passes whatever it names, without the account.
 #[test]
 fn the_account_proves_nothing_else_of_a_stranger() {

@@ -1,7 +1,9 @@
 //! Tests of digest authentication towards trunks (RFC 3261 §22, RFC 7616).
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, BOB, STRANGER, Sent, World, config, invite, only, request, requests, statuses};
+use crate::harness::{
+    ALICE, BOB, Request, STRANGER, Sent, World, config, invite, only, request, requests, statuses,
+};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_sansio::Seed;
 use ringway_server::auth::Algorithm;
@@ -117,6 +119,17 @@ fn the_cseq_rises_with_each_challenge_and_each_request_of_a_dialog() {
     let info = only(requests(world.udp(CARRIER_A, &from_trunk)));
     assert_eq!((info.to().as_str(), info.header("CSeq").as_str()), (ALICE, "7 INFO"));
     assert_eq!(only(world.udp(ALICE, &info.answer(200, &[]))).header("CSeq"), "7 INFO");
+    // RFC 3515 §2.4.6: NOTIFYs name the number that the REFER had at the trunk.
+    for (event, expected) in
+        [("refer;id=12", "refer;id=3"), ("refer", "refer"), ("refer; id=13;x=y", "refer;id=3;x=y")]
+    {
+        let notify = Request { method: "NOTIFY".into(), cseq: from_trunk.cseq + 1, ..from_trunk.clone() };
+        let notify = notify
+            .line(&format!("Event: {event}"))
+            .via(&format!("SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bK{}", expected.len()));
+        let got = only(requests(world.udp(CARRIER_A, &notify)));
+        assert_eq!(got.header("Event"), expected);
+    }
     let bye = only(requests(world.udp(ALICE, &inside("BYE", 4))));
     assert_eq!(bye.header("CSeq"), "16 BYE");
     let again = repeated(

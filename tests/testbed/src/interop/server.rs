@@ -2,8 +2,10 @@
 //! tested.
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -169,6 +171,8 @@ impl Server {
         match &server.ringway {
             Ringway::Program(_) => {
                 std::fs::write(&server.config, server.configuration(free_port()?))?;
+                // It may have the password of a database.
+                std::fs::set_permissions(&server.config, Permissions::from_mode(0o600))?;
                 server.import(users)?;
             }
             Ringway::Machine(_) => write_users(&server.folder.join(USERS_FILE), users)?,

@@ -263,6 +263,24 @@ fn wrong_tokens_are_slowed_by_source_and_counted() {
     );
 }
 
+/// Behind a reverse proxy all clients have one address.
+#[test]
+fn a_long_token_passes_from_an_address_that_is_slowed() {
+    let token = "a-token-of-32-random-characters!";
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), token, no_tls())
+        .unwrap();
+    let get = |token: &str| {
+        let head = format!(
+            "GET /api/calls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        ask(server.address(), &head).0
+    };
+    let wrong: Vec<u16> = (0..40).map(|number| get(&number.to_string())).collect();
+    assert_eq!((wrong[0], wrong[39], get(token)), (401, 429, 200), "{wrong:?}");
+}
+
 #[test]
 fn a_server_with_the_token_proves_it_to_a_client_that_has_it() {
     for token in ["t0ken", ""] {
