@@ -105,10 +105,10 @@ impl AccessCheck {
         let Some(given) = headers.get(AUTHORIZATION) else { return Err(NO_TOKEN) };
         let now = Instant::now();
         let is_slowed = !self.guesses.may_try(source, now);
-        if !is_slowed || self.is_long.load(Ordering::Relaxed) {
-            if let Some(proven) = proven(given.as_bytes()) {
-                return Ok(proven);
-            }
+        if (!is_slowed || self.is_long.load(Ordering::Relaxed))
+            && let Some(proven) = proven(given.as_bytes())
+        {
+            return Ok(proven);
         }
         if is_slowed {
             return Err(SLOWED);
