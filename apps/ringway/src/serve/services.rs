@@ -94,7 +94,7 @@ impl SharedServices {
             directory: Directory::new(key),
             windows,
             dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
-            sides: Mutex::new(SideTable::new(&seed.part(208), SideTable::ENTRIES_MAX)),
+            sides: Mutex::new(SideTable::new(&seed.part(209), SideTable::ENTRIES_MAX)),
             has_moved_sides: AtomicBool::new(false),
             guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
             challenges: Mutex::new(ChallengeLimits::new(&seed.part(202))),
