@@ -518,7 +518,7 @@ fn datagrams_that_are_no_requests_take_nothing_from_the_rate_of_their_source() {
     let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
     assert_eq!((0..100).filter(|_| !world.udp(ALICE, &stun).is_empty()).count(), 5);
     assert_eq!(only(world.udp(ALICE, &options(2))).status(), 200);
-    // What is answered counts: a request that cannot be read.
+    // A request that cannot be read counts: it is answered.
     let unreadable = String::from_utf8(options(3).wire()).unwrap().replace("CSeq: 3 OPTIONS", "CSeq: x");
     let answered =
         (0..100).filter(|_| !world.udp(ALICE, &unreadable.clone().into_bytes()).is_empty()).count();

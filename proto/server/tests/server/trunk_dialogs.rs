@@ -90,7 +90,7 @@ fn a_stranger_continues_a_forwarded_call_and_begins_nothing() {
             let sent = world.udp(STRANGER, &in_dialog(&answer, method, TARGET, cseq, "trunks"));
             assert_eq!(statuses(&sent), [403], "{method}");
         }
-        // What belongs to the call passes, and is paid for as the call is.
+        // Requests of the call pass, and are paid for as the call is.
         for method in ["INVITE", "UPDATE", "BYE"] {
             cseq += 1;
             let sent = forwarded(world.udp(STRANGER, &in_dialog(&answer, method, TARGET, cseq, "trunks")));
