@@ -131,18 +131,19 @@ fn the_lock_says_exactly_what_protects_the_call() {
 
 #[test]
 fn who_calls_is_seen_on_every_screen() {
-    let (mut scene, call) = talking();
-    scene.phone(PhoneEvent::Held { call, hold: Hold::Ours });
-    scene.press(Key::Char('m'));
-    assert!(scene.line("talking").contains("ON HOLD by you, MUTED"));
-    scene.phone(PhoneEvent::Incoming {
+    let eve_calls = |replaces| PhoneEvent::Incoming {
         call: CallNumber(2),
         name: "Eve".into(),
         uri: "sip:eve@example.net".into(),
         bypasses_server: false,
         is_sips: false,
-        replaces: None,
-    });
+        replaces,
+    };
+    let (mut scene, call) = talking();
+    scene.phone(PhoneEvent::Held { call, hold: Hold::Ours });
+    scene.press(Key::Char('m'));
+    assert!(scene.line("talking").contains("ON HOLD by you, MUTED"));
+    scene.phone(eve_calls(None));
     for key in 2..=8 {
         scene.press(Key::Function(key));
         let banner = scene.line(">>");
@@ -158,14 +159,7 @@ fn who_calls_is_seen_on_every_screen() {
         status: 487,
         reason: String::new(),
     });
-    scene.phone(PhoneEvent::Incoming {
-        call: CallNumber(2),
-        name: "Eve".into(),
-        uri: "sip:eve@example.net".into(),
-        bypasses_server: false,
-        is_sips: false,
-        replaces: Some(call),
-    });
+    scene.phone(eve_calls(Some(call)));
     let banner = scene.line(">>");
     assert!(banner.ends_with("F9 answer, ending a call  Ctrl-R reject"), "{banner}");
     scene.bob_calls(3);
