@@ -41,29 +41,35 @@ fn flights(packets: u64, first_timestamp: u32) -> Vec<Flight> {
 }
 
 /// Delivers the packets and plays a block every 20 ms, until half a second after the last packet.
-fn play(buffer: &mut JitterBuffer, flights: Vec<Flight>) -> Vec<i16> {
-    play_at_phase(buffer, flights, 0.0)
-}
-
-/// The same; the first block is played at `phase_ms`.
-fn play_at_phase(buffer: &mut JitterBuffer, mut flights: Vec<Flight>, phase_ms: f64) -> Vec<i16> {
+fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
     flights.sort_by(|one, two| one.arrives_ms.total_cmp(&two.arrives_ms));
     let until_ms = flights.last().map_or(0.0, |flight| flight.arrives_ms) + 500.0;
     let mut played = Vec::new();
+    play_from(buffer, flights, (0.0, until_ms), |_, _, block| played.extend_from_slice(block));
+    played
+}
+
+/// Delivers the packets, which are in the order of their arrival, and plays a block every 20 ms. Calls `each` with the time, the counters
+/// before the block, and the block.
+fn play_from(
+    buffer: &mut JitterBuffer,
+    flights: Vec<Flight>,
+    (from_ms, until_ms): (f64, f64),
+    mut each: impl FnMut(f64, BufferCounts, &[i16; 160]),
+) {
     let mut waiting = flights.into_iter().peekable();
-    let mut now_ms = phase_ms;
+    let mut now_ms = from_ms;
     while now_ms < until_ms {
         while let Some(flight) = waiting.next_if(|flight| flight.arrives_ms <= now_ms) {
             let at = START + Duration::from_secs_f64(flight.arrives_ms / 1000.0);
             let Flight { number, timestamp, coded, .. } = flight;
             buffer.insert(at, &SoundPacket { number, timestamp, codec: Codec::Pcma, payload: &coded });
         }
-        let mut block = [0; 160];
+        let (before, mut block) = (buffer.counts(), [0; 160]);
         buffer.playout(START + Duration::from_secs_f64(now_ms / 1000.0), &mut block);
-        played.extend_from_slice(&block);
+        each(now_ms, before, &block);
         now_ms += 20.0;
     }
-    played
 }
 
 fn buffer() -> JitterBuffer {
@@ -315,25 +321,22 @@ fn play_streams(
             let block: Vec<i16> =
                 voice.iter().cycle().skip(stamp % voice.len()).take(*len).copied().collect();
             g711::encode(Codec::Pcma, &block, &mut coded);
-            flights.push((begun_ms + arrives_ms, stamp as u32, coded));
+            let number = flights.len() as u64;
+            flights.push(Flight {
+                arrives_ms: begun_ms + arrives_ms,
+                number,
+                timestamp: stamp as u32,
+                coded,
+            });
             stamp += len;
         }
     }
-    let (mut now_ms, mut measured, end_ms) = (phase_ms, None, stamp as f64 / 8.0 + 1000.0);
-    let mut waiting = (0_u64..).zip(flights).peekable();
-    while now_ms < end_ms {
-        while let Some((number, (arrives_ms, timestamp, coded))) =
-            waiting.next_if(|(_, (arrives_ms, ..))| *arrives_ms <= now_ms)
-        {
-            let at = START + Duration::from_secs_f64(arrives_ms / 1000.0);
-            buffer.insert(at, &SoundPacket { number, timestamp, codec: Codec::Pcma, payload: &coded });
-        }
+    let (mut measured, until_ms) = (None, stamp as f64 / 8.0 + 1000.0);
+    play_from(buffer, flights, (phase_ms, until_ms), |now_ms, before, _| {
         if now_ms >= measured_ms {
-            measured.get_or_insert(buffer.counts());
+            measured.get_or_insert(before);
         }
-        buffer.playout(START + Duration::from_secs_f64(now_ms / 1000.0), &mut [0; 160]);
-        now_ms += 20.0;
-    }
+    });
     [measured.unwrap_or_default(), buffer.counts()]
 }
 
