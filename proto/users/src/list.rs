@@ -2,6 +2,7 @@
 //! order, with LF, CRLF or CR at the ends of lines, and with or without a byte order mark.
 
 use crate::UserName;
+use crate::name::SHOWN_CHARS_MAX;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -230,8 +231,6 @@ impl fmt::Debug for UserList {
     }
 }
 
-/// Maximum length of a value in an error.
-const SHOWN_CHARS_MAX: usize = 80;
 /// Columns that a header can have.
 const COLUMNS_MAX: usize = 3;
 const NO_USERNAME: &str = "the column username is missing; the header is username,password";

@@ -121,7 +121,7 @@ pub struct Unusable {
 /// Longest user name and longest domain, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 /// Maximum length of a value in an error.
-const SHOWN_CHARS_MAX: usize = 80;
+pub(crate) const SHOWN_CHARS_MAX: usize = 80;
 
 #[cfg(test)]
 mod tests {
