@@ -29,7 +29,7 @@ impl AccessCheck {
         let is_loopback = address.ip().to_canonical().is_loopback();
         Self {
             token: RwLock::new(hash_of(token)),
-            is_long: AtomicBool::new(token.len() >= LONG_TOKEN),
+            is_long: AtomicBool::new(token.len() >= LONG_TOKEN_BYTES),
             is_loopback,
             guesses: TokenGuesses::default(),
         }
@@ -38,7 +38,7 @@ impl AccessCheck {
     /// Requires another token from now on.
     pub(crate) fn set_token(&self, token: &str) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = hash_of(token);
-        self.is_long.store(token.len() >= LONG_TOKEN, Ordering::Relaxed);
+        self.is_long.store(token.len() >= LONG_TOKEN_BYTES, Ordering::Relaxed);
     }
 
     /// Limit of wrong tokens.
@@ -124,8 +124,8 @@ impl AccessCheck {
     }
 }
 
-/// Length of a token in bytes from which on it cannot be guessed.
-const LONG_TOKEN: usize = 16;
+/// Length of a token in bytes from which on it cannot be guessed: 16 random hexadecimal digits are 64 bits.
+pub const LONG_TOKEN_BYTES: usize = 16;
 
 fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     let (scheme, given) = authorization.split_at_checked(7)?;

@@ -31,6 +31,7 @@ mod traces;
 mod users;
 mod view;
 
+pub use access::LONG_TOKEN_BYTES;
 pub use control::{
     Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, RoutesEdit, RoutesEffect,
     TextPosition, User, UserQuery,

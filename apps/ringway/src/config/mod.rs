@@ -36,6 +36,7 @@ pub(crate) use store::{StoreConfig, StoreQuery};
 pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
+use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -102,7 +103,7 @@ impl AdminConfig {
 
     /// True for a token that can be found by trying.
     fn has_short_token(&self) -> bool {
-        (1..sections::TOKEN_BYTES_MIN).contains(&self.token.len())
+        (1..LONG_TOKEN_BYTES).contains(&self.token.len())
     }
 }
 
@@ -236,7 +237,7 @@ impl Config {
             warnings.push(format!(
                 "[admin] token: it is shorter than {} characters, and every account of this machine can try it out; give a random \
                  one (`openssl rand -hex 16` prints one)",
-                sections::TOKEN_BYTES_MIN
+                LONG_TOKEN_BYTES
             ));
         }
         warnings.extend(tls::warnings(&self.tls));

@@ -5,6 +5,7 @@ use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
     Routing, Section,
 };
+use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_settings::{Connections, Keys, read_document_with_keys, read_domains, read_listen};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -16,8 +17,6 @@ const ORIGINS_MAX: usize = 1000;
 const DNS_PORT: u16 = 53;
 const DNS_SERVERS_MAX: usize = 8;
 const TOKEN_BYTES_MAX: usize = 255;
-/// Minimum length of a token that other machines can try: 16 random hexadecimal digits are 64 bits.
-pub(super) const TOKEN_BYTES_MIN: usize = 16;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
     let name = file.map(|file| file.display().to_string());
@@ -128,7 +127,7 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
     let admin = AdminConfig { listen, token };
     if admin.has_short_token() && admin.is_public() {
         let message = format!(
-            "is shorter than {TOKEN_BYTES_MIN} characters, and {listen} can be reached from other machines, which can try it out; give \
+            "is shorter than {LONG_TOKEN_BYTES} characters, and {listen} can be reached from other machines, which can try it out; give \
              a random one (`openssl rand -hex 16` prints one), or listen on 127.0.0.1"
         );
         reader.error(token_at, section.path("token"), message);
