@@ -8,12 +8,12 @@
 
 use crate::clock::Clock;
 use crate::inbound::Inbound;
-use crate::{CIPHER_SUITES, Identity, fingerprint, profile};
+use crate::{Identity, builder, fingerprint, profile};
 use bytes::BytesMut;
 use ringway_media::dtls::{DtlsAssociation, DtlsFailure, DtlsKeys, DtlsOutput};
 use ringway_sansio::Instant;
 use ringway_sdp::{DtlsRole, Fingerprint};
-use rtc_dtls::config::{ClientAuthType, ConfigBuilder, ExtendedMasterSecretType, HandshakeConfig};
+use rtc_dtls::config::{ClientAuthType, HandshakeConfig};
 use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
 use rtc_shared::TransportProtocol;
 use rtc_shared::error::Error;
@@ -209,19 +209,12 @@ fn settings(
     };
     let profiles = identity.suites.iter().filter_map(|suite| profile::profile(*suite)).collect();
     let is_client = role == DtlsRole::Active;
-    ConfigBuilder::default()
-        .with_crypto_provider(Arc::clone(&identity.provider))
+    builder(Arc::clone(&identity.provider), FIRST_RETRANSMISSION)
         .with_certificates(vec![identity.certificate.clone()])
-        .with_cipher_suites(CIPHER_SUITES.to_vec())
-        // With it the keys prove the messages before them: the library does not compare a client's Finished.
-        .with_extended_master_secret(ExtendedMasterSecretType::Require)
         .with_srtp_protection_profiles(profiles)
         .with_client_auth(ClientAuthType::RequireAnyClientCert)
         // No authority signed the certificates: the fingerprints in the SDP prove them (RFC 5763 §5).
-        .with_insecure_skip_verify(true)
         .with_verify_peer_certificate(Some(Arc::new(verify)))
-        .with_flight_interval(FIRST_RETRANSMISSION)
-        .with_mtu(DATAGRAM_BYTES_MAX)
         .with_server_name("phone.invalid".to_owned())
         .build(is_client, None)
 }
@@ -232,9 +225,6 @@ pub const FIRST_RETRANSMISSION: Duration = Duration::from_millis(400);
 
 /// Longest interval between retransmissions; the endpoint gives up after seven of them.
 const RETRANSMISSION_MAX: Duration = Duration::from_secs(4);
-
-/// Maximum length of our datagrams: passes IPv6's minimum MTU with all headers.
-const DATAGRAM_BYTES_MAX: usize = 1150;
 
 /// RFC 5764 §4.2.
 const EXPORTER_LABEL: &str = "EXTRACTOR-dtls_srtp";

@@ -38,10 +38,12 @@ use ringway_media::dtls::{DtlsAssociation, DtlsIdentity};
 use ringway_sansio::Instant;
 use ringway_sdp::{CryptoSuite, DtlsRole, Fingerprint, FingerprintHash};
 use rtc_dtls::cipher_suite::CipherSuiteId;
+use rtc_dtls::config::{ConfigBuilder, ExtendedMasterSecretType};
 use rtc_dtls::crypto::Certificate;
 use rtc_dtls::crypto_provider::{RTCCryptoProvider, default_provider};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A certificate with its key, and the settings of the associations that present it.
 pub struct Identity {
@@ -111,6 +113,21 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
+
+/// Settings of all handshakes. The library verifies no chain: the caller does.
+fn builder(provider: Arc<dyn RTCCryptoProvider>, first_retransmission: Duration) -> ConfigBuilder {
+    ConfigBuilder::default()
+        .with_crypto_provider(provider)
+        .with_cipher_suites(CIPHER_SUITES.to_vec())
+        // With it the keys prove the messages before them: the library does not compare a client's Finished.
+        .with_extended_master_secret(ExtendedMasterSecretType::Require)
+        .with_insecure_skip_verify(true)
+        .with_flight_interval(first_retransmission)
+        .with_mtu(FRAGMENT_BYTES_MAX)
+}
+
+/// Maximum length of a fragment of a handshake message: passes IPv6's minimum MTU with all headers.
+const FRAGMENT_BYTES_MAX: usize = 1150;
 
 /// Suites with forward secrecy and AEAD that the library has.
 const CIPHER_SUITES: [CipherSuiteId; 4] = [

@@ -10,7 +10,7 @@ use super::counters::{DtlsCounters, add};
 use super::key::WithCookie;
 use super::limits::Pass;
 use super::verified::ServerCheck;
-use crate::CIPHER_SUITES;
+use crate::builder;
 use crate::clock::Clock;
 use crate::inbound::Inbound;
 use bytes::BytesMut;
@@ -18,7 +18,7 @@ use ringway_datagram::{Association, COOKIE_BYTES, ClientHello, Output, SendError
 use ringway_sansio::{Flow, Instant, PeerNames};
 use ringway_sdp::DtlsRole;
 use ringway_tls::{Observer, Role};
-use rtc_dtls::config::{ConfigBuilder, ExtendedMasterSecretType, HandshakeConfig};
+use rtc_dtls::config::HandshakeConfig;
 use rtc_dtls::crypto::Certificate;
 use rtc_dtls::crypto_provider::RTCCryptoProvider;
 use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
@@ -95,7 +95,7 @@ impl Session {
         let hello = ClientHello::parse(datagram).map_err(|_| "it is no ClientHello".to_owned())?;
         let cookie: [u8; COOKIE_BYTES] = hello.cookie.try_into().map_err(|_| "no cookie".to_owned())?;
         let provider = WithCookie { provider, cookie, is_taken: AtomicBool::new(false) };
-        let config = builder(Arc::new(provider)).with_certificates(vec![certificate]);
+        let config = builder(Arc::new(provider), FIRST_RETRANSMISSION).with_certificates(vec![certificate]);
         let config = config.build(false, None).map_err(|error| error.to_string())?;
         let server = Some(Arc::new(config));
         let endpoint = Endpoint::new(HERE, TransportProtocol::UDP, server);
@@ -132,7 +132,7 @@ impl Session {
         (peer, check): (Peer, Arc<ServerCheck>),
     ) -> Result<Self, String> {
         let verify = Arc::clone(&check);
-        let config = builder(provider)
+        let config = builder(provider, FIRST_RETRANSMISSION)
             .with_certificates(certificate.into_iter().collect())
             .with_server_name(name.to_owned())
             .with_verify_peer_certificate(Some(Arc::new(move |chain: &[Vec<u8>], _: &[_]| {
@@ -355,18 +355,6 @@ impl Association for Session {
     }
 }
 
-/// Settings of both sides.
-fn builder(provider: Arc<dyn RTCCryptoProvider>) -> ConfigBuilder {
-    ConfigBuilder::default()
-        .with_crypto_provider(provider)
-        .with_cipher_suites(CIPHER_SUITES.to_vec())
-        .with_extended_master_secret(ExtendedMasterSecretType::Require)
-        // The chain is verified by our own verifier, and the server's key by the library.
-        .with_insecure_skip_verify(true)
-        .with_flight_interval(FIRST_RETRANSMISSION)
-        .with_mtu(FRAGMENT_BYTES_MAX)
-}
-
 /// Adds `offset` to the sequence numbers of the unencrypted records of a datagram.
 fn shift_sequences(mut datagram: &mut [u8], offset: u64) {
     while let Some((header, rest)) = datagram.split_first_chunk_mut::<13>() {
@@ -389,7 +377,7 @@ pub(super) fn check_key(
     certificate: Certificate,
     provider: Arc<dyn RTCCryptoProvider>,
 ) -> Result<HandshakeConfig, String> {
-    let config = builder(provider).with_certificates(vec![certificate]);
+    let config = builder(provider, FIRST_RETRANSMISSION).with_certificates(vec![certificate]);
     config.build(false, None).map_err(|error| error.to_string())
 }
 
@@ -398,9 +386,6 @@ pub(super) const FIRST_RETRANSMISSION: Duration = Duration::from_secs(1);
 
 /// Maximum length of a message: that of a record's plaintext (RFC 5246 §6.2.1).
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 14;
-
-/// Maximum length of a fragment of a handshake message: passes IPv6's minimum MTU with all headers.
-const FRAGMENT_BYTES_MAX: usize = 1150;
 
 /// Memory that an association is assumed to use besides the messages of its handshake.
 const ASSOCIATION_BYTES: usize = 16 << 10;
