@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::PartHasher;
-use ringway_sip::grammar::unescape_into;
+use ringway_sip::grammar::unescaped;
 use ringway_sip::{Scheme, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
@@ -62,9 +62,7 @@ impl Gruu {
         if let (None, Some(token)) = (gr.value, token) {
             return keys.iter().find_map(|key| decrypted(key, token, uri)).map(Self::Temporary);
         }
-        let mut instance = Vec::new();
-        unescape_into(gr.value.unwrap_or_default(), &mut instance);
-        Some(Self::Instance(instance))
+        Some(Self::Instance(unescaped(gr.value.unwrap_or_default()).into_owned()))
     }
 
     /// True if the binding is reached by it.

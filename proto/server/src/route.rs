@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, PartHasher, Target, Transport};
-use ringway_sip::grammar::unescape_into;
+use ringway_sip::grammar::{unescape_into, unescaped};
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
@@ -336,17 +336,6 @@ pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl It
         let port = via.port.unwrap_or(DEFAULT_PORT);
         via.host.ip().is_some_and(|ip| config.is_own_address(SocketAddr::new(ip, port)))
     })
-}
-
-fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
-    match memchr::memchr(b'%', text) {
-        None => Cow::Borrowed(text),
-        Some(_) => {
-            let mut plain = Vec::with_capacity(text.len());
-            unescape_into(text, &mut plain);
-            Cow::Owned(plain)
-        }
-    }
 }
 
 /// Canonical spelling of a URI (RFC 3261 §19.1.4), except for the order of parameters.

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{PartHasher, source_of};
-use ringway_sip::{read_hex, write_hex};
+use ringway_sip::{read_hex32, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// Keyed hash of an IP address (an IPv6 /64 network counts as one), which the other side cannot read.
@@ -53,10 +53,7 @@ impl SourceHash {
 
     /// Reads its digits.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        if text.len() != DIGITS {
-            return None;
-        }
-        u32::try_from(read_hex(text)?).ok().map(Self)
+        read_hex32(text).map(Self)
     }
 }
 
@@ -83,8 +80,8 @@ impl Sources {
         if text.len() != 2 * DIGITS && text.len() != 3 * DIGITS {
             return None;
         }
-        let mut hashes = text.chunks(DIGITS).map(|digits| u32::try_from(read_hex(digits)?).ok());
-        let mut next = || hashes.next().map_or(Some(SourceHash::NONE), |hash| hash.map(SourceHash));
+        let mut hashes = text.chunks(DIGITS).map(SourceHash::read);
+        let mut next = || hashes.next().unwrap_or(Some(SourceHash::NONE));
         Some(Self { caller: next()?, callee: [next()?, next()?] })
     }
 }

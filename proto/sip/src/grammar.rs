@@ -1,6 +1,7 @@
 //! The character classes and small rules of RFC 3261 §25 that everything else is read with.
 
 use crate::scan::{find, sixteens_of};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// `token` characters: alphanumeric and `-.!%*_+` and backquote, quote, tilde.
@@ -267,6 +268,18 @@ pub fn unescape_into(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some((octet, used)) = unescaped_octet(bytes) {
         out.push(octet);
         bytes = bytes.get(used..).unwrap_or_default();
+    }
+}
+
+/// `bytes` with `%HH` unescaped once; borrowed if there is none.
+pub fn unescaped(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match find::<b'%'>(bytes) {
+        None => Cow::Borrowed(bytes),
+        Some(_) => {
+            let mut plain = Vec::with_capacity(bytes.len());
+            unescape_into(bytes, &mut plain);
+            Cow::Owned(plain)
+        }
     }
 }
 

@@ -39,6 +39,11 @@ pub fn read_hex(digits: &[u8]) -> Option<u64> {
     Some(u64::from(read_hex8(*high)?) << 32 | u64::from(read_hex8(*low)?))
 }
 
+/// Reads eight digits of either case, and no other number of them.
+pub fn read_hex32(digits: &[u8]) -> Option<u32> {
+    read_hex8(digits.try_into().ok()?)
+}
+
 /// Eight lower-case digits, all at once.
 const fn hex8(value: u32) -> [u8; 8] {
     // Each four bits get a byte of their own, the highest in the highest.

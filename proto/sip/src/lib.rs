@@ -38,7 +38,7 @@ pub use edit::{Edit, EditSpace};
 pub use fields::{Field, Fields};
 pub use header::{CSeq, Contact, Contacts, NameAddr, Via};
 pub use header_name::HeaderName;
-pub use hex::{hex16, read_hex, write_hex};
+pub use hex::{hex16, read_hex, read_hex32, write_hex};
 pub use limits::Limits;
 pub use lines::{peek_header, peek_last_header};
 pub use message::{Message, Rejected, Start};

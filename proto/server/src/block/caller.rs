@@ -3,7 +3,7 @@
 use crate::{Aor, Config};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
-use ringway_sip::grammar::unescaped_octet;
+use ringway_sip::grammar::unescaped;
 use ringway_sip::{Host, Scheme, Uri};
 
 /// Caller of a request that is to be forwarded.
@@ -111,12 +111,7 @@ impl<'a> Caller<'a> {
         match self.from.scheme() {
             Scheme::Sip | Scheme::Sips => {}
             Scheme::Tel => {
-                let mut number = Vec::new();
-                let mut rest = self.from.as_bytes().get(b"tel:".len()..).unwrap_or_default();
-                while let Some((octet, used)) = unescaped_octet(rest) {
-                    number.push(octet);
-                    rest = rest.get(used..).unwrap_or_default();
-                }
+                let number = unescaped(self.from.as_bytes().get(b"tel:".len()..).unwrap_or_default());
                 if let Some(Ok(host)) = names.set_number(&number).map(Host::parse) {
                     host_into(&host, &mut names.text);
                 }

@@ -4,12 +4,11 @@
 //! known, `s`: that in From of its requests, `h` and the hash of another one; `c` and the hash of its Contact if the caller is a trunk; `t` if the callee is one, with the hashes of its tag and Contact once a response
 //! has them. The MAC of the mark covers them.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::PartHasher;
-use ringway_sip::grammar::unescape_into;
-use ringway_sip::{Uri, read_hex, write_hex};
+use ringway_sip::grammar::unescaped;
+use ringway_sip::{Uri, read_hex32, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// User of ours that a side is: a keyed hash of 24 bits as it is written.
@@ -134,7 +133,7 @@ impl UriHash {
 
     /// Reads its digits.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        read_digits(text).map(Self)
+        read_hex32(text).map(Self)
     }
 }
 
@@ -179,7 +178,7 @@ impl Identities {
             b"t" => Some(None),
             answer => {
                 let (tag, target) = answer.strip_prefix(b"t")?.split_at_checked(DIGITS)?;
-                Some(Some(Answer { tag: TagHash(read_digits(tag)?), target: UriHash::read(target)? }))
+                Some(Some(Answer { tag: TagHash(read_hex32(tag)?), target: UriHash::read(target)? }))
             }
         };
         Some(Self { caller, callee, calling_trunk, called_trunk })
@@ -201,24 +200,6 @@ impl Identities {
     /// True for a callee that is a trunk and has not answered yet, as far as the mark has it.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.called_trunk == Some(None)
-    }
-}
-
-fn read_digits(text: &[u8]) -> Option<u32> {
-    if text.len() != DIGITS {
-        return None;
-    }
-    u32::try_from(read_hex(text)?).ok()
-}
-
-fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
-    match memchr::memchr(b'%', text) {
-        None => Cow::Borrowed(text),
-        Some(_) => {
-            let mut plain = Vec::with_capacity(text.len());
-            unescape_into(text, &mut plain);
-            Cow::Owned(plain)
-        }
     }
 }
 

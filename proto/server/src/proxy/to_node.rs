@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::hash::Hasher;
 use ringway_sansio::PartHasher;
-use ringway_sip::grammar::unescape_into;
+use ringway_sip::grammar::unescaped;
 use ringway_sip::{Method, Uri};
 use siphasher::sip::SipHasher13;
 
@@ -62,9 +62,7 @@ pub(super) fn add(
 fn weight(node: &str, user: &Uri<'_>) -> u64 {
     let mut hash = PartHasher::new(SipHasher13::new());
     hash.part(node.as_bytes());
-    let mut plain = Vec::new();
-    unescape_into(user.user().unwrap_or_default(), &mut plain);
-    hash.part(&plain);
+    hash.part(&unescaped(user.user().unwrap_or_default()));
     hash.part(&user.host().without_root_dot().as_bytes().to_ascii_lowercase());
     hash.into_hasher().finish()
 }
