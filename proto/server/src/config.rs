@@ -78,6 +78,16 @@ pub struct Listener {
     pub advertised: SocketAddr,
 }
 
+impl Listener {
+    /// True if this is its address; an unspecified one is also at each loopback address.
+    pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
+        let Self { bound, advertised, .. } = *self;
+        let is_wild =
+            bound.ip().is_unspecified() && bound.port() == address.port() && address.ip().is_loopback();
+        bound == address || advertised == address || is_wild
+    }
+}
+
 /// Server whose connection is kept open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {

@@ -68,12 +68,7 @@ impl Config {
     /// True for an address of a listener.
     pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
         let address = Flow::canonical(address);
-        self.listeners.iter().any(|listener| {
-            let wild = listener.bound.ip().is_unspecified()
-                && listener.bound.port() == address.port()
-                && address.ip().is_loopback();
-            listener.bound == address || listener.advertised == address || wild
-        })
+        self.listeners.iter().any(|listener| listener.is_at(address))
     }
 
     /// True if the sender at `source` is reachable at `contact`: the addresses are equal, or both are of this machine.

@@ -40,13 +40,7 @@ impl Config {
     /// True if the flow leads to a listener of this server.
     pub(crate) fn is_own_listener(&self, flow: &Flow) -> bool {
         let mut listeners = self.listeners_in_use();
-        listeners.any(|(_, of)| {
-            let wild = of.bound.ip().is_unspecified()
-                && of.bound.port() == flow.remote.port()
-                && flow.remote.ip().is_loopback();
-            of.transport == flow.transport
-                && (of.bound == flow.remote || of.advertised == flow.remote || wild)
-        })
+        listeners.any(|(_, of)| of.transport == flow.transport && of.is_at(flow.remote))
     }
 
     pub(crate) fn listens_on_loopback_only(&self) -> bool {

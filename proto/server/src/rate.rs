@@ -97,9 +97,7 @@ impl SourceRates {
         WideNetwork::around(source)
             .all(|wide| take_of(wide_full_at, crowded_full_at, wide, now, *interval / wide.sources()))
     }
-}
 
-impl SourceRates {
     fn give_back(&mut self, now: Instant, source: IpAddr) {
         let give = |full_at: Option<&mut Instant>, interval: Duration| {
             if let Some(full_at) = full_at {

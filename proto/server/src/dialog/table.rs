@@ -2,7 +2,7 @@
 
 use super::{UriHash, UserHash, Way};
 use crate::sources::SourceHash;
-use crate::token::Side;
+use crate::token::{Side, TargetHash};
 use alloc::collections::VecDeque;
 use core::hash::Hasher;
 use core::time::Duration;
@@ -73,9 +73,6 @@ impl DialogSide {
         Self(self.0 ^ 1)
     }
 }
-
-/// Time between two searches for moves that have ended, in a full table.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 impl SideTable {
     /// Default maximum number of moved sides, and of flows that were left.
@@ -177,7 +174,7 @@ impl SideTable {
 /// Side at the other end of a flow.
 pub(crate) fn side_of(flow: &Flow) -> Side {
     match flow.connection {
-        Some(connection) => Side::Connection(connection, flow.listener, crate::token::TargetHash::NONE),
+        Some(connection) => Side::Connection(connection, flow.listener, TargetHash::NONE),
         None => Side::Address(flow.listener, flow.remote),
     }
 }
@@ -186,7 +183,7 @@ fn key_of(key: &[u8; 16], side: Side) -> u64 {
     let mut text = alloc::vec::Vec::new();
     match side {
         Side::Connection(connection, listener, _) => {
-            Side::Connection(connection, listener, crate::token::TargetHash::NONE).write(&mut text);
+            Side::Connection(connection, listener, TargetHash::NONE).write(&mut text);
         }
         side => side.write(&mut text),
     }
@@ -195,6 +192,9 @@ fn key_of(key: &[u8; 16], side: Side) -> u64 {
     hash.part(&text);
     hash.into_hasher().finish()
 }
+
+/// Time between two searches for moves that have ended, in a full table.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
