@@ -1,8 +1,9 @@
 //! Access rules: permission to have a request forwarded, and the next hops it allows.
 //!
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
-//! this file; docs/decisions/0007 has the reasons.
+//! this file, and the methods of a call in `methods`; docs/decisions/0007 has the reasons.
 
+use super::{ends_or_completes, is_of_call};
 use crate::CallSender;
 use crate::dialog::{UserHash, Way};
 use crate::sources::Origin;
@@ -285,7 +286,7 @@ fn decide_in_dialog(facts: &Facts<'_>, mark: &DialogMark) -> Access {
         }
         // A called phone dials for REFER with its user's password, and obeys some NOTIFYs.
         (true | false, Origin::Recorded | Origin::Elsewhere)
-            if is_stranger && !facts.is_of_edge && !is_of_call(facts) =>
+            if is_stranger && !facts.is_of_edge && !is_permitted_to_strangers(facts) =>
         {
             Access::Refuse(403, "Not In A Call With A Stranger")
         }
@@ -293,27 +294,12 @@ fn decide_in_dialog(facts: &Facts<'_>, mark: &DialogMark) -> Access {
     }
 }
 
-/// True for the methods that begin nothing at their target.
-fn ends_or_completes(method: Method<'_>) -> bool {
-    matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
-}
-
 /// True for what a call, or a subscription of a user of ours, needs from a stranger.
-fn is_of_call(facts: &Facts<'_>) -> bool {
-    let is_needed = match facts.method {
-        Method::Invite
-        | Method::Ack
-        | Method::Bye
-        | Method::Cancel
-        | Method::Prack
-        | Method::Update
-        | Method::Info
-        | Method::Options => true,
-        Method::Notify => facts.is_awaited_notify,
-        Method::Refer => facts.stranger_refer,
-        Method::Register | Method::Message | Method::Subscribe | Method::Publish | Method::Other(_) => false,
-    };
-    is_needed || facts.strangers == Strangers::All
+fn is_permitted_to_strangers(facts: &Facts<'_>) -> bool {
+    is_of_call(facts.method)
+        || (facts.method == Method::Notify && facts.is_awaited_notify)
+        || (facts.method == Method::Refer && facts.stranger_refer)
+        || facts.strangers == Strangers::All
 }
 
 /// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From in `domains` proves nothing here.

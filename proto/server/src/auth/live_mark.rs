@@ -34,11 +34,12 @@ pub(crate) fn live_mark(
             }
             let identities = identities.unwrap_or_default();
             let user = identities.user(!is_of_caller);
-            let [moved, sender] = moved_sides(env, request, is_of_caller);
+            let side = || DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
+            let [sender, moved] = moved_sides(env, side);
             let is_gruu = env.config.registrar.gruu && routed.is_of_domains && routed.uri.params().has(b"gr");
             // Connections are numbered from the start: a number in an older mark is now another connection's.
             let is_from_before = made_s < env.started_s;
-            // What came over a link crosses no other: the node that sent it looks the user up.
+            // A request that came over a link crosses no other: the node that sent it looks the user up.
             let may_need_user = !is_of_node
                 && (is_gruu || is_from_before || moved.is_some_and(|moved| moved.way == Way::User));
             let has_user = may_need_user && user_of_side(env, request.message, routed, user).is_some();
@@ -85,18 +86,17 @@ pub(crate) fn live_mark(
     }
 }
 
-/// Moves of the side that a request is for, and of the one that sends it.
-fn moved_sides(
+/// Moves of the side that sends a request, and of the other side of its dialog.
+pub(crate) fn moved_sides(
     env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    is_of_caller: bool,
+    sender: impl FnOnce() -> DialogSide,
 ) -> [Option<Moved>; 2] {
     let mut moved = [None; 2];
     // Usually no side has moved.
     if env.services.has_moved_sides() {
-        let sender = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
+        let sender = sender();
         env.services.change_sides(&mut |table| {
-            moved = [sender.other(), sender].map(|side| table.moved(env.cx.now, side).copied());
+            moved = [sender, sender.other()].map(|side| table.moved(env.cx.now, side).copied());
         });
     }
     moved

@@ -2,27 +2,12 @@
 //!
 //! They get there by the forward of a user, and in the dialog that it began. The user guide has the same list.
 
+use crate::auth::is_of_call;
 use ringway_sip::{HeaderName, Method};
 
 /// True for a method that a call needs, and NOTIFY. `[auth] strangers` and `stranger_refer` are about users of ours, not about trunks.
 pub(super) fn is_method_of_call(method: Method<'_>) -> bool {
-    match method {
-        Method::Invite
-        | Method::Ack
-        | Method::Bye
-        | Method::Cancel
-        | Method::Prack
-        | Method::Update
-        | Method::Info
-        | Method::Options
-        | Method::Notify => true,
-        Method::Register
-        | Method::Message
-        | Method::Subscribe
-        | Method::Publish
-        | Method::Refer
-        | Method::Other(_) => false,
-    }
+    is_of_call(method) || method == Method::Notify
 }
 
 /// True for a header field that a call needs.

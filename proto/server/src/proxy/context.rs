@@ -422,6 +422,12 @@ impl ResponseContext {
         !self.is_cancelled && self.branches.iter().all(|branch| branch.state.is_over())
     }
 
+    /// True if another branch may replace one that failed: the caller still waits for a response.
+    pub(super) fn may_replace_branch<S>(&self, env: &Env<'_, S>, transactions: &Transactions) -> bool {
+        let wait = if self.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
+        !self.is_cancelled && env.cx.now < self.since + wait && !transactions.is_answered(self.server)
+    }
+
     /// True for a request over the flow of a token.
     pub(super) const fn is_over_flow(&self) -> bool {
         matches!(self.grant.reach, Reach::Flow(_))

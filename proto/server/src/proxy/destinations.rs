@@ -1,6 +1,6 @@
 //! Destination rules: the numbers that trunks may get, and how often.
 
-use crate::auth::TrunkTarget;
+use crate::auth::{TrunkTarget, ends_or_completes};
 use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
 use crate::env::Env;
 use crate::request::Request;
@@ -130,9 +130,7 @@ pub(super) fn admit_in_dialog(
     let is_other = match request.grant.trunk {
         TrunkTarget::None | TrunkTarget::Foreign => return Ok(()),
         TrunkTarget::Recorded => false,
-        TrunkTarget::Other => {
-            !matches!(request.method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
-        }
+        TrunkTarget::Other => !ends_or_completes(request.method),
     };
     if !is_other && request.method != Method::Refer {
         return Ok(());

@@ -4,6 +4,7 @@ use super::Proxy;
 use super::context::{BranchId, BranchState, Transactions};
 use super::decided;
 use super::forward::Forwarding;
+use super::groups::start_branches;
 use super::relays;
 use super::targets::Targets;
 use crate::env::Env;
@@ -19,10 +20,8 @@ pub(super) fn try_next(
     id: BranchId,
 ) -> bool {
     let key = id.context();
-    let Some(context) = proxy.contexts.get_mut(key) else { return false };
-    let until =
-        context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
-    if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
+    let Some(context) = proxy.contexts.get(key) else { return false };
+    if !context.may_replace_branch(env, transactions) {
         return false;
     }
     let bytes = context.request.clone().unwrap_or_default();
@@ -37,10 +36,7 @@ pub(super) fn try_next(
     decided::about(env, &proxy.contexts, key, Reason::NextFlow, Detail::None);
     proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
         let targets = Targets::of_one(&next);
-        for target in targets.list() {
-            let forwarding = Forwarding { request, routed, targets: &targets };
-            proxy.start_branch(env, transactions, key, forwarding, target);
-        }
+        start_branches(proxy, env, transactions, key, Forwarding { request, routed, targets: &targets });
     });
     proxy.finish_if_done(env, transactions, key);
     true

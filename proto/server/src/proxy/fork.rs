@@ -348,10 +348,8 @@ impl Proxy {
         transactions: &mut Transactions,
         id: BranchId,
     ) -> bool {
-        let Some(context) = self.contexts.get_mut(id.context()) else { return false };
-        let until =
-            context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
-        if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
+        let Some(context) = self.contexts.get(id.context()) else { return false };
+        if !context.may_replace_branch(env, transactions) {
             return false;
         }
         let Some(branch) = self.contexts.branch_mut(id) else { return false };

@@ -1,8 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::breadth::Share;
-use super::remote_target::{may_be_named, names_flow};
-use super::rewrite::Rewrite;
+use super::remote_target::{contact_of, may_be_named, names_flow};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use super::untrusted::{self, Permitted};
 use crate::auth::{Reach, Sender, is_private};
@@ -286,13 +285,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// URI of the next hop, if it is not the target.
     fn next_hop(&self) -> Option<Uri<'_>> {
-        let rewritten = self.target.rewrite.as_deref().and_then(Rewrite::next_hop);
-        match self.request.grant.reach {
-            Reach::User => rewritten,
-            Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::Flow(_) => {
-                rewritten.or(self.routed.next_route)
-            }
-        }
+        self.target.next_hop(self.request.grant.reach, self.routed)
     }
 
     fn set_uri(&self, edit: &mut Edit<'_, '_>) {
@@ -472,9 +465,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             Reach::Flow(_) => user_of(&message.to().uri),
             Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::User => self.target.user,
         };
-        let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok();
         let calling_trunk =
-            is_of_trunk.then(|| contact().map_or(UriHash::NONE, |contact| UriHash::of(key, &contact.uri)));
+            is_of_trunk.then(|| contact_of(message).map_or(UriHash::NONE, |uri| UriHash::of(key, &uri)));
         let is_at_trunk = self.target.trunk().is_some_and(|trunk| !trunking.is_node(trunk));
         Identities { caller, callee, calling_trunk, called_trunk: is_at_trunk.then_some(None) }
     }

@@ -39,10 +39,8 @@ pub(super) fn start_next(
             group.iter().for_each(|target| targets.push_stored(target));
             env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
             env.decided(request, Reason::NextGroup, Detail::Count(targets.list().len()));
-            for target in targets.list() {
-                let forwarding = Forwarding { request, routed, targets: &targets };
-                proxy.start_branch(env, transactions, key, forwarding, target);
-            }
+            let forwarding = Forwarding { request, routed, targets: &targets };
+            start_branches(proxy, env, transactions, key, forwarding);
         });
         arm(proxy, env, key);
     }
@@ -68,11 +66,21 @@ pub(super) fn start_new(
     }
     let mut set = Targets::default();
     targets.iter().for_each(|target| set.push_stored(target));
-    for target in set.list() {
-        let forwarding = Forwarding { request, routed, targets: &set };
+    start_branches(proxy, env, transactions, key, Forwarding { request, routed, targets: &set });
+    arm(proxy, env, key);
+}
+
+/// Starts a branch for each of the targets.
+pub(super) fn start_branches(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    key: SlabKey,
+    forwarding: Forwarding<'_, '_, '_>,
+) {
+    for target in forwarding.targets.list() {
         proxy.start_branch(env, transactions, key, forwarding, target);
     }
-    arm(proxy, env, key);
 }
 
 /// Starts the timer of the running group, if another one follows.

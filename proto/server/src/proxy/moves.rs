@@ -6,17 +6,16 @@
 use super::Proxy;
 use super::context::BranchId;
 use super::forward::caller_side;
-use super::remote_target::names_flow;
-use super::remote_target::{Response, calls_for_us, is_credible};
+use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
 use crate::Services;
-use crate::auth::Reach;
+use crate::auth::{Reach, moved_sides};
 use crate::dialog::{DialogSide, Moved, UriHash, Way};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::token::{Mark, Side, TargetHash};
-use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
+use ringway_sip::{Message, Method};
 use ringway_transaction::reply_flow;
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
@@ -54,17 +53,11 @@ fn note(
     routed: &Routed<'_>,
     response: &Response<'_, '_>,
 ) {
-    let (key, now) = (&env.keys.route, env.cx.now);
+    let key = &env.keys.route;
     let Some(Mark::Dialog { to, is_of_caller, identities, .. }) = routed.mark else { return };
     let Some(from) = routed.sender.filter(|_| !routed.has_two_senders) else { return };
     let sender = DialogSide::of_sender(key, request.message, is_of_caller);
-    let mut known = [None; 2];
-    if env.services.has_moved_sides() {
-        env.services.change_sides(&mut |table| {
-            known = [sender, sender.other()].map(|side| table.moved(now, side).copied());
-        });
-    }
-    let [known_sender, known_responder] = known;
+    let [known_sender, known_responder] = moved_sides(env, || sender);
     let identities = identities.unwrap_or_default();
 
     let side = side_of(known_sender, from.side);
@@ -132,10 +125,6 @@ fn side_of(known: Option<Moved>, recorded: Side) -> Side {
         Some(Way::Side(side)) => side,
         Some(Way::User) | None => recorded,
     }
-}
-
-fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
-    NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri)
 }
 
 /// Contact of a trunk, if it is another one than before.

@@ -3,7 +3,6 @@
 use super::at_trunk;
 use super::forward::Plan;
 use super::remote_target;
-use super::rewrite::Rewrite;
 use super::targets::Target;
 use super::to_trunk;
 use super::untrusted::Permitted;
@@ -127,12 +126,11 @@ pub(super) fn hop_to_target<'t, S>(
     match target.flow {
         Some(flow) => NextHop::Flow(flow),
         None => {
-            let rewritten = target.rewrite.as_deref().and_then(Rewrite::next_hop);
-            // Further routes led to where the user's phone was.
-            let next = if reach == Reach::User { rewritten } else { rewritten.or(routed.next_route) };
+            let next = target.next_hop(reach, routed);
             let next = next.as_ref().unwrap_or(uri);
             // Anybody may send to the registrar of an edge domain, and to no other port of its host.
-            let is_free = target.keeps_uri && rewritten.is_none() && matches!(reach, Reach::Anywhere);
+            let is_free =
+                target.keeps_uri && matches!(reach, Reach::Anywhere) && target.rewritten_hop().is_none();
             if is_free && edge::serves(env.config, next) {
                 return hop_of_domain(env.config, next);
             }

@@ -57,6 +57,11 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
     }
 }
 
+/// URI of the first Contact, if it can be read.
+pub(super) fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
+    NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri)
+}
+
 /// True if the Contact is the address of the next hop, and no proxy after us recorded its route: the mark already has
 /// this address.
 fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
@@ -118,8 +123,7 @@ fn changed_token<'a>(
     if !awaits_answer && !matches!(written.callee, Side::Contact(_)) {
         return None;
     }
-    let contact = NameAddr::parse(message.values(HeaderName::Contact).next().unwrap_or_default()).ok();
-    let contact = contact.map(|name| name.uri);
+    let contact = contact_of(message);
     let mut sources = written.sources;
     let callee = match (written.callee, next.or(contact).map(|uri| hop_of(config, &uri))) {
         (Side::Contact(_), Some(NextHop::Flow(hop)))

@@ -3,6 +3,7 @@
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use crate::Number;
+use crate::auth::Reach;
 use crate::dialog::UserHash;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::message::Candidate;
@@ -134,6 +135,23 @@ impl Target {
     /// Index of the trunk that it is at.
     pub(super) fn trunk(&self) -> Option<usize> {
         self.rewrite.as_deref().and_then(Rewrite::trunk)
+    }
+
+    /// URI of the next hop that it has itself.
+    pub(super) fn rewritten_hop(&self) -> Option<Uri<'_>> {
+        self.rewrite.as_deref().and_then(Rewrite::next_hop)
+    }
+
+    /// URI of the next hop of a request, if it is not the target.
+    pub(super) fn next_hop<'t>(&'t self, reach: Reach, routed: &Routed<'t>) -> Option<Uri<'t>> {
+        let rewritten = self.rewritten_hop();
+        match reach {
+            // Further routes led to where the user's phone was.
+            Reach::User => rewritten,
+            Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::Flow(_) => {
+                rewritten.or(routed.next_route)
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::context::{BranchId, Transactions};
 use super::decided;
 use super::divert::reserve;
 use super::forward::Forwarding;
+use super::groups::start_branches;
 use super::relays;
 use super::targets::{StoredTarget, Targets};
 use crate::auth::{Grant, Reach, user_of_side};
@@ -39,14 +40,10 @@ pub(super) fn retarget(
 ) -> bool {
     let key = id.context();
     let Some(context) = proxy.contexts.get(key) else { return false };
-    let until =
-        context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
     // One that came over a link crosses no other: the node that sent it looks the user up.
     if !matches!(context.grant.reach, Reach::Side(_))
         || env.config.is_link(&context.source)
-        || context.is_cancelled
-        || env.cx.now >= until
-        || transactions.is_answered(context.server)
+        || !context.may_replace_branch(env, transactions)
         || !context.branches.get(id.parts().1).is_some_and(|branch| branch.state.awaits_first_response())
     {
         return false;
@@ -69,10 +66,7 @@ pub(super) fn retarget(
         decided::about(env, &proxy.contexts, key, Reason::ToDialogSide, Detail::Text(&uri));
         let targets = Targets::of_one(&StoredTarget::new(&uri, 1000, share));
         let request = &Request { grant, ..*request };
-        for target in targets.list() {
-            let forwarding = Forwarding { request, routed, targets: &targets };
-            proxy.start_branch(env, transactions, key, forwarding, target);
-        }
+        start_branches(proxy, env, transactions, key, Forwarding { request, routed, targets: &targets });
         has_begun = true;
     });
     if has_begun {
