@@ -13,8 +13,8 @@ use ringway_sip::{Fields, HeaderName, Message, Method, NameAddr, Uri};
 pub(crate) struct Dialog {
     pub(crate) call_id: Vec<u8>,
     pub(crate) local_tag: Vec<u8>,
-    /// Empty before the first response with a tag.
-    pub(crate) remote_tag: Vec<u8>,
+    /// `None` before the first response that makes a dialog. Empty for the null tag of a peer of RFC 2543 (RFC 3261 §12.1).
+    pub(crate) remote_tag: Option<Vec<u8>>,
     /// Local URI with its tag, for From.
     pub(crate) local: Vec<u8>,
     /// Remote URI with its tag if there is one, for To.
@@ -37,8 +37,6 @@ pub(crate) enum NoDialog {
     Contact,
     /// Too many Record-Route values, or a malformed one.
     Routes,
-    /// No remote tag.
-    Tag,
 }
 
 /// Order of an in-dialog request in its dialog (RFC 3261 §12.2.2).
@@ -61,7 +59,7 @@ impl Dialog {
         Self {
             call_id,
             local_tag,
-            remote_tag: Vec::new(),
+            remote_tag: None,
             local,
             remote: to,
             local_cseq: 1,
@@ -79,13 +77,13 @@ impl Dialog {
         local_tag: Vec<u8>,
         limits: &Limits,
     ) -> Result<Self, NoDialog> {
-        let remote_tag = invite.from().tag().ok_or(NoDialog::Tag)?.to_vec();
+        let remote_tag = invite.from().tag().unwrap_or_default().to_vec();
         let to = invite.first(HeaderName::To).map(unfolded).unwrap_or_default();
         Ok(Self {
             call_id: invite.call_id().to_vec(),
             local: [&to[..], b";tag=", &local_tag].concat(),
             local_tag,
-            remote_tag,
+            remote_tag: Some(remote_tag),
             remote: invite.first(HeaderName::From).map(unfolded).unwrap_or_default(),
             local_cseq: 0,
             remote_cseq: Some(invite.cseq().number),
@@ -98,11 +96,11 @@ impl Dialog {
     /// Creates the caller's dialog from a response to its INVITE (RFC 3261 §12.1.2), or updates an early one (§13.2.2.4).
     /// Without a Contact the remote target is not changed.
     pub(crate) fn answered(&self, response: &Message<'_>, limits: &Limits) -> Result<Self, NoDialog> {
-        let remote_tag = response.to().tag().ok_or(NoDialog::Tag)?.to_vec();
+        let remote_tag = response.to().tag().unwrap_or_default().to_vec();
         let mut routes = routes_of(response, limits)?;
         routes.reverse();
         Ok(Self {
-            remote_tag,
+            remote_tag: Some(remote_tag),
             remote: response.first(HeaderName::To).map(unfolded).unwrap_or_default(),
             target: target_of(response).unwrap_or_else(|| self.target.clone()),
             routes,
@@ -148,13 +146,33 @@ impl Dialog {
         self.draft_numbered(account, Method::Ack, cseq)
     }
 
-    /// True for this Call-ID and these tags, the local one first. Without a remote tag there is no dialog, and no message
-    /// belongs to it.
-    pub(crate) fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
-        !remote_tag.is_empty()
-            && self.call_id == call_id
-            && self.local_tag == local_tag
-            && self.remote_tag == remote_tag
+    /// True for the Call-ID and the tags of a request of the peer.
+    pub(crate) fn has_request(&self, request: &Message<'_>) -> bool {
+        let local_tag = request.to().tag().unwrap_or_default();
+        self.is(request.call_id(), local_tag, request.from().tag().unwrap_or_default())
+    }
+
+    /// True for the Call-ID and the tags of a response to a request in this dialog.
+    pub(crate) fn has_response(&self, response: &Message<'_>) -> bool {
+        let local_tag = response.from().tag().unwrap_or_default();
+        self.is(response.call_id(), local_tag, response.to().tag().unwrap_or_default())
+    }
+
+    /// True for this Call-ID and these tags, the local one first; an empty tag is null. Before the first response there is no
+    /// dialog, and no message belongs to it.
+    fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
+        self.call_id == call_id && self.local_tag == local_tag && self.has_remote_tag(remote_tag)
+    }
+
+    /// True for the Call-ID and the tags of a Replaces header field. There the tag 0 is also the null tag (RFC 3891 §6.1).
+    pub(crate) fn is_replaced_by(&self, call_id: &[u8], to_tag: &[u8], from_tag: &[u8]) -> bool {
+        let is_null = from_tag == b"0" && self.has_remote_tag(b"");
+        self.is(call_id, to_tag, if is_null { b"" } else { from_tag })
+    }
+
+    /// True for this remote tag; an empty one is null.
+    pub(crate) fn has_remote_tag(&self, remote_tag: &[u8]) -> bool {
+        self.remote_tag.as_deref() == Some(remote_tag)
     }
 
     fn draft_numbered(

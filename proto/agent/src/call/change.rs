@@ -141,22 +141,16 @@ impl Calls {
     fn on_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let body_bytes_max = cx.config.limits.body_bytes_max;
         let acks = cx.requests.ack_count(key);
-        let is_ours = self.call_at(id).is_some_and(|call| {
-            call.dialog.is(
-                message.call_id(),
-                message.from().tag().unwrap_or_default(),
-                message.to().tag().unwrap_or_default(),
-            )
-        });
+        let is_ours = self.call_at(id).is_some_and(|call| call.dialog.has_response(message));
         if acks > 0 || !is_ours {
             cx.counters.stray += 1;
             return;
         }
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(message);
-        let (account, tag) = (call.account, call.dialog.remote_tag.clone());
+        let account = call.account;
         if let Ok(ack) = call.dialog.ack(account, message.cseq().number) {
-            cx.acknowledge(key, &tag, ack);
+            cx.acknowledge(key, message.to().tag().unwrap_or_default(), ack);
         }
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Established) else {
             return;

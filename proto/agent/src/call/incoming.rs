@@ -96,7 +96,6 @@ impl Calls {
             }
             Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, replaces),
             Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
-            Err(NoDialog::Tag) => cx.refuse(incoming, 400, "Missing From Tag"),
             Err(NoDialog::Routes) => {
                 cx.counters.too_many_routes += 1;
                 cx.refuse(incoming, 400, "Bad Or Too Many Record-Routes");
@@ -128,7 +127,7 @@ impl Calls {
         self.calls.iter().any(|(_, call)| {
             call.role == Role::Callee
                 && call.dialog.call_id == message.call_id()
-                && Some(call.dialog.remote_tag.as_slice()) == message.from().tag()
+                && call.dialog.has_remote_tag(message.from().tag().unwrap_or_default())
                 && call.dialog.remote_cseq == Some(message.cseq().number)
         })
     }
@@ -156,11 +155,10 @@ impl Calls {
             return Replaced::Refused(400, "Bad Replaces");
         };
         let found = self.calls.iter().find(|(_, call)| {
-            let is_early =
-                call.early.iter().any(|early| early.dialog.is(grammar::trim(call_id), to_tag, from_tag));
+            let is_it = |dialog: &Dialog| dialog.is_replaced_by(grammar::trim(call_id), to_tag, from_tag);
             let is_same_way = call.dialog.peer.is_none_or(|flow| sender_of(flow) == sender);
-            let is_it = is_early || call.dialog.is(grammar::trim(call_id), to_tag, from_tag);
-            call.account == account && is_same_way && is_it
+            let has_it = call.early.iter().any(|early| is_it(&early.dialog)) || is_it(&call.dialog);
+            call.account == account && is_same_way && has_it
         });
         let Some((key, call)) = found else {
             return Replaced::Refused(481, "Call/Transaction Does Not Exist");

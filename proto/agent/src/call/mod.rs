@@ -119,12 +119,10 @@ impl Calls {
 
     /// Call of an in-dialog request.
     fn call_of(&self, message: &Message<'_>) -> Option<CallId> {
-        let local_tag = message.to().tag()?;
-        let remote_tag = message.from().tag().unwrap_or_default();
+        message.to().tag()?;
         let found = self.calls.iter().find(|(_, call)| {
-            let is_early =
-                call.early.iter().any(|early| early.dialog.is(message.call_id(), local_tag, remote_tag));
-            is_early || call.dialog.is(message.call_id(), local_tag, remote_tag)
+            let is_early = call.early.iter().any(|early| early.dialog.has_request(message));
+            is_early || call.dialog.has_request(message)
         });
         found.map(|(key, _)| CallId::from_key(key))
     }

@@ -112,8 +112,8 @@ impl Calls {
             self.report_progress(cx, id, status);
         }
         let Some(call) = self.call_mut(id) else { return };
-        let Some(tag) = message.to().tag() else { return };
-        let index = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
+        let tag = message.to().tag().unwrap_or_default();
+        let index = match call.early.iter().position(|early| early.dialog.has_remote_tag(tag)) {
             Some(index) => index,
             None if call.early.len() >= limits.early_dialogs_max => {
                 cx.counters.too_many_early_dialogs += 1;
@@ -164,7 +164,7 @@ impl Calls {
         let limits = cx.config.limits;
         let Some(call) = self.call_mut(id) else { return };
         let tag = message.to().tag().unwrap_or_default();
-        let early = call.early.iter().position(|early| early.dialog.remote_tag == tag);
+        let early = call.early.iter().position(|early| early.dialog.has_remote_tag(tag));
         let early = early.map(|index| call.early.swap_remove(index));
         let before = early.as_ref().map_or(&call.dialog, |early| &early.dialog);
         let Ok(mut dialog) = before.answered(message, &limits) else {
@@ -188,10 +188,10 @@ impl Calls {
         call.early.clear();
         call.state = CallState::Established;
         let ack = call.dialog.ack(account, message.cseq().number);
-        let (tag, ring) = (call.dialog.remote_tag.clone(), call.ring);
+        let ring = call.ring;
         self.timers.cancel(ring);
         if let Ok(draft) = ack {
-            cx.acknowledge(key, &tag, draft);
+            cx.acknowledge(key, tag, draft);
         }
         match agreed {
             Ok((session, params)) => {
@@ -217,7 +217,7 @@ impl Calls {
         let invited = Dialog {
             call_id: draft.call_id.clone(),
             local_tag: Vec::new(),
-            remote_tag: Vec::new(),
+            remote_tag: None,
             local: draft.from.clone(),
             remote: draft.to.clone(),
             local_cseq: draft.cseq,
@@ -228,7 +228,7 @@ impl Calls {
         };
         let Ok(mut dialog) = invited.answered(message, &cx.config.limits) else { return };
         if let Ok(ack) = dialog.ack(account, cseq) {
-            cx.acknowledge(key, &dialog.remote_tag, ack);
+            cx.acknowledge(key, message.to().tag().unwrap_or_default(), ack);
         }
         if let Ok(bye) = dialog.draft(account, Method::Bye) {
             let _ = cx.submit(bye, Purpose::Unowned);

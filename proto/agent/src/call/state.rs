@@ -172,7 +172,7 @@ impl Call {
     /// Dialog of a request: one of the early dialogs, which have their own CSeq, or the call's.
     pub(super) fn dialog_of(&mut self, message: &Message<'_>) -> &mut Dialog {
         let tag = message.from().tag().unwrap_or_default();
-        let early = self.early.iter_mut().find(|early| early.dialog.remote_tag == tag);
+        let early = self.early.iter_mut().find(|early| early.dialog.has_remote_tag(tag));
         early.map_or(&mut self.dialog, |early| &mut early.dialog)
     }
 }

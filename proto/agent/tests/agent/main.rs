@@ -8,6 +8,7 @@ mod challenges;
 mod changes;
 mod harness;
 mod hostile;
+mod null_tags;
 mod registering;
 mod sending;
 mod transfers;
