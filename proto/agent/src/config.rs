@@ -183,6 +183,10 @@ pub struct Limits {
     pub requests_max: usize,
     /// Maximum length of a body in bytes. Above it: 513.
     pub body_bytes_max: usize,
+    /// Maximum number of parts of a multipart body, those in its parts included. Above it: 513.
+    pub body_parts_max: usize,
+    /// Maximum number of multipart bodies in each other. Above it: 513.
+    pub body_levels_max: u8,
     /// Maximum number of entries in a route set. Above it the dialog is refused.
     pub routes_max: usize,
     /// Maximum number of times that one request is sent again with other credentials.
@@ -206,6 +210,8 @@ impl Default for Limits {
             early_dialogs_max: 16,
             requests_max: 128,
             body_bytes_max: 16 * 1024,
+            body_parts_max: 16,
+            body_levels_max: 3,
             routes_max: 16,
             challenge_rounds_max: 3,
             redirects_max: 5,

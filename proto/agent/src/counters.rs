@@ -27,7 +27,7 @@ ringway_sansio::counters! {
         too_many_requests,
         /// Reports on a transfer not sent, and REFERs refused (491), because too many reports are not answered.
         too_many_reports,
-        /// Bodies over the limit (513).
+        /// Requests with bodies over a limit of bytes, parts or levels (513).
         body_too_large,
         /// Route sets over the limit.
         too_many_routes,
@@ -39,7 +39,7 @@ ringway_sansio::counters! {
         no_dialog,
         /// Requests received twice on different paths (482).
         merged,
-        /// Session descriptions that were refused (400, 488).
+        /// Session descriptions and other bodies that were refused (400, 415, 488, 513).
         sessions_refused,
         /// Challenges answered with credentials.
         challenges_answered,

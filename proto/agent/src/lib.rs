@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod account;
 mod agent;
+mod body;
 mod call;
 mod config;
 mod context;

@@ -1,13 +1,11 @@
 //! Session of a call: offer/answer for the signalling, and refusals of session descriptions.
 
-use crate::text::unfolded;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{
     Direction, Downgrade, Limits, LocalMedia, MediaParams, OfferAnswer, Refused, SessionDescription,
 };
-use ringway_sip::{Fields, HeaderName, grammar};
 
 /// Negotiation of one call.
 pub(crate) struct Session(OfferAnswer);
@@ -21,13 +19,17 @@ pub(crate) struct NotAcceptable {
     pub(crate) reason: String,
     /// Warning code of the response.
     pub(crate) warning: u16,
+    /// With 415: the property of the body that is not supported.
+    pub(crate) unsupported: Option<Unsupported>,
 }
 
-/// Session description of a message.
+/// Property of a body that is not supported (RFC 3261 §21.4.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried<'m> {
-    Nothing,
-    Description(&'m [u8]),
+pub(crate) enum Unsupported {
+    /// Content-Type, or Content-Disposition.
+    Type,
+    /// Content-Encoding.
+    Encoding,
 }
 
 impl Session {
@@ -83,7 +85,8 @@ impl core::fmt::Debug for Session {
 
 impl NotAcceptable {
     fn of(refused: Refused) -> Self {
-        Self { status: refused.status(), reason: refused.to_string(), warning: refused.warning() }
+        let (status, warning) = (refused.status(), refused.warning());
+        Self { status, reason: refused.to_string(), warning, unsupported: None }
     }
 
     /// Refusal of a message without the necessary description.
@@ -91,30 +94,24 @@ impl NotAcceptable {
         Self::new(488, reason)
     }
 
-    fn new(status: u16, reason: &str) -> Self {
-        Self { status, reason: reason.into(), warning: WARNING_MISCELLANEOUS }
+    /// Refusal of a body over a limit.
+    pub(crate) fn too_large(reason: &str) -> Self {
+        Self::new(513, reason)
     }
-}
 
-/// Session description of a message, if there is a supported one.
-pub(crate) fn carried<'m>(message: &Fields<'m>, body_bytes_max: usize) -> Result<Carried<'m>, NotAcceptable> {
-    let body = message.body();
-    if body.is_empty() {
-        return Ok(Carried::Nothing);
+    /// Refusal of a body that does not follow its grammar.
+    pub(crate) fn malformed(reason: &str) -> Self {
+        Self::new(400, reason)
     }
-    if body.len() > body_bytes_max {
-        return Err(NotAcceptable::new(513, "Message Too Large"));
+
+    /// Refusal of a body that is not understood.
+    pub(crate) fn unsupported(what: Unsupported, reason: &str) -> Self {
+        Self { unsupported: Some(what), ..Self::new(415, reason) }
     }
-    let encoding = message.first(HeaderName::ContentEncoding).map(grammar::trim);
-    if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
-        return Err(NotAcceptable::new(415, "Unsupported Content-Encoding"));
+
+    fn new(status: u16, reason: &str) -> Self {
+        Self { status, reason: reason.into(), warning: WARNING_MISCELLANEOUS, unsupported: None }
     }
-    let content_type = message.first(HeaderName::ContentType).map(unfolded).unwrap_or_default();
-    let media_type = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
-    if !grammar::trim(media_type).eq_ignore_ascii_case(SDP.as_bytes()) {
-        return Err(NotAcceptable::new(415, "Unsupported Media Type"));
-    }
-    Ok(Carried::Description(body))
 }
 
 /// Refuses a malformed offer before the program is notified.

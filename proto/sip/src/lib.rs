@@ -2,8 +2,8 @@
 //!
 //! Does: parses a message into a borrowed view ([`Message`]), its typed headers ([`header`]) and URIs ([`Uri`]) on
 //! demand; forwards the original bytes with changes ([`Edit`]); writes responses and requests and rejects values with
-//! line breaks ([`MessageWriter`]); cuts byte streams into messages ([`StreamFramer`]); parses and
-//! writes digest challenges and credentials ([`digest`]).
+//! line breaks ([`MessageWriter`]); cuts byte streams into messages ([`StreamFramer`]); splits
+//! multipart bodies ([`BodyParts`]); parses and writes digest challenges and credentials ([`digest`]).
 //!
 //! Does not: handle transactions, dialogs, time or sockets. Parsing allocates nothing.
 //!
@@ -25,6 +25,7 @@ mod limits;
 mod lines;
 mod message;
 mod method;
+mod multipart;
 mod params;
 mod reason;
 mod scan;
@@ -43,6 +44,7 @@ pub use limits::Limits;
 pub use lines::{peek_header, peek_last_header};
 pub use message::{Message, Rejected, Start};
 pub use method::Method;
+pub use multipart::{BodyPart, BodyParts};
 pub use params::{Param, Params};
 pub use reason::Reason;
 pub use stream::{StreamError, StreamFramer};

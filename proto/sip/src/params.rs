@@ -24,6 +24,13 @@ impl<'a> Params<'a> {
         Self::whole(Self::split(bytes, |_, _| Ok(()))?)
     }
 
+    /// Splits a value from the parameters that follow it: a media type, a disposition, a Call-ID.
+    pub fn after(value: &'a [u8]) -> Result<(&'a [u8], Self), Malformed> {
+        let at = memchr::memchr(b';', value).unwrap_or(value.len());
+        let (value, params) = value.split_at_checked(at).ok_or(Malformed)?;
+        Ok((trim(value), Self::parse(params)?))
+    }
+
     /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name`. That parameter must
     /// not be without a value or have two, since two readers could then understand two different things. The same value
     /// twice is one: some programs append a tag to a To that has it.
@@ -129,6 +136,14 @@ mod tests {
         assert_eq!(params.value(b"a"), Some(&b"b"[..]));
         assert_eq!(params.value(b"c"), Some(&b"x;y\\\"z"[..]));
         assert_eq!(params.iter().count(), 3);
+    }
+
+    #[test]
+    fn a_value_is_split_from_its_parameters() {
+        let (value, params) = Params::after(b" multipart/mixed ; boundary=\"a;b\"").unwrap();
+        assert_eq!((value, params.value(b"Boundary")), (&b"multipart/mixed"[..], Some(&b"a;b"[..])));
+        assert_eq!(Params::after(b"session").map(|(value, _)| value), Ok(&b"session"[..]));
+        assert_eq!(Params::after(b"session;;x"), Err(Malformed));
     }
 
     #[test]

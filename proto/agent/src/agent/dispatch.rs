@@ -2,7 +2,7 @@
 
 use crate::call::Calls;
 use crate::core_context::CoreContext;
-use crate::request::reply::{ALLOW, IncomingRequest, add_abilities, add_contact};
+use crate::request::reply::{ACCEPT, ALLOW, IncomingRequest, add_abilities, add_contact};
 use crate::text::unfolded;
 use crate::{Action, UserAgent};
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRe
     cx.respond(incoming, 200, "OK", None, |response, config| {
         add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
         add_abilities(response, config);
-        response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
+        response.header(HeaderName::Accept, ACCEPT);
         None
     });
 }

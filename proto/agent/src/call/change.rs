@@ -12,6 +12,7 @@
 //!
 //! The program sets the wanted state, not the request: [`Calls::reconcile`] sends a change as soon as no other is pending.
 
+use crate::body::{Carried, carried};
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::outgoing::abilities;
 use crate::call::state::Reoffer;
@@ -20,7 +21,7 @@ use crate::core_context::CoreContext;
 use crate::draft::{Body, CallRequest, ContactField, Purpose};
 use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
 use crate::request::{Answer, Cancelled};
-use crate::session::{Carried, NotAcceptable, SDP, carried};
+use crate::session::{NotAcceptable, SDP};
 use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -139,7 +140,7 @@ impl Calls {
     }
 
     fn on_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
-        let body_bytes_max = cx.config.limits.body_bytes_max;
+        let limits = cx.config.limits;
         let acks = cx.requests.ack_count(key);
         let is_ours = self.call_at(id).is_some_and(|call| call.dialog.has_response(message));
         if acks > 0 || !is_ours {
@@ -158,8 +159,8 @@ impl Calls {
         let Reoffer::Sent { hold, .. } = call.reoffer else { return };
         call.reoffer = Reoffer::Nothing;
         let Some(session) = call.session.as_mut() else { return };
-        let agreed = match carried(message, body_bytes_max) {
-            Ok(Carried::Description(body)) => session.accept_answer(body),
+        let agreed = match carried(message, &limits) {
+            Ok(Carried::Body(body)) => session.accept_answer(body),
             Ok(Carried::Nothing) => Err(NotAcceptable::missing("the answer has no session description")),
             Err(why) => Err(why),
         };
@@ -293,14 +294,14 @@ impl Calls {
         incoming: &IncomingRequest<'_, '_>,
         id: CallId,
     ) -> Result<(Vec<u8>, bool), NotAcceptable> {
-        let carried = carried(incoming.message, cx.config.limits.body_bytes_max)?;
+        let carried = carried(incoming.message, &cx.config.limits)?;
         let missing = || NotAcceptable::missing("the call has no session");
         let call = self.call_mut(id).ok_or_else(missing)?;
         let wanted = if call.hold.wanted { Direction::SendOnly } else { Direction::SendRecv };
         let session = call.session.as_mut().ok_or_else(missing)?;
         match carried {
             Carried::Nothing => Ok((session.offer(wanted), true)),
-            Carried::Description(offer) => {
+            Carried::Body(offer) => {
                 let (body, params) = session.answer(offer, wanted)?;
                 call.hold.reached = call.hold.wanted;
                 let is_held = !params.direction.sends();
@@ -339,7 +340,7 @@ impl Calls {
     pub(crate) fn on_update(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         let Some(id) = self.call_in_order(cx, incoming) else { return };
         let Some(call) = self.call_at(id) else { return };
-        let has_offer = !incoming.message.body().is_empty();
+        let has_offer = carried(incoming.message, &cx.config.limits) != Ok(Carried::Nothing);
         let is_pending = matches!(call.reoffer, Reoffer::Sent { .. });
         let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
         match call.state {

@@ -1,5 +1,6 @@
 //! Incoming calls (RFC 3261 §13.3), from the INVITE to the ACK.
 
+use crate::body::{Carried, carried};
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::state::{Call, Unanswered};
 use crate::call::{Calls, Timer};
@@ -10,7 +11,7 @@ use crate::registration::{Registrations, Sender};
 use crate::request::reply::{
     ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
 };
-use crate::session::{Carried, NotAcceptable, SDP, Session, carried, check_offer};
+use crate::session::{NotAcceptable, SDP, Session, check_offer};
 use crate::text::{text, unfolded};
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Config, Role};
 use alloc::vec::Vec;
@@ -55,14 +56,14 @@ impl Calls {
         if cx.is_stopping {
             return cx.refuse(incoming, 480, "Temporarily Unavailable");
         }
-        let checked =
-            carried(incoming.message, cx.config.limits.body_bytes_max).and_then(|carried| match carried {
-                Carried::Nothing => Ok(()),
-                Carried::Description(offer) => check_offer(offer),
-            });
-        if let Err(why) = checked {
-            return cx.refuse_session(incoming, &why);
-        }
+        let checked = carried(incoming.message, &cx.config.limits).and_then(|carried| match carried {
+            Carried::Nothing => Ok(false),
+            Carried::Body(offer) => check_offer(offer).map(|()| true),
+        });
+        let has_offer = match checked {
+            Ok(has_offer) => has_offer,
+            Err(why) => return cx.refuse_session(incoming, &why),
+        };
         let sender = registrations.sender_of(cx.config, account, incoming.flow);
         let replaced = match cx.config.takes_replaces {
             true => self.replaced_by(incoming.message, account, sender, |flow| {
@@ -94,7 +95,7 @@ impl Calls {
             Ok(dialog) if incoming.is_sips() && !is_sips(&dialog.target) => {
                 cx.refuse(incoming, 400, "Missing Or Bad Contact");
             }
-            Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, replaces),
+            Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, (has_offer, replaces)),
             Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
             Err(NoDialog::Routes) => {
                 cx.counters.too_many_routes += 1;
@@ -146,16 +147,14 @@ impl Calls {
         if sender == Sender::BypassesServer {
             return Replaced::Refused(403, "Forbidden");
         }
-        let at = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
-        let (call_id, params) = line.split_at_checked(at).unwrap_or((line, b""));
-        let (Ok(params), None) = (Params::parse(params), lines.next()) else {
+        let (Ok((call_id, params)), None) = (Params::after(line), lines.next()) else {
             return Replaced::Refused(400, "Bad Replaces");
         };
         let (Some(to_tag), Some(from_tag)) = (params.value(b"to-tag"), params.value(b"from-tag")) else {
             return Replaced::Refused(400, "Bad Replaces");
         };
         let found = self.calls.iter().find(|(_, call)| {
-            let is_it = |dialog: &Dialog| dialog.is_replaced_by(grammar::trim(call_id), to_tag, from_tag);
+            let is_it = |dialog: &Dialog| dialog.is_replaced_by(call_id, to_tag, from_tag);
             let is_same_way = call.dialog.peer.is_none_or(|flow| sender_of(flow) == sender);
             let has_it = call.early.iter().any(|early| is_it(&early.dialog)) || is_it(&call.dialog);
             call.account == account && is_same_way && has_it
@@ -185,7 +184,7 @@ impl Calls {
         incoming: &IncomingRequest<'_, '_>,
         (account, sender): (AccountId, Sender),
         dialog: Dialog,
-        replaces: Option<CallId>,
+        (has_offer, replaces): (bool, Option<CallId>),
     ) {
         let message = incoming.message;
         let id = self.next_id();
@@ -219,7 +218,7 @@ impl Calls {
             bypasses_server: sender == Sender::BypassesServer,
             is_sips: incoming.is_sips(),
             proven_user: incoming.proven_user.map(Into::into),
-            has_offer: !message.body().is_empty(),
+            has_offer,
             replaces,
         });
     }
@@ -250,8 +249,8 @@ impl Calls {
         let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);
         let message = Message::parse(&unanswered.request, &cx.config.message_limits);
         let mut session = Session::new(media, &mut cx.random.secrets, &mut cx.random.visible);
-        let agreed = match message.as_deref().map(|message| carried(message, limits.body_bytes_max)) {
-            Ok(Ok(Carried::Description(offer))) => {
+        let agreed = match message.as_ref().map(|message| carried(message, &limits)) {
+            Ok(Ok(Carried::Body(offer))) => {
                 session.answer(offer, Direction::SendRecv).map(|(body, params)| (body, Some(params)))
             }
             Ok(Ok(Carried::Nothing)) => Ok((session.offer(Direction::SendRecv), None)),
@@ -467,10 +466,10 @@ impl Calls {
         accepting: Accepting,
         message: &Message<'_>,
     ) {
-        let body_bytes_max = cx.config.limits.body_bytes_max;
+        let limits = cx.config.limits;
         let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) else { return };
-        let agreed = match carried(message, body_bytes_max) {
-            Ok(Carried::Description(body)) => session.accept_answer(body),
+        let agreed = match carried(message, &limits) {
+            Ok(Carried::Body(body)) => session.accept_answer(body),
             Ok(Carried::Nothing) => Err(NotAcceptable::missing("the ACK has no answer to our offer")),
             Err(why) => Err(why),
         };

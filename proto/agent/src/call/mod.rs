@@ -34,10 +34,10 @@ mod transfer;
 pub use error::CallError;
 pub use state::{CallState, Role};
 
+use crate::body::is_before_params;
 use crate::call::callers::CallerAuthenticator;
 use crate::call::referral::Report;
 use crate::call::state::Call;
-use crate::call::transfer::is_token_before_params;
 use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::dialog::Order;
@@ -275,7 +275,7 @@ impl Calls {
     /// Handles a NOTIFY: a report on a transfer that we requested; others are refused.
     pub(crate) fn on_notify(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         let event = incoming.message.first(HeaderName::Event).unwrap_or_default();
-        if !is_token_before_params(event, b"refer") {
+        if !is_before_params(event, b"refer") {
             return cx.refuse_with(incoming, 489, "Bad Event", |response| {
                 response.header(HeaderName::AllowEvents, b"refer");
             });

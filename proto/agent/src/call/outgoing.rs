@@ -1,5 +1,6 @@
 //! Outgoing calls (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the established one.
 
+use crate::body::{Carried, carried};
 use crate::call::state::{Call, Early, Invitation};
 use crate::call::{Calls, Timer};
 use crate::config::Config;
@@ -9,7 +10,7 @@ use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope, is_si
 use crate::next_hop::NextHop;
 use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
-use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
+use crate::session::{NotAcceptable, SDP, Session};
 use crate::text::unfolded;
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
 use alloc::vec::Vec;
@@ -126,7 +127,7 @@ impl Calls {
             }
         };
         // The final response decides (RFC 3261 §13.2.1), so an unacceptable early description is ignored.
-        let Ok(Carried::Description(body)) = carried(message, limits.body_bytes_max) else { return };
+        let Ok(Carried::Body(body)) = carried(message, &limits) else { return };
         let Some(session) = call.session.as_mut().map(Session::fork) else { return };
         let Some(early) = call.early.get_mut(index) else { return };
         if let Ok(params) = accept(session, body)
@@ -177,8 +178,8 @@ impl Calls {
         dialog.local_cseq = call.dialog.local_cseq;
         let early = early.and_then(|early| early.agreed);
         let session = call.session.as_mut().map(Session::fork);
-        let agreed = match (carried(message, limits.body_bytes_max), session, early) {
-            (Ok(Carried::Description(body)), Some(session), _) => accept(session, body),
+        let agreed = match (carried(message, &limits), session, early) {
+            (Ok(Carried::Body(body)), Some(session), _) => accept(session, body),
             (Ok(Carried::Nothing), _, Some(early)) => Ok(early),
             (Err(why), _, _) => Err(why),
             (Ok(_), _, _) => Err(NotAcceptable::missing("the answer has no session description")),

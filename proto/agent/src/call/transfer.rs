@@ -7,6 +7,7 @@
 //!                         └ refused, NOTIFY 3xx-6xx, or timeout: TransferDone, the call continues
 //! ```
 
+use crate::body::{Carried, Wanted, find, is_before_params};
 use crate::call::Timer;
 use crate::call::state::{Call, Transfer};
 use crate::core_context::CoreContext;
@@ -54,15 +55,16 @@ impl Call {
             cx.refuse(incoming, 481, "Subscription Does Not Exist");
             return false;
         }
-        let content_type = incoming.message.first(HeaderName::ContentType).unwrap_or_default();
-        if !incoming.message.body().is_empty() && !is_token_before_params(content_type, b"message/sipfrag") {
-            cx.refuse_with(incoming, 415, "Unsupported Media Type", |response| {
-                response.header(HeaderName::Accept, b"message/sipfrag");
-            });
-            return false;
-        }
+        let fragment = match find(incoming.message, Wanted::Fragment, &cx.config.limits) {
+            Ok(Carried::Body(fragment)) => fragment,
+            Ok(Carried::Nothing) => b"",
+            Err(why) => {
+                cx.refuse_session(incoming, &why);
+                return false;
+            }
+        };
         cx.respond(incoming, 200, "OK", None, |_, _| None);
-        self.on_transfer_report(cx, timers, incoming.message)
+        self.on_transfer_report(cx, timers, incoming.message, fragment)
     }
 
     /// Reports the final result of a transfer.
@@ -91,10 +93,11 @@ impl Call {
         cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         message: &Message<'_>,
+        fragment: &[u8],
     ) -> bool {
         let state = message.first(HeaderName::SubscriptionState).map(unfolded).unwrap_or_default();
-        let is_last = is_token_before_params(&state, b"terminated");
-        match status_of(message.body()) {
+        let is_last = is_before_params(&state, b"terminated");
+        match status_of(fragment) {
             Some((status, reason)) if status >= 200 => {
                 self.finish_transfer(cx, timers, status, &text(reason));
                 (200..300).contains(&status)
@@ -110,12 +113,6 @@ impl Call {
             }
         }
     }
-}
-
-/// True if a value is `token`, with or without parameters.
-pub(super) fn is_token_before_params(value: &[u8], token: &[u8]) -> bool {
-    let first = value.split(|&byte| byte == b';').next().unwrap_or_default();
-    grammar::trim(first).eq_ignore_ascii_case(token)
 }
 
 /// The status and phrase of a fragment that begins with a status line.

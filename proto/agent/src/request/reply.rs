@@ -3,7 +3,7 @@
 use crate::context::AgentContext;
 use crate::draft::{Body, write_contact};
 use crate::request::Requests;
-use crate::session::{NotAcceptable, SDP};
+use crate::session::{NotAcceptable, Unsupported};
 use crate::text::{text, unfolded};
 use crate::{AccountId, CallId, Config};
 use alloc::string::String;
@@ -173,14 +173,14 @@ pub(crate) fn add_abilities(response: &mut MessageWriter<'_>, config: &Config) {
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
-/// Adds Accept and Warning to a 4xx.
+/// Adds Accept, Accept-Encoding and Warning to a failure.
 pub(crate) fn write_refusal(response: &mut MessageWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
-    if why.status == 415 {
-        response.header(HeaderName::Accept, SDP.as_bytes());
-        response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));
-        return;
-    }
-    if why.status == 488 || why.status == 400 {
+    match why.unsupported {
+        Some(Unsupported::Type) => response.header(HeaderName::Accept, ACCEPT),
+        Some(Unsupported::Encoding) => response.header_named("Accept-Encoding", b"identity"),
+        None => response,
+    };
+    if matches!(why.status, 400 | 415 | 488 | 513) {
         response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));
     }
 }
@@ -228,6 +228,9 @@ pub(crate) const fn phrase_of(status: u16) -> &'static str {
         _ => "Refused",
     }
 }
+
+/// Supported types of bodies in requests of calls.
+pub(crate) const ACCEPT: &[u8] = b"application/sdp, message/sipfrag, multipart/mixed, multipart/alternative";
 
 /// Supported methods.
 pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";

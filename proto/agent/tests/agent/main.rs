@@ -1,6 +1,7 @@
 //! Tests of one user agent with scripted peers, on a virtual clock.
 #![cfg(test)]
 
+mod bodies;
 mod called;
 mod callers;
 mod calling;

@@ -261,7 +261,10 @@ fn queries_are_sent_and_answered() {
     let ok = table.only();
     assert_eq!(ok.line(), "SIP/2.0 200 OK");
     assert_eq!(ok.field("Allow"), Some("INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE"));
-    assert_eq!(ok.field("Accept"), Some("application/sdp, message/sipfrag"));
+    assert_eq!(
+        ok.field("Accept"),
+        Some("application/sdp, message/sipfrag, multipart/mixed, multipart/alternative")
+    );
     table.receive(PEER, &invite("p", 1, None).replace("INVITE", "OPTIONS").replace("sip:alice@", "sip:x@"));
     assert_eq!(table.only().line(), "SIP/2.0 404 Not Found");
 }
