@@ -9,12 +9,12 @@
 //! Sound consists of 16-bit samples, 8,000/s, one channel. Start reading at [`CallSound`].
 
 mod call_sound;
-mod g711_file;
 pub mod pulse;
 mod resample;
 mod ringer;
 mod sink;
 mod source;
+mod wav_file;
 
 pub use call_sound::{CallSound, Input};
 pub use ringer::Ringer;

@@ -1,10 +1,12 @@
 //! Sound sources: a file, a tone, speech-like sound, silence.
 
 use super::SAMPLE_RATE_HZ;
-use super::g711_file::G711File;
 use super::resample::to_telephone;
+use super::wav_file::{WavError, WavFile};
 use ringway_media::tone::Tone;
 use std::f64::consts::TAU;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,39 +42,17 @@ impl Source {
         Self(Kind::Samples { samples: syllables().into(), next: 0, is_loop: true })
     }
 
-    /// Plays a WAV file once, then silence: 8 to 32 bits, floating point, µ-law or A-law, 4,000 to 384,000 Hz, any number of
-    /// channels, at most 60 million samples per channel. It is read and converted here, so that the media thread only
-    /// copies.
+    /// Plays a WAV file once, then silence: integers of 8 to 32 bits, floating point, µ-law or A-law, 4,000 to 384,000 Hz, any
+    /// number of channels, at most 60 million samples per channel. It is read and converted here, so that the media thread
+    /// only copies.
     pub fn wav(path: &Path) -> Result<Self, SourceError> {
-        let failed = |why: hound::Error| SourceError::File { path: path.display().to_string(), why };
-        let refused = |what| SourceError::Unusable { path: path.display().to_string(), what };
-        if let Some(file) = G711File::read(path, FRAMES_MAX) {
-            if !RATES_HZ.contains(&file.rate_hz) {
-                return Err(refused(BAD_RATE));
-            }
-            let mixed = mix(file.samples().map(Ok), file.channels).map_err(failed)?;
-            return Ok(Self::samples(to_telephone(&mixed, file.rate_hz)));
+        let name = || path.display().to_string();
+        let file = File::open(path).map_err(WavError::Io).and_then(WavFile::read);
+        match file {
+            Ok(WavFile { rate_hz, samples }) => Ok(Self::samples(to_telephone(&samples, rate_hz))),
+            Err(WavError::Io(why)) => Err(SourceError::File { path: name(), why }),
+            Err(WavError::Unusable(what)) => Err(SourceError::Unusable { path: name(), what }),
         }
-        let mut reader = hound::WavReader::open(path).map_err(failed)?;
-        let spec = reader.spec();
-        if !RATES_HZ.contains(&spec.sample_rate) || spec.channels == 0 {
-            return Err(refused(BAD_RATE));
-        }
-        if reader.duration() > FRAMES_MAX {
-            return Err(refused(
-                "it is longer than 20 minutes at 48,000 Hz, or as many samples at another rate",
-            ));
-        }
-        let mixed = match spec.sample_format {
-            hound::SampleFormat::Float => mix(reader.samples::<f32>(), spec.channels),
-            hound::SampleFormat::Int => {
-                let scale = 1.0 / (1_u64 << (spec.bits_per_sample.clamp(1, 32) - 1)) as f32;
-                let samples = reader.samples::<i32>();
-                mix(samples.map(|sample| sample.map(|sample| sample as f32 * scale)), spec.channels)
-            }
-        }
-        .map_err(failed)?;
-        Ok(Self::samples(to_telephone(&mixed, spec.sample_rate)))
     }
 
     /// Repeats a finite source for ever.
@@ -107,37 +87,22 @@ pub enum SourceError {
     /// The frequency is outside the range of 8,000 samples/s.
     #[error("a tone of {0} Hz is not supported; give 1 to 3999 Hz")]
     Frequency(u32),
-    /// The file cannot be read, or is not a WAV file.
+    /// The file cannot be read.
     #[error("{path}: {why}; give a readable WAV file")]
     File {
         /// Path of the file.
         path: String,
-        /// Error of the reader.
-        why: hound::Error,
+        /// Error of the system.
+        why: io::Error,
     },
-    /// The WAV file has an unsupported format.
+    /// The file is not a WAV file, or has an unsupported format.
     #[error("{path}: {what}; convert it, for example with `sox IN.wav -r 8000 -c 1 OUT.wav`")]
     Unusable {
         /// Path of the file.
         path: String,
-        /// Violated limit.
-        what: &'static str,
+        /// Reason.
+        what: String,
     },
-}
-
-/// Mixes interleaved channels into one; an incomplete last frame is ignored.
-fn mix(mut samples: impl Iterator<Item = hound::Result<f32>>, channels: u16) -> hound::Result<Vec<f32>> {
-    let mut mixed = Vec::new();
-    loop {
-        let mut sum = 0.0;
-        for _ in 0..channels {
-            match samples.next() {
-                Some(sample) => sum += sample?,
-                None => return Ok(mixed),
-            }
-        }
-        mixed.push(sum / f32::from(channels));
-    }
 }
 
 /// Ten seconds of syllables: a fundamental that glides between 100 and 170 Hz with falling overtones, 120 to 280 ms
@@ -170,11 +135,3 @@ fn syllables() -> Vec<i16> {
 }
 
 const SPEECH_AMPLITUDE: f64 = 3000.0;
-
-const BAD_RATE: &str = "its rate is not between 4,000 and 384,000 Hz";
-
-/// Supported rates in Hz.
-const RATES_HZ: std::ops::RangeInclusive<u32> = 4_000..=384_000;
-
-/// Maximum length of a file in samples per channel: 240 MB during the conversion.
-const FRAMES_MAX: u32 = 60_000_000;
