@@ -80,6 +80,56 @@ fn keepalived_takes_its_configuration() {
 }
 
 #[test]
+fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() {
+    if !has("fail2ban-regex", "fail2ban") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let copied = Command::new("cp").args(["-r", "/etc/fail2ban", "etc"]).current_dir(&folder).status();
+    assert!(copied.unwrap().success());
+    // The jail of sshd needs its log.
+    fs::remove_dir_all(folder.path().join("etc/jail.d")).unwrap();
+    fs::create_dir(folder.path().join("etc/jail.d")).unwrap();
+    let filter = folder.path().join("etc/filter.d/ringway.conf");
+    fs::write(&filter, block(GUIDE, "# /etc/fail2ban/filter.d")).unwrap();
+    let log = folder.path().join("syslog");
+    let matched = |lines: &str| {
+        fs::write(&log, lines).unwrap();
+        let mut command = Command::new("fail2ban-regex");
+        command.arg("-c").arg("etc").args([&log, &filter]).current_dir(&folder);
+        let done = command.output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        let count: Option<u32> =
+            text.split(" ignored, ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        count.unwrap_or_else(|| panic!("{text}"))
+    };
+    let line = block(GUIDE, "2026-01-02T03:04:05").lines().next().unwrap();
+    assert!(line.contains("INFO refused login user=alice address=203.0.113.5"));
+    for prefix in
+        ["", "Jan  2 03:04:05 host ringway[7]: ", "2026-01-02T03:04:05.679123+00:00 host ringway[7]: "]
+    {
+        assert_eq!(matched(&format!("{prefix}{line}\n")), 1, "{prefix}");
+    }
+    for prefix in ["Jan  2 03:04:05 host other[7]: ", "Jan  2 03:04:05 host ringway[7]: user=x "] {
+        assert_eq!(matched(&format!("{prefix}{line}\n")), 0, "{prefix}");
+    }
+    let jail = block(GUIDE, "# /etc/fail2ban/jail.d");
+    let of_file = block(GUIDE, "backend = auto").replace("/var/log/syslog", log.to_str().unwrap());
+    let commands = |jail: &str| {
+        fs::write(folder.path().join("etc/jail.d/ringway.conf"), jail).unwrap();
+        let done = Command::new("fail2ban-client").args(["-c", "etc", "-d"]).current_dir(&folder).output();
+        let done = done.unwrap();
+        done.status.success().then(|| String::from_utf8(done.stdout).unwrap())
+    };
+    for jail in [jail.to_owned(), jail.replace("backend = systemd", of_file.trim_end())] {
+        let commands = commands(&jail).unwrap();
+        // Its own default is TCP only.
+        assert!(commands.contains("['protocol', 'tcp,udp']"), "{jail}{commands}");
+    }
+    assert_eq!(commands(&jail.replace("filter = ringway", "filter = ringwy")), None);
+}
+
+#[test]
 fn kamailio_takes_the_configuration_that_its_page_names() {
     let page = section(COOKBOOK, "Behind a Kamailio edge");
     let name = page.split("](../tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();

@@ -147,6 +147,7 @@ fn refused_logins_are_lines_for_fail2ban_with_any_name() {
     assert!(found.len() == 2 && found.iter().all(|one| &one["host"] == "127.0.0.1"), "{log:?}");
     let journal = format!("host ringway[123]: {}", lines[1]);
     assert!(pattern.is_match(&journal), "as fail2ban reads it from the journal");
+    assert!(!pattern.is_match(&journal.replace("ringway", "other")), "a line of another program");
     let (_, without_date) = lines[1].split_once('Z').unwrap();
     assert!(pattern.is_match(without_date), "as fail2ban reads it from a file");
     assert!(log.iter().any(|line| line.contains("INFO started version=")), "{log:?}");
