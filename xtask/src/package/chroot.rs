@@ -19,7 +19,9 @@ pub(super) fn check(debian: &Chroot, package: &Path, later: &Path) -> Result<()>
         debian.run(&["test", "-s", path])?;
     }
     expect(&debian.run(&["stat", "-c", "%U:%G %a", "/etc/ringway/ringway.toml"])?, "root:ringway 640")?;
-    expect(&debian.run(&["stat", "-c", "%U %a", "/var/lib/ringway"])?, "ringway 750")?;
+    for folder in ["/var/lib/ringway", "/var/log/ringway"] {
+        expect(&debian.run(&["stat", "-c", "%U %a", folder])?, "ringway 750")?;
+    }
     expect(&debian.run(&["ringway", "check", CONFIG])?, "")?;
     let add = ["runuser", "-u", "ringway", "--", "ringway", "user", "add", "alice", "--config", CONFIG];
     debian.run(&add)?;
@@ -102,5 +104,10 @@ fn expect(seen: &str, expected: &str) -> Result<()> {
 
 const CONFIG: &str = "/etc/ringway/ringway.toml";
 /// Paths that a purge removes.
-const LEFT: [&str; 4] =
-    ["/usr/bin/ringway", "/etc/ringway", "/var/lib/ringway", "/lib/systemd/system/ringway.service"];
+const LEFT: [&str; 5] = [
+    "/usr/bin/ringway",
+    "/etc/ringway",
+    "/var/lib/ringway",
+    "/var/log/ringway",
+    "/lib/systemd/system/ringway.service",
+];

@@ -130,6 +130,35 @@ fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() 
 }
 
 #[test]
+fn systemd_takes_the_service_with_the_lines_of_the_guide_and_lets_it_write_call_records() {
+    if !has("systemd-analyze", "systemd") {
+        return;
+    }
+    let service = include_str!("../../../../packaging/ringway.service");
+    let folder = TempDir::new().unwrap();
+    let unit = folder.path().join("ringway.service");
+    let program = env!("CARGO_BIN_EXE_ringway");
+    // The user is one that exists.
+    fs::write(&unit, service.replace("/usr/bin/ringway", program).replace("=ringway\n", "=root\n")).unwrap();
+    let lines = folder.path().join("ringway.service.d");
+    fs::create_dir(&lines).unwrap();
+    let said = |text: &str| {
+        fs::write(lines.join("override.conf"), text).unwrap();
+        let done = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().unwrap();
+        let text = String::from_utf8(done.stderr).unwrap();
+        text.lines().filter(|line| line.contains("ringway.service")).collect::<Vec<_>>().join("\n")
+    };
+    let text = block(GUIDE, "[Service]");
+    assert_eq!(said(text), "");
+    assert!(said(&text.replace("ReadWritePaths", "ReadWritePath")).contains("ReadWritePath"));
+    let records = block(GUIDE, "[records]");
+    assert!(service.contains("\nLogsDirectory=ringway\n") && records.contains("\"/var/log/ringway/"));
+    assert!(
+        service.contains("\nStateDirectory=ringway\n") && records.contains("\"sqlite:///var/lib/ringway/")
+    );
+}
+
+#[test]
 fn kamailio_takes_the_configuration_that_its_page_names() {
     let page = section(COOKBOOK, "Behind a Kamailio edge");
     let name = page.split("](../tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();
