@@ -3,8 +3,10 @@
 //! Tested: file, database, API and commands have each call once; rotation, a full disk, a folder that vanishes; any bytes of a peer
 //! make valid JSON; messages reach a HEP collector that comes and goes, and one that cannot be found delays nothing.
 
+use crate::documents::{GUIDE, block};
 use crate::program;
 use crate::program::{Running, TIME_LIMIT};
+use ringway_test_support::programs::has;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -249,6 +251,31 @@ fn a_rotated_file_and_a_vanished_folder() {
     let lines = server.lines("log/calls.jsonl", 3);
     assert_eq!(lines.iter().map(|line| line["n"].as_u64().unwrap()).collect::<Vec<_>>(), [3, 4, 5]);
     assert_eq!((server.stat("records_failed"), server.stat("records_lost")), (0, 0));
+}
+
+#[test]
+fn logrotate_rotates_the_file_as_the_guide_says() {
+    if !has("logrotate", "logrotate") {
+        return;
+    }
+    let mut server = Server::start("[records]\nfile = \"calls.jsonl\"\n");
+    server.call();
+    server.lines("calls.jsonl", 1);
+    let folder = server.folder.path().to_owned();
+    // Only the superuser can become another user.
+    let rotation = block(GUIDE, "# /etc/logrotate.d/ringway");
+    let rotation =
+        rotation.replace("/var/log/ringway", folder.to_str().unwrap()).replace("su ringway ringway", "");
+    fs::write(folder.join("logrotate.conf"), rotation).unwrap();
+    let mut command = Command::new("logrotate");
+    command.args(["--force", "--state", "logrotate.state", "logrotate.conf"]).current_dir(&folder);
+    let done = command.output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    server.call();
+    assert_eq!(server.lines("calls.jsonl", 1)[0]["n"], 2);
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let rotated = names.filter(|name| name.starts_with("calls.jsonl-20")).count();
+    assert_eq!(rotated, 1);
 }
 
 /// The size of a file is limited as a full disk limits it; the limit is removed while the server runs.

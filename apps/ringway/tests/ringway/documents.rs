@@ -15,12 +15,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const COOKBOOK: &str = include_str!("../../../../docs/cookbook.md");
-const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
+pub(crate) const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
 const LAB: &str = include_str!("../../../../docs/lab.md");
 const SCALE: &str = include_str!("../../../../docs/scale.md");
+const TLS: &str = include_str!("../../../../docs/tls.md");
 
 /// The only block of a document that begins with this text.
-fn block<'d>(document: &'d str, start: &str) -> &'d str {
+pub(crate) fn block<'d>(document: &'d str, start: &str) -> &'d str {
     let blocks = document.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap().1);
     let found: Vec<_> = blocks.filter(|block| block.starts_with(start)).collect();
     assert_eq!(found.len(), 1, "blocks that begin with {start:?}");
@@ -156,6 +157,74 @@ fn systemd_takes_the_service_with_the_lines_of_the_guide_and_lets_it_write_call_
     assert!(
         service.contains("\nStateDirectory=ringway\n") && records.contains("\"sqlite:///var/lib/ringway/")
     );
+}
+
+#[test]
+fn a_name_server_takes_the_records_of_the_documents() {
+    if !has("named-checkzone", "bind9-utils") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("zone");
+    let is_taken = |zone: &str, records: &str| {
+        let head =
+            "@ 300 IN SOA ns hostmaster 1 3600 600 86400 300\n@ 300 IN NS ns\nns 300 IN A 192.0.2.53\n";
+        let hosts = ["a", "b", "sip1", "sip2"].map(|host| format!("{host} 300 IN A 192.0.2.1\n"));
+        fs::write(&file, format!("{head}{}{records}", hosts.concat())).unwrap();
+        let done = Command::new("named-checkzone").args(["-i", "full", zone]).arg(&file).output().unwrap();
+        // A zone with a bad host name is taken with a warning.
+        done.status.success() && !String::from_utf8(done.stdout).unwrap().contains("has no address records")
+    };
+    let srv = block(SCALE, "_sip._tcp.example.org.");
+    let all = block(GUIDE, "example.org.            NAPTR");
+    assert!(is_taken("example.org", srv) && is_taken("example.org", all));
+    assert!(is_taken("numbers.example", block(GUIDE, "3.8.0.0.6.9.2.3.6.1.4.4.numbers.example.")));
+    assert!(!is_taken("example.org", &srv.replace("SRV 10", "SRV")));
+    assert!(!is_taken("example.org", &all.replace("sip1.", "sip3.")));
+}
+
+#[test]
+fn openssl_connects_as_the_documents_say() {
+    if !has("openssl", "openssl") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    Running::start(folder.path(), &["cert", "init", "--domain", "example.org"], "").done().ok();
+    let listen = "domains = [\"example.org\"]\nlisten = [\"tls:127.0.0.1:0\", \"dtls:127.0.0.1:0\"]\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"memory:\"\n\
+         [tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"tls/key.pem\"\n";
+    fs::write(folder.path().join("ringway.toml"), listen).unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let ready = server.ready();
+    let commands = TLS.split(['\n', '`']).filter(|text| text.starts_with("openssl s_client "));
+    let transports = commands.map(|command| {
+        let transport = if command.contains("-dtls") { "dtls:" } else { "tls:" };
+        let address = ready.split(' ').find_map(|word| word.strip_prefix(transport)).unwrap();
+        let command = command.replace("example.org:5061", address);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{command} </dev/null")]).current_dir(&folder);
+        let done = shell.output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        // Without any answer it verifies nothing, and says OK.
+        let is_verified = text.contains("Verify return code: 0 (ok)") && text.contains("BEGIN CERTIFICATE");
+        assert!(is_verified, "{command}: {done:?}");
+        transport
+    });
+    assert_eq!(transports.collect::<Vec<_>>(), ["tls:", "dtls:"]);
+}
+
+#[test]
+fn a_browser_would_take_the_script_of_the_guide() {
+    if !has("node", "nodejs") {
+        return;
+    }
+    let stub = "const done = []; const JsSIP = {
+          WebSocketInterface: class { constructor(url) { this.url = url; } },
+          UA: class { constructor(c) { done.push(c.uri, c.sockets[0].url, typeof c.password); } start() { done.push('start'); } call(to) { done.push(to); } } };";
+    let script = format!("{stub}\n{}\nconsole.log(done.join(' '));", block(GUIDE, "const phone = new JsSIP"));
+    let done = Command::new("node").args(["-e", &script]).output().unwrap();
+    let expected = "sip:alice@example.org wss://example.org:8443 string start sip:bob@example.org\n";
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), expected, "{script}");
 }
 
 #[test]
