@@ -224,7 +224,7 @@ fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
 /// RFC 3261 §7.1: Method SP Request-URI SP SIP-Version, with single spaces and nothing behind.
 fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, Reason> {
     let (method, rest) = line.split_at_checked(class_len(line, TOKEN)).ok_or(Reason::StartLine)?;
-    let uri_on = rest.strip_prefix(b" ").ok_or(Reason::StartLine)?;
+    let [b' ', uri_on @ ..] = rest else { return Err(Reason::StartLine) };
     let version_at = uri_on.len().checked_sub(VERSION.len()).ok_or(Reason::StartLine)?;
     let (uri, version) = uri_on.split_at_checked(version_at).ok_or(Reason::StartLine)?;
     let uri = uri.strip_suffix(b" ").ok_or(Reason::StartLine)?;

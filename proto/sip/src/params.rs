@@ -57,7 +57,7 @@ impl<'a> Params<'a> {
         mut check: impl FnMut(&Param<'a>, &'a [u8]) -> Result<(), Malformed>,
     ) -> Result<(Self, &'a [u8]), Malformed> {
         let mut rest = trim_start(bytes);
-        while let Some(param_on) = rest.strip_prefix(b";") {
+        while let [b';', param_on @ ..] = rest {
             let (param, after) = split_param(param_on).ok_or(Malformed)?;
             check(&param, after)?;
             rest = after;
@@ -84,7 +84,8 @@ impl<'a> Params<'a> {
     pub fn iter(&self) -> impl Iterator<Item = Param<'a>> + use<'a> {
         let mut rest = trim(self.0);
         core::iter::from_fn(move || {
-            let (param, after) = split_param(rest.strip_prefix(b";")?)?;
+            let [b';', param_on @ ..] = rest else { return None };
+            let (param, after) = split_param(param_on)?;
             rest = after;
             (after.is_empty() || after.starts_with(b";")).then_some(param)
         })
@@ -115,7 +116,7 @@ fn split_param(bytes: &[u8]) -> Option<(Param<'_>, &[u8])> {
         return None;
     }
     let rest = trim_start(rest);
-    let Some(value_on) = rest.strip_prefix(b"=") else { return Some((Param { name, value: None }, rest)) };
+    let [b'=', value_on @ ..] = rest else { return Some((Param { name, value: None }, rest)) };
     let value_on = trim_start(value_on);
     let len = match value_on.first() {
         Some(b'"') => quoted_len(value_on)?,

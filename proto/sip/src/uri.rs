@@ -215,9 +215,9 @@ impl<'a> Uri<'a> {
         let place = |rest: &[u8]| bytes.len() - rest.len();
         let info = split_userinfo(rest)?;
         let (host, port_on) = Host::split(info.host_on)?;
-        let (port, params_on) = match port_on.strip_prefix(b":") {
-            Some(port_on) => split_port(port_on).map(|(port, after)| (Some(port), after))?,
-            None => (None, port_on),
+        let (port, params_on) = match port_on {
+            [b':', port_on @ ..] => split_port(port_on).map(|(port, after)| (Some(port), after))?,
+            _ => (None, port_on),
         };
         let (params_len, after) = match params_on.first() {
             Some(b';' | b'?') => split_params(params_on)?,
@@ -248,10 +248,8 @@ impl<'a> Uri<'a> {
 /// The scheme, and the rest after its colon.
 #[inline]
 fn split_scheme(bytes: &[u8]) -> Result<(Scheme, &[u8]), Malformed> {
-    if let Some(rest) = bytes.strip_prefix(b"sip:") {
-        return Ok((Scheme::Sip, rest));
-    }
     match bytes {
+        [b's', b'i', b'p', b':', rest @ ..] => Ok((Scheme::Sip, rest)),
         [b's' | b'S', b'i' | b'I', b'p' | b'P', b':', rest @ ..] => Ok((Scheme::Sip, rest)),
         [b's' | b'S', b'i' | b'I', b'p' | b'P', b's' | b'S', b':', rest @ ..] => Ok((Scheme::Sips, rest)),
         [b't' | b'T', b'e' | b'E', b'l' | b'L', b':', rest @ ..] => Ok((Scheme::Tel, rest)),
@@ -327,13 +325,11 @@ const PORT_DIGITS_MAX: usize = 20;
 
 /// Four numbers up to 255 without leading zeros, which some parsers take for octal.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
-    let (a, rest) = split_octet(bytes)?;
-    let (b, rest) = split_octet(rest.strip_prefix(b".")?)?;
-    let (c, rest) = split_octet(rest.strip_prefix(b".")?)?;
-    match split_octet(rest.strip_prefix(b".")?)? {
-        (d, []) => Some(Ipv4Addr::new(a, b, c, d)),
-        _ => None,
-    }
+    let (a, [b'.', rest @ ..]) = split_octet(bytes)? else { return None };
+    let (b, [b'.', rest @ ..]) = split_octet(rest)? else { return None };
+    let (c, [b'.', rest @ ..]) = split_octet(rest)? else { return None };
+    let (d, []) = split_octet(rest)? else { return None };
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 /// A number up to 255 at the start of `bytes`, and what follows it: a digit where that makes it no such number.

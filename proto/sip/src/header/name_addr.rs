@@ -34,9 +34,8 @@ impl<'a> NameAddr<'a> {
                 None => return Self::bare(value),
             },
         };
-        let uri_on = open_on.strip_prefix(b"<").ok_or(Malformed)?;
-        let (uri, close_on) = Uri::split(uri_on)?;
-        let params_on = close_on.strip_prefix(b">").ok_or(Malformed)?;
+        let [b'<', uri_on @ ..] = open_on else { return Err(Malformed) };
+        let (uri, [b'>', params_on @ ..]) = Uri::split(uri_on)? else { return Err(Malformed) };
         let (params, tag) = match trim_start(params_on) {
             [] => (Params::default(), None),
             params => Params::parse_with(params, b"tag")?,

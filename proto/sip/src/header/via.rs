@@ -43,9 +43,9 @@ impl<'a> Via<'a> {
 
     /// The value at the start of a line, and what follows it: nothing, or a comma and further values.
     pub(crate) fn split(line: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
-        let rest = match line.strip_prefix(b"SIP/2.0/") {
-            Some(rest) => trim_start(rest),
-            None => sent_protocol(line)?,
+        let rest = match line.split_first_chunk() {
+            Some((b"SIP/2.0/", rest)) => trim_start(rest),
+            _ => sent_protocol(line)?,
         };
         let (transport, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
         if transport.is_empty() || !after.first().is_some_and(|&byte| is_lws(byte)) {
@@ -170,7 +170,7 @@ fn expect<'a>(bytes: &'a [u8], word: &[u8]) -> Result<&'a [u8], Malformed> {
 /// `[ COLON port ]`, where COLON may have white space around it, and what follows without white space before it.
 #[inline]
 fn split_port(bytes: &[u8]) -> Result<(Option<u16>, &[u8]), Malformed> {
-    let Some(on) = bytes.strip_prefix(b":") else { return Ok((None, bytes)) };
+    let [b':', on @ ..] = bytes else { return Ok((None, bytes)) };
     let (port, after) = crate::uri::split_port(trim_start(on))?;
     Ok((Some(port), trim_start(after)))
 }
