@@ -148,7 +148,7 @@ impl NonceMaker {
     fn marker(&self, named: u128) -> u32 {
         let mut hash = PartHasher::new(SipHasher24::new_with_key(&self.key));
         hash.fixed(&named.to_be_bytes());
-        hash.into_hasher().finish128().as_u128() as u32
+        hash.hasher().finish128().as_u128() as u32
     }
 }
 
@@ -163,7 +163,7 @@ fn tag(key: &[u8; 16], (named, marker): (u128, Option<u32>), source: IpAddr) -> 
         IpAddr::V4(v4) => hash.fixed(&v4.octets()),
         IpAddr::V6(v6) => hash.fixed(&v6.octets()),
     }
-    hash.into_hasher().finish128().as_u128() & ((1 << 80) - 1)
+    hash.hasher().finish128().as_u128() & ((1 << 80) - 1)
 }
 
 fn write_shared(key: &[u8; 16], (named, marker): (u128, u32), source: IpAddr, out: &mut Vec<u8>) {

@@ -19,9 +19,21 @@ impl<H: Hasher> PartHasher<H> {
         Self { hasher, buffer: [0; BUFFER_LEN], len: 0 }
     }
 
-    /// Adds bytes whose length is fixed by their type: a number, an address.
+    /// Adds bytes whose length is fixed by their type: a number, an address. They are stored without a call.
     #[inline]
-    pub fn fixed(&mut self, bytes: &[u8]) {
+    pub fn fixed<const N: usize>(&mut self, bytes: &[u8; N]) {
+        match self.buffer.get_mut(self.len..).and_then(|room| room.first_chunk_mut()) {
+            Some(room) => {
+                *room = *bytes;
+                self.len += N;
+            }
+            None => self.spill(bytes),
+        }
+    }
+
+    /// Adds bytes whose length other parts state.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         match self.buffer.get_mut(self.len..end) {
             Some(room) => {
@@ -36,7 +48,7 @@ impl<H: Hasher> PartHasher<H> {
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         self.fixed(&(bytes.len() as u32).to_le_bytes());
-        self.fixed(bytes);
+        self.bytes(bytes);
     }
 
     /// Adds a [`part`](Self::part) with ASCII letters in lower case, so that case is ignored.
@@ -47,17 +59,19 @@ impl<H: Hasher> PartHasher<H> {
             let mut lower = [0; 32];
             if let Some(letters) = lower.get_mut(..piece.len()) {
                 letters.copy_from_slice(piece);
-                letters.make_ascii_lowercase();
-                self.fixed(letters);
             }
+            // All at once: the zeros behind them stay.
+            lower.make_ascii_lowercase();
+            self.bytes(lower.get(..piece.len()).unwrap_or_default());
         }
     }
 
-    /// Passes the rest to the hasher and returns it.
+    /// Passes the rest to the hasher and returns it where it is: the buffer is not copied.
     #[inline]
-    pub fn into_hasher(mut self) -> H {
+    pub fn hasher(&mut self) -> &H {
         self.hasher.write(self.buffer.get(..self.len).unwrap_or_default());
-        self.hasher
+        self.len = 0;
+        &self.hasher
     }
 
     #[cold]
@@ -102,7 +116,7 @@ mod tests {
             let expected =
                 [b"key", &length[..], &part, &length, &part.to_ascii_lowercase(), &[1, 0, 0, 0], b"Z"]
                     .concat();
-            assert_eq!(hash.into_hasher().0, expected, "{len}");
+            assert_eq!(hash.hasher().0, expected, "{len}");
         }
     }
 }

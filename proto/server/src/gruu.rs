@@ -185,7 +185,7 @@ fn hash_of(key: &[u8; 16], binding: &Binding) -> Option<u64> {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     hash.part(binding.instance()?);
     hash.part(binding.call_id());
-    Some(hash.into_hasher().finish())
+    Some(hash.hasher().finish())
 }
 
 fn iv_of(key: &[u8; 16], text: &[u8]) -> [u8; IV_BYTES] {

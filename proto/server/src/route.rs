@@ -325,7 +325,7 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
     hash.fixed(&message.cseq().number.to_le_bytes());
     // A service in a Route sends the request back with a shorter Route: that is no loop.
     message.values(HeaderName::Route).skip(routed.own_routes).for_each(|route| hash.part(route));
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 /// Vias of this server, the latest first.

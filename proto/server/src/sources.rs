@@ -41,7 +41,7 @@ impl SourceHash {
             IpAddr::V4(v4) => hash.fixed(&v4.octets()),
             IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
-        Self((core::hash::Hasher::finish(&hash.into_hasher()) as u32).max(1))
+        Self((core::hash::Hasher::finish(hash.hasher()) as u32).max(1))
     }
 }
 

@@ -100,13 +100,13 @@ impl TargetHash {
     pub(crate) fn of(key: &[u8; 16], transport: Transport, remote: SocketAddr) -> Self {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
         hash.fixed(b"target");
-        hash.fixed(transport.name().as_bytes());
+        hash.bytes(transport.name().as_bytes());
         match remote.ip() {
             IpAddr::V4(v4) => hash.fixed(&v4.octets()),
             IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
         hash.fixed(&remote.port().to_le_bytes());
-        Self((hash.into_hasher().finish() as u32).max(1))
+        Self((hash.hasher().finish() as u32).max(1))
     }
 
     pub(crate) fn of_name(key: &[u8; 16], (transport, host, port): (Transport, &str, u16)) -> Self {
@@ -319,7 +319,7 @@ fn mac(
         hash.part(user);
         hash.part_without_case(host);
     }
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 const ACCEPTED: &[u8] = b".a";

@@ -98,7 +98,7 @@ impl BranchKey {
             Some(connection) => hash.fixed(&connection.0.to_le_bytes()),
             None => add_ip(&mut hash, flow.remote.ip()),
         }
-        hash.into_hasher().finish() as u32
+        hash.hasher().finish() as u32
     }
 
     /// Branch in the top Via of a response, if it is one of ours.
@@ -160,7 +160,7 @@ impl BranchKey {
             hash.part(part);
         }
         hash.fixed(&message.cseq().number.to_le_bytes());
-        hash.into_hasher().finish()
+        hash.hasher().finish()
     }
 
     fn check(&self, named: &[u8]) -> u64 {
@@ -204,4 +204,4 @@ pub fn shard_of_response(bytes: &[u8]) -> Option<u16> {
 }
 
 const TRANSACTION: &[u8] = b"z9hG4bK.t";
-const STATELESS: &[u8] = b"z9hG4bK.s";
+const STATELESS: &[u8; 9] = b"z9hG4bK.s";

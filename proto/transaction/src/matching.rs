@@ -57,6 +57,6 @@ impl Matcher {
                 hash.part(via.branch.unwrap_or_default());
             }
         }
-        MatchKey(hash.into_hasher().finish128().as_u128())
+        MatchKey(hash.hasher().finish128().as_u128())
     }
 }

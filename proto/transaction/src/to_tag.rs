@@ -13,7 +13,7 @@ pub fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
     // Both are parts of one message and shorter than 65,536 bytes.
     let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
     hash.fixed(&(u64::from(message.cseq().number) << 32 | lengths).to_le_bytes());
-    hash.fixed(call_id);
-    hash.fixed(from_tag);
-    ringway_sip::hex16(hash.into_hasher().finish())
+    hash.bytes(call_id);
+    hash.bytes(from_tag);
+    ringway_sip::hex16(hash.hasher().finish())
 }

@@ -79,7 +79,7 @@ impl CallNames {
         hash.part(via.branch.unwrap_or_default());
         hash.part(via.host.as_bytes());
         hash.fixed(&via.port.unwrap_or_default().to_be_bytes());
-        hash.into_hasher().finish()
+        hash.hasher().finish()
     }
 
     fn owner(&self, event: &CallEvent<'_>) -> u64 {
@@ -94,7 +94,7 @@ impl CallNames {
             },
             (None, None) => {}
         }
-        hash.into_hasher().finish()
+        hash.hasher().finish()
     }
 
     fn tag(&self, tag: Option<&[u8]>) -> u64 {

@@ -65,7 +65,7 @@ impl UserHash {
             // The usual domain; it is one piece without a copy.
             false => hash.part(domain),
         }
-        let bits = hash.into_hasher().finish();
+        let bits = hash.hasher().finish();
         let digit =
             |shift: u32| SYMBOLS.get((bits >> shift) as usize % SYMBOLS.len()).copied().unwrap_or(b'2');
         let digits = [0, 6, 12, 18].map(digit);
@@ -123,7 +123,7 @@ impl UriHash {
         } else {
             hash.part(uri.as_bytes());
         }
-        Self((hash.into_hasher().finish() as u32).max(1))
+        Self((hash.hasher().finish() as u32).max(1))
     }
 
     /// Appends its digits.
@@ -142,7 +142,7 @@ impl TagHash {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
         hash.fixed(b"tag");
         hash.part(tag);
-        Self((hash.into_hasher().finish() as u32).max(1))
+        Self((hash.hasher().finish() as u32).max(1))
     }
 }
 

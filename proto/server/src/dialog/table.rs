@@ -65,7 +65,7 @@ impl DialogSide {
         for part in [request.call_id(), caller.tag().unwrap_or_default(), callee.tag().unwrap_or_default()] {
             hash.part(part);
         }
-        Self((hash.into_hasher().finish() & !1) | u64::from(is_caller))
+        Self((hash.hasher().finish() & !1) | u64::from(is_caller))
     }
 
     /// The other side of the same dialog.
@@ -190,7 +190,7 @@ fn key_of(key: &[u8; 16], side: Side) -> u64 {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     hash.fixed(b"flow");
     hash.part(&text);
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 /// Time between two searches for moves that have ended, in a full table.

@@ -61,7 +61,7 @@ impl LampFilter {
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
         hash.part(bytes);
-        hash.into_hasher().finish()
+        hash.hasher().finish()
     }
 
     /// Identifier of a call in the documents of a user: a watcher of two users cannot tell that they are in one call.
@@ -70,7 +70,7 @@ impl LampFilter {
         hash.part(user);
         hash.fixed(&call.to_be_bytes());
         hash.fixed(&from.to_be_bytes());
-        hash.into_hasher().finish()
+        hash.hasher().finish()
     }
 
     pub(super) fn count_user(&self, aor: &[u8], change: Change) {

@@ -86,7 +86,7 @@ fn mac(key: &[u8; 16], message: &Message<'_>, caller_tag: &[u8], covered: &[u8])
     for part in [b"media", message.call_id(), caller_tag, covered] {
         hash.part(part);
     }
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 const fn letter(media: RelayMedia) -> u8 {

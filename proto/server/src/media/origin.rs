@@ -28,7 +28,7 @@ pub(crate) fn holder_of(env: &Env<'_, impl Services>, request: &Request<'_, '_>)
             let mut hash = PartHasher::new(SipHasher13::new_with_key(&env.keys.route));
             hash.part(b"holder");
             hash.part(aor.as_bytes());
-            RelayHolder::User(hash.into_hasher().finish())
+            RelayHolder::User(hash.hasher().finish())
         }
         Sender::Trusted
         | Sender::Proven

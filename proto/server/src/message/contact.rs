@@ -24,7 +24,7 @@ impl ContactId {
             }
             None => hash.part(binding.uri()),
         }
-        Self(hash.into_hasher().finish())
+        Self(hash.hasher().finish())
     }
 }
 

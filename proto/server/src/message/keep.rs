@@ -204,7 +204,7 @@ fn number_of(key: &[u8; 16], message: &Message<'_>, candidate: &Candidate) -> u6
     hash.part(message.call_id());
     hash.part(message.from().tag().unwrap_or_default());
     hash.fixed(&message.cseq().number.to_le_bytes());
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 /// True for a message with a text for people: a notice that somebody types (RFC 3994), or one of a delivery (IMDN, RFC 5438), is

@@ -112,7 +112,7 @@ fn dialler_of<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Dialler {
             IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
     }
-    Dialler((hash.into_hasher().finish() as u32).max(1))
+    Dialler((hash.hasher().finish() as u32).max(1))
 }
 
 /// Next hop to a target: the next Route, if there is one.

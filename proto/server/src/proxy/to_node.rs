@@ -64,7 +64,7 @@ fn weight(node: &str, user: &Uri<'_>) -> u64 {
     hash.part(node.as_bytes());
     hash.part(&unescaped(user.user().unwrap_or_default()));
     hash.part(&user.host().without_root_dot().as_bytes().to_ascii_lowercase());
-    hash.into_hasher().finish()
+    hash.hasher().finish()
 }
 
 /// Maximum number of nodes that a request is sent to, one after another.

@@ -383,7 +383,7 @@ fn earlier_form(answer: &Sent, mark: &str) -> String {
         mac.part(uri.user().unwrap());
         mac.part_without_case(uri.host().as_bytes());
     }
-    format!("{before};rw={:016x}{covered}>", mac.into_hasher().finish())
+    format!("{before};rw={:016x}{covered}>", mac.hasher().finish())
 }
 
 /// Marks of the earlier form, which end as their dialogs do, name no users.
