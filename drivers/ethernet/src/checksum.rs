@@ -10,10 +10,14 @@ pub(crate) struct Sum(u64);
 impl Sum {
     /// Sum of the pseudo-header of a UDP datagram of `bytes` bytes (RFC 768).
     pub(crate) fn udp(from: Ipv4Addr, to: Ipv4Addr, bytes: u16) -> Self {
-        const UDP: u16 = 17;
+        const UDP: u8 = 17;
         let [high, low] = bytes.to_be_bytes();
-        let protocol = UDP.to_be_bytes();
-        Self::default().with(&from.octets()).with(&to.octets()).with(&[protocol[0], protocol[1], high, low])
+        Self::default().with_words([from.octets(), to.octets(), [0, UDP, high, low]])
+    }
+
+    /// Adds a header, four bytes at a time.
+    pub(crate) fn with_words<const N: usize>(self, words: [[u8; 4]; N]) -> Self {
+        Self(words.into_iter().fold(self.0, |sum, word| add(sum, u64::from(u32::from_ne_bytes(word)))))
     }
 
     /// Adds bytes. Only the last call may have an odd number of bytes; it is padded with a zero.
@@ -44,6 +48,11 @@ impl Sum {
     /// True if the sum over the data and its checksum is valid.
     pub(crate) const fn is_right(self) -> bool {
         self.folded() == 0xffff
+    }
+
+    /// Checksum of the summed header (RFC 791 §3.1).
+    pub(crate) const fn ip_checksum(self) -> [u8; 2] {
+        (!self.folded()).to_ne_bytes()
     }
 
     /// UDP checksum of the summed data: never zero, because zero means "no checksum" (RFC 768).

@@ -3,10 +3,9 @@
 use crate::FRAME_BYTES_MAX;
 use crate::checksum::Sum;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr,
-    IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol,
+    Ipv4Packet, UdpPacket,
 };
 
 /// Classification of a received frame.
@@ -216,37 +215,37 @@ impl Datagram<'_> {
     }
 
     fn write_ip(&self, room: &mut [u8], payload_len: usize, part: Part) {
-        let repr = Ipv4Repr {
-            src_addr: *self.from.ip(),
-            dst_addr: *self.to.ip(),
-            next_header: IpProtocol::Udp,
-            payload_len,
-            hop_limit: HOP_LIMIT,
-        };
-        let mut packet = Ipv4Packet::new_unchecked(room);
-        repr.emit(&mut packet, &ChecksumCapabilities::ignored());
-        packet.set_ident(part.ident);
-        packet.set_dont_frag(false);
-        packet.set_more_frags(!part.is_last);
-        packet.set_frag_offset(part.offset);
-        packet.fill_checksum();
+        // No overflow: longer payloads are refused before.
+        let [len_high, len_low] = ((IP_BYTES + payload_len) as u16).to_be_bytes();
+        let [ident_high, ident_low] = part.ident.to_be_bytes();
+        let more = if part.is_last { 0 } else { MORE_FRAGMENTS };
+        let [offset_high, offset_low] = (more | (part.offset / 8)).to_be_bytes();
+        let mut header = [
+            [VERSION_4_WITHOUT_OPTIONS, 0, len_high, len_low],
+            [ident_high, ident_low, offset_high, offset_low],
+            [HOP_LIMIT, IpProtocol::Udp.into(), 0, 0],
+            self.from.ip().octets(),
+            self.to.ip().octets(),
+        ];
+        let [first, second] = Sum::default().with_words(header).ip_checksum();
+        header[2] = [HOP_LIMIT, IpProtocol::Udp.into(), first, second];
+        write_words(room, header);
     }
 
     fn write_udp(&self, room: &mut [u8]) {
         // No overflow: longer payloads are refused before.
         let bytes = (UDP_BYTES + self.payload.len()) as u16;
-        let mut header = [0; UDP_BYTES];
-        let mut datagram = UdpPacket::new_unchecked(&mut header[..]);
-        datagram.set_src_port(self.from.port());
-        datagram.set_dst_port(self.to.port());
-        datagram.set_len(bytes);
-        let sum = Sum::udp(*self.from.ip(), *self.to.ip(), bytes).with(&header).with(self.payload);
+        let ([from_high, from_low], [to_high, to_low]) =
+            (self.from.port().to_be_bytes(), self.to.port().to_be_bytes());
+        let [len_high, len_low] = bytes.to_be_bytes();
+        let ports = [from_high, from_low, to_high, to_low];
+        let sum = Sum::udp(*self.from.ip(), *self.to.ip(), bytes);
+        let sum = sum.with_words([ports, [len_high, len_low, 0, 0]]).with(self.payload);
         let [first, second] = sum.udp_checksum();
-        header[6..].copy_from_slice(&[first, second]);
         if let Some((head, rest)) = room.split_at_mut_checked(UDP_BYTES)
             && rest.len() == self.payload.len()
         {
-            head.copy_from_slice(&header);
+            write_words(head, [ports, [len_high, len_low, first, second]]);
             rest.copy_from_slice(self.payload);
         }
     }
@@ -276,8 +275,18 @@ pub(crate) fn write_arp_request(room: &mut [u8], own: EthernetAddress, address: 
 }
 
 fn write_ethernet(room: &mut [u8], from: EthernetAddress, to: EthernetAddress, ethertype: EthernetProtocol) {
-    let repr = EthernetRepr { src_addr: from, dst_addr: to, ethertype };
-    repr.emit(&mut EthernetFrame::new_unchecked(room));
+    let Some((destination, rest)) = room.split_first_chunk_mut() else { return };
+    let Some((source, rest)) = rest.split_first_chunk_mut() else { return };
+    let Some((kind, _)) = rest.split_first_chunk_mut() else { return };
+    (*destination, *source, *kind) = (to.0, from.0, u16::from(ethertype).to_be_bytes());
+}
+
+/// Writes a header at the start of `room`, four bytes at a time.
+fn write_words<const N: usize>(room: &mut [u8], words: [[u8; 4]; N]) {
+    let (places, _) = room.as_chunks_mut();
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word;
+    }
 }
 
 /// RFC 2131 §4.1.
@@ -303,5 +312,68 @@ pub(crate) const FRAGMENT_HEADERS_BYTES: usize = ETHERNET_BYTES + IP_BYTES;
 /// Maximum payload of a datagram: 65,535 bytes minus the IP and UDP headers.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_535 - IP_BYTES - UDP_BYTES;
 
+/// First byte of an IPv4 header of five words.
+const VERSION_4_WITHOUT_OPTIONS: u8 = 0x45;
+
+/// Flag of a fragment that is not the last one (RFC 791 §3.1).
+const MORE_FRAGMENTS: u16 = 0x2000;
+
 /// Recommended default time to live (RFC 1700).
 const HOP_LIMIT: u8 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smoltcp::phy::ChecksumCapabilities;
+    use smoltcp::wire::{EthernetRepr, Ipv4Repr, UdpRepr};
+
+    #[test]
+    fn headers_equal_those_of_smoltcp() {
+        let (from, to) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 255));
+        let (own, next_hop) = (EthernetAddress([2, 0, 0, 0, 0, 1]), EthernetAddress([2, 0, 0, 0, 0, 0xfe]));
+        for len in [0, 1, 255, 1400] {
+            let payload = &[0xa5; 1400][..len];
+            let datagram =
+                Datagram { from: SocketAddrV4::new(from, 5060), to: SocketAddrV4::new(to, 65_535), payload };
+            for (ident, offset, is_last) in [(0, 0, true), (0xabcd, 0, false), (0xffff, 65_528, true)] {
+                let mut theirs = alloc::vec![0; HEADERS_BYTES + len];
+                let ethernet =
+                    EthernetRepr { src_addr: own, dst_addr: next_hop, ethertype: EthernetProtocol::Ipv4 };
+                ethernet.emit(&mut EthernetFrame::new_unchecked(&mut theirs[..]));
+                let repr = Ipv4Repr {
+                    src_addr: from,
+                    dst_addr: to,
+                    next_header: IpProtocol::Udp,
+                    payload_len: UDP_BYTES + len,
+                    hop_limit: HOP_LIMIT,
+                };
+                let mut packet = Ipv4Packet::new_unchecked(&mut theirs[ETHERNET_BYTES..]);
+                repr.emit(&mut packet, &ChecksumCapabilities::ignored());
+                packet.set_ident(ident);
+                packet.set_dont_frag(false);
+                packet.set_more_frags(!is_last);
+                packet.set_frag_offset(offset);
+                packet.fill_checksum();
+                let udp = UdpRepr { src_port: 5060, dst_port: 65_535 };
+                udp.emit(
+                    &mut UdpPacket::new_unchecked(&mut theirs[ETHERNET_BYTES + IP_BYTES..]),
+                    &from.into(),
+                    &to.into(),
+                    len,
+                    |room| room.copy_from_slice(payload),
+                    &ChecksumCapabilities::default(),
+                );
+                let mut ours = alloc::vec![0xee; HEADERS_BYTES + len];
+                if (offset, is_last) == (0, true) {
+                    datagram.write(&mut ours, own, next_hop, ident);
+                } else {
+                    let mut whole = alloc::vec::Vec::new();
+                    datagram.write_whole(&mut whole);
+                    let part = Part { ident, offset, is_last };
+                    datagram.write_fragment(&mut ours, (own, next_hop), &whole, part);
+                }
+                assert_eq!(ours, theirs, "{len} {ident} {offset} {is_last}");
+            }
+        }
+    }
+}
