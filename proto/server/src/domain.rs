@@ -13,6 +13,15 @@ impl Config {
     /// A domain name counts without a port or with a port of a listener, and with a dot at its end; an address counts if it is an address
     /// of a listener. The contact of a phone on the same machine is therefore not taken for the server.
     pub(crate) fn domain_of(&self, uri: &Uri<'_>) -> Option<&str> {
+        self.domain_or_address(uri, || uri.host().ip())
+    }
+
+    /// The same; `ip` is the address of the host of `uri`, for callers that need it too.
+    pub(crate) fn domain_or_address(
+        &self,
+        uri: &Uri<'_>,
+        ip: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<&str> {
         if !uri.is_sip() {
             return None;
         }
@@ -33,7 +42,7 @@ impl Config {
         if host.as_bytes().ends_with(b".") {
             return named(host.without_root_dot()).map(|domain| domain.as_str());
         }
-        let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));
+        let address = SocketAddr::new(ip()?, uri.port().unwrap_or(DEFAULT_PORT));
         if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }
 
@@ -47,9 +56,9 @@ impl Config {
     }
 
     /// True if a From with `uri` shows a domain of `domains` to its reader: a different port or a dot at the end looks
-    /// the same.
+    /// the same. Without a port it is the same.
     pub(crate) fn is_claimed_by(&self, uri: &Uri<'_>) -> bool {
-        self.domain_of(uri).is_some() || self.is_name_of_domain(uri)
+        self.domain_of(uri).is_some() || (uri.port().is_some() && self.is_name_of_domain(uri))
     }
 
     fn is_name_of_domain(&self, uri: &Uri<'_>) -> bool {

@@ -218,10 +218,11 @@ pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
     let (is_sips, named) = (uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
     let Some(transport) = Transport::of_uri(is_sips, named) else { return NextHop::Unreachable };
     let port = uri.port().unwrap_or(transport.default_port());
-    if config.domain_of(uri).is_some() {
+    let ip = uri.host().ip();
+    if config.domain_or_address(uri, || ip).is_some() {
         return own_hop(config, transport);
     }
-    match uri.host().ip() {
+    match ip {
         Some(ip) => hop_to(config, SocketAddr::new(ip, port), transport),
         None => match core::str::from_utf8(uri.host().as_bytes()) {
             Ok(host) => {

@@ -95,7 +95,7 @@ impl Proxy {
         let (message, status) = (response.message, response.status);
         // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its
         // client transaction is over, and nothing else would end the context.
-        if message.values(HeaderName::Via).nth(1).is_none() {
+        if message.has_one_via() {
             env.counters.without_next_via += 1;
             if status >= 200 {
                 self.on_branch_failure(env, transactions, id, 502);
