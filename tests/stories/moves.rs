@@ -160,6 +160,7 @@ fn trunk(config: &mut Config) {
         callers: Vec::new(),
         privacy: ringway_server::CallerPrivacy::None,
         domain: None,
+        international: Vec::new(),
         is_node: false,
     }];
 }

@@ -40,6 +40,7 @@ fn trunks(config: &mut Config) {
             callers: Vec::new(),
             privacy: CallerPrivacy::None,
             domain: None,
+            international: Vec::new(),
             is_node: false,
         });
     }

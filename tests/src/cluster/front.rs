@@ -102,6 +102,7 @@ fn config(address: SocketAddr, nodes: usize, transport: Transport) -> Config {
             callers: Vec::new(),
             privacy: CallerPrivacy::None,
             domain: None,
+            international: Vec::new(),
             is_node: true,
         });
     }

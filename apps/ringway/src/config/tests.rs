@@ -552,6 +552,7 @@ fn trunks_and_routes_are_read() {
         caller = "+4930"
         callers = ["bob:+49302", "alice:+49301"]
         privacy = true
+        international_prefixes = ["0011", "0018"]
         domain = "example.net"
         [[trunk]]
         name = "other"
@@ -585,6 +586,7 @@ fn trunks_and_routes_are_read() {
     assert_eq!((login.username.as_str(), login.password.as_str()), ("acct", "the password"));
     assert_eq!(trunk.callers[0], ("alice".to_owned(), "+49301".to_owned()), "sorted");
     assert_eq!(trunk.silence.as_secs(), 6);
+    assert_eq!(trunk.international, ["0011", "0018"]);
     let probed: Vec<_> = config.trunks.iter().filter_map(ReadTrunk::neighbour).collect();
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
     assert_eq!(config.trunking.routes.list().len(), 3);
@@ -618,6 +620,13 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         (trunk("networks = [\"x\"]"), 4, "[trunk] networks", "not a network"),
         (trunk("caller = \"me\""), 4, "[trunk] caller", "+49301234"),
         (trunk("callers = [\"alice\"]"), 4, "[trunk] callers", "alice:+49"),
+        (trunk("international_prefixes = [\"+\"]"), 4, "[trunk] international_prefixes", "up to 8 digits"),
+        (
+            trunk(&format!("international_prefixes = {:?}", ["0"; 9])),
+            4,
+            "[trunk] international_prefixes",
+            "at most 8",
+        ),
         (trunk("domain = \"a b\""), 4, "[trunk] domain", "example.net"),
         (route("to = [\"a\"]"), 4, "route", "one of `prefix`"),
         (route("prefix = \"1\"\npattern = \"1\"\nto = [\"a\"]"), 4, "route", "one of `prefix`"),

@@ -71,6 +71,7 @@ pub(super) fn read(
                 true => CallerPrivacy::Id,
                 false => CallerPrivacy::None,
             },
+            international: international(reader, &mut section),
             domain: domain(reader, &mut section),
             is_node: false,
         };
@@ -99,6 +100,7 @@ fn node(uri: &str) -> ReadTrunk {
         caller: CallerNumber::User,
         callers: Vec::new(),
         privacy: CallerPrivacy::None,
+        international: Vec::new(),
         domain: None,
         is_node: true,
     };
@@ -200,6 +202,21 @@ fn callers(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<(Strin
     callers
 }
 
+fn international(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<String> {
+    let prefixes = section.texts(reader, "international_prefixes").unwrap_or_default();
+    let is_prefix = |text: &str| text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+    for (text, at) in prefixes.iter().filter(|(text, _)| !is_prefix(text)) {
+        let message = format!("{text:?} is not a prefix; write up to 8 digits as \"00\"");
+        reader.error(*at, section.path("international_prefixes"), message);
+    }
+    if prefixes.len() > INTERNATIONAL_MAX {
+        let at = section.place("international_prefixes").unwrap_or_default();
+        let message = format!("the list is too long; give at most {INTERNATIONAL_MAX} prefixes");
+        reader.error(at, section.path("international_prefixes"), message);
+    }
+    prefixes.into_iter().map(|(text, _)| text.to_owned()).collect()
+}
+
 fn domain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
     let (text, at) = section.text(reader, "domain")?;
     if text.parse::<HostPort>().is_err() {
@@ -219,6 +236,8 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
+/// Maximum number of international prefixes of a trunk.
+const INTERNATIONAL_MAX: usize = 8;
 const HEALTH_CHECK_S: u32 = 30;
 /// Short, because the users of a silent node wait for [`TIMEOUT_S`] until a check has failed.
 const NODE_CHECK_S: u32 = 5;

@@ -71,6 +71,21 @@ impl Number {
         number.checked()
     }
 
+    /// Numbers that a carrier may dial behind the service codes in this one: behind `*31#`, between `*21*` and `#`, and behind `*67`, whose
+    /// two or three digits have no end.
+    pub(crate) fn behind_codes(&self) -> impl Iterator<Item = Self> + '_ {
+        let bytes = self.as_bytes();
+        let is_sign = |byte: &u8| matches!(byte, b'*' | b'#');
+        let has_code = bytes.iter().any(is_sign);
+        let open = match bytes.split_first() {
+            Some((sign, rest)) if is_sign(sign) => rest.split(is_sign).next(),
+            Some(_) | None => None,
+        };
+        let behind_open = [2, 3].into_iter().filter_map(move |digits| open?.get(digits..));
+        let runs = bytes.split(is_sign).filter(move |_| has_code);
+        runs.chain(behind_open).filter(|digits| digits.len() > CODE_DIGITS).filter_map(Self::parse)
+    }
+
     fn of_plain(user: &[u8]) -> Option<Self> {
         let mut number = Self::EMPTY;
         let mut rest = user;
@@ -93,10 +108,15 @@ impl Number {
             rest = rest.get(used..)?;
         }
         let number = number.checked()?;
-        let context = parts.find_map(|part| {
+        let mut contexts = parts.filter_map(|part| {
             let (name, value) = part.split_at_checked(PHONE_CONTEXT.len())?;
             name.eq_ignore_ascii_case(PHONE_CONTEXT).then_some(value)
         });
+        let context = contexts.next();
+        // RFC 3966 §3: a parameter is there once. Of two nobody can tell which one counts.
+        if contexts.next().is_some() {
+            return None;
+        }
         match context {
             Some(context) if !number.is_global() => number.in_context(context),
             Some(_) | None => Some((number, None)),
@@ -165,11 +185,14 @@ fn has_user_phone(uri: &Uri<'_>) -> bool {
 }
 
 const PHONE_CONTEXT: &[u8] = b"phone-context=";
+/// Number of digits of a service code at most; more are a number.
+const CODE_DIGITS: usize = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::string::String;
+    use alloc::vec::Vec;
 
     fn read(uri: &str) -> Option<(String, Option<String>)> {
         let uri = Uri::parse(uri.as_bytes()).unwrap();
@@ -214,6 +237,8 @@ mod tests {
             "tel:12ab",
             "tel:;phone-context=+49",
             "tel:1;phone-context=+49abc",
+            "tel:1;phone-context=+49;phone-context=+881",
+            "tel:+491;phone-context=+49;Phone-Context=example.com",
             "tel:123456789012345678901234567890123",
             "tel:1234567890;phone-context=+12345678901234567890123",
             "http:12",
@@ -228,6 +253,23 @@ mod tests {
         uri.extend(core::iter::repeat_n('-', 60_000));
         uri.push('1');
         assert_eq!(read(&uri), Some(("+491".into(), None)));
+    }
+
+    #[test]
+    fn what_follows_a_service_code_is_found() {
+        let behind = |number: &str| -> Vec<String> {
+            let number = Number::parse(number.as_bytes()).unwrap();
+            number.behind_codes().map(|it| String::from_utf8(it.as_bytes().to_vec()).unwrap()).collect()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(behind("0301234"), none);
+        assert_eq!(behind("+49301234"), none);
+        assert_eq!(behind("*98"), none);
+        assert_eq!(behind("*31#0088123"), ["0088123"]);
+        assert_eq!(behind("#31#110"), ["110"]);
+        assert_eq!(behind("*21*0088123#"), ["0088123"]);
+        assert_eq!(behind("*6700881"), ["6700881", "00881", "0881"]);
+        assert_eq!(behind("0301234*5678"), ["0301234", "5678"]);
     }
 
     #[test]

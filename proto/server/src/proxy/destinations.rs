@@ -5,7 +5,8 @@ use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Services};
+use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Services, Trunk};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
 use smallvec::SmallVec;
@@ -67,22 +68,35 @@ impl Payer {
     }
 }
 
-/// Applies the destination rules to a number, and counts the request.
+/// Applies the destination rules to a number as these trunks get it, and counts the request. Where they have international prefixes, it is
+/// also compared as a number of E.164.
 pub(super) fn admit_number(
     env: &mut Env<'_, impl Services>,
     (request, payer): (&Request<'_, '_>, &Payer),
     number: &Number,
+    trunks: &[usize],
 ) -> Result<(), RouteRefusal> {
+    let list = &env.config.trunking.trunks;
+    let known: SmallVec<[&[u8]; 4]> = trunks
+        .iter()
+        .filter_map(|trunk| list.get(*trunk))
+        .flat_map(|trunk| trunk.international.iter().map(String::as_bytes))
+        .collect();
+    let mut numbers = SmallVec::from_iter([*number]);
+    if !known.is_empty() {
+        add_readings(number, &known, &mut numbers);
+    }
     let counts = is_counted(request);
-    admit(env, (request, payer), core::slice::from_ref(number), counts)
+    admit(env, (request, payer), &numbers, counts)
 }
 
-/// The same for the user part of a URI that a trunk gets as it is. The trunk makes a number of it: it is also compared as the routes of
-/// numbers would change it, and as an international one. What is no number, and no name either, is refused where there are rules.
+/// The same for the user part of a URI that trunks get as it is; no trunks: any may. The trunk makes a number of it: it is also compared as
+/// the routes of numbers would change it, and as an international one. What is no number, and no name either, is refused where there are
+/// rules.
 pub(super) fn admit_user_part(
     env: &mut Env<'_, impl Services>,
     (request, payer): (&Request<'_, '_>, &Payer),
-    dialled: &[u8],
+    (dialled, trunks): (&[u8], &[usize]),
     counts: bool,
 ) -> Result<(), RouteRefusal> {
     let trunking = &env.config.trunking;
@@ -98,26 +112,49 @@ pub(super) fn admit_user_part(
         env.decided(request, Reason::DestinationDenied, Detail::Text(dialled));
         return Err(RouteRefusal::Forbidden);
     };
+    let mut prefixes: SmallVec<[&[u8]; 4]> = SmallVec::from_iter([b"".as_slice()]);
+    let of_call = |(index, _): &(usize, &Trunk)| trunks.is_empty() || trunks.contains(index);
+    for (_, trunk) in trunking.trunks.iter().enumerate().filter(of_call) {
+        match trunk.international.as_slice() {
+            [] => prefixes.extend(USUAL_PREFIXES.iter().map(|prefix| prefix.as_bytes())),
+            own => prefixes.extend(own.iter().map(String::as_bytes)),
+        }
+    }
     // A gateway may dial a local number without the digits of its context.
     let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
-    let mut numbers: SmallVec<[Number; 10]> = SmallVec::new();
+    let mut numbers = Readings::new();
     for number in [Some(number), local].into_iter().flatten() {
-        numbers.extend(
-            [b"".as_slice(), b"00", b"011"].iter().filter_map(|prefix| international(&number, prefix)),
-        );
+        add_readings(&number, &prefixes, &mut numbers);
+    }
+    for number in numbers.clone() {
         let of_route = match trunking.routes.of_number(&number) {
             Some(Route { to: RouteTo::Trunks { change, .. }, .. }) => change.of(&number),
             Some(Route { to: RouteTo::User(_), .. }) | None => None,
         };
-        numbers.extend([Some(number), of_route].into_iter().flatten());
+        numbers.extend(of_route);
     }
     admit(env, (request, payer), &numbers, counts)
 }
 
-/// Reading of a number without `+` as one of E.164 after this international prefix, as carriers do.
-fn international(number: &Number, prefix: &[u8]) -> Option<Number> {
-    let has_prefix = !number.is_global() && number.as_bytes().starts_with(prefix);
-    if has_prefix { number.changed(prefix.len(), b"+") } else { None }
+/// Numbers that a carrier may dial for one that it gets.
+type Readings = SmallVec<[Number; 10]>;
+
+/// Adds a number as it is, what follows a service code in it, and both with `+` in place of an international prefix.
+fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
+    readings.push(*number);
+    if number.is_global() {
+        return;
+    }
+    let international = |part: &Number, prefix: &[u8]| {
+        part.as_bytes().starts_with(prefix).then(|| part.changed(prefix.len(), b"+")).flatten()
+    };
+    readings.extend(prefixes.iter().filter_map(|prefix| international(number, prefix)));
+    for part in number.behind_codes() {
+        readings.push(part);
+        if part.as_bytes().len() >= INTERNATIONAL_DIGITS_MIN {
+            readings.extend(prefixes.iter().filter_map(|prefix| international(&part, prefix)));
+        }
+    }
 }
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
@@ -138,7 +175,7 @@ pub(super) fn admit_in_dialog(
     let payer = Payer::of(env.config, &request.message.from().uri);
     if is_other {
         let uri = routed.last_uri(request.message);
-        admit_user_part(env, (request, &payer), dialled(&uri), false)?;
+        admit_user_part(env, (request, &payer), (dialled(&uri), &[]), false)?;
     }
     admit_refer(env, (request, &payer))
 }
@@ -168,7 +205,7 @@ pub(super) fn admit_refer(
             // A list of targets in the body (RFC 5368), or what a trunk alone can read.
             Some(_) | None => value,
         };
-        admit_user_part(env, (request, payer), dialled, true)?;
+        admit_user_part(env, (request, payer), (dialled, &[]), true)?;
     }
     Ok(())
 }
@@ -235,3 +272,9 @@ fn refuse(
     env.decided(request, reason, Detail::Both(number, prefix.as_bytes()));
     refusal
 }
+
+/// International prefixes of a trunk that has none in the configuration.
+const USUAL_PREFIXES: [&str; 2] = ["00", "011"];
+
+/// Minimum number of digits behind a service code for a number with its country code: fewer are another code.
+const INTERNATIONAL_DIGITS_MIN: usize = 5;

@@ -36,7 +36,7 @@ pub(super) fn begin(
     }
     let Some(number) = looked_up(env, request, routed, aor) else { return Ok(false) };
     let payer = Payer::of(env.config, &request.message.from().uri);
-    destinations::admit_number(env, (request, &payer), &number)?;
+    destinations::admit_number(env, (request, &payer), &number, &[])?;
     env.counters.number_lookups += 1;
     env.decided(request, Reason::NumberLookup, Detail::Text(number.as_bytes()));
     targets.set_number(number, routed.uri.as_bytes());

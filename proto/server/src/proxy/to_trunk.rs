@@ -182,10 +182,13 @@ fn add_trunks(
         return Err(RouteRefusal::AllDown);
     }
     match dialled {
-        Dialled::Number(number) => destinations::admit_number(env, (request, payer), number)?,
+        Dialled::Number(number) => {
+            destinations::admit_number(env, (request, payer), number, &order)?;
+        }
         Dialled::Uri(uri) | Dialled::Other(uri) => {
             let counts = destinations::is_counted(request);
-            destinations::admit_user_part(env, (request, payer), uri.user().unwrap_or_default(), counts)?;
+            let dialled = (uri.user().unwrap_or_default(), order.as_slice());
+            destinations::admit_user_part(env, (request, payer), dialled, counts)?;
         }
     }
     destinations::admit_refer(env, (request, payer))?;

@@ -47,6 +47,9 @@ pub struct Trunk {
     pub callers: Vec<(String, String)>,
     /// Permission to show the caller's number.
     pub privacy: CallerPrivacy,
+    /// Digits before a number with its country code at this carrier, in place of `+`; empty: not known. Destination rules apply to such a
+    /// number with `+` too.
+    pub international: Vec<String>,
     /// Domain of the caller's number; `None`: the host of the URI.
     pub domain: Option<String>,
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route

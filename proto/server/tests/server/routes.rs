@@ -28,6 +28,7 @@ pub(crate) fn trunk(name: &str, address: &str) -> Trunk {
         callers: Vec::new(),
         privacy: CallerPrivacy::None,
         domain: None,
+        international: Vec::new(),
         is_node: false,
     }
 }

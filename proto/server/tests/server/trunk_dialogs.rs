@@ -7,7 +7,10 @@ use crate::harness::{
     ALICE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
 };
 use crate::routes::{CARRIER_A, carriers};
-use ringway_server::{Config, Destination, DestinationRule, DestinationRules, TrunkLogin};
+use ringway_server::{
+    Config, Destination, DestinationRule, DestinationRules, NumberChange, Route, RouteTable, RouteTo,
+    TrunkLogin, WeightedTrunk,
+};
 
 const CHALLENGE: &str = "Proxy-Authenticate: Digest realm=\"carrier\", nonce=\"n1\", qop=\"auth\"";
 /// Contact of the trunk in its responses.
@@ -275,6 +278,66 @@ fn what_only_the_trunk_reads_as_a_number_is_refused() {
             config.trunking.destinations = DestinationRules::default();
         });
         assert_eq!(requests(proven(&mut world, ALICE, &call, "alice")).len(), 1, "{user}");
+    }
+}
+
+/// A carrier elsewhere has other digits before a country code, and dials what follows a service code.
+#[test]
+fn a_number_is_compared_as_the_carrier_may_dial_it() {
+    let australia: &[&str] = &["0011", "0018"];
+    for (prefixes, user, passes) in [
+        (&[][..], "001188111", true),
+        (australia, "001188111", false),
+        (australia, "001888111", false),
+        (australia, "001144111", true),
+        (australia, "0088111", true),
+        (&["010", "00"], "01088111", false),
+        (&["119"], "11988111", false),
+        (&[], "*31%2388111", false),
+        (&[], "*310088111", false),
+        (&[], "*670088111", false),
+        (&[], "*21*0088111%23", false),
+        (&[], "%2331%230088111", false),
+        (&[], "*31%230301111", true),
+        (&[], "*98", true),
+        (&[], "*881", true),
+        (australia, "*31%23001188111", false),
+        (&[], "44;phone-context=+49;phone-context=+88", false),
+    ] {
+        let mut world = World::with(|config| {
+            ruled(config);
+            for trunk in &mut config.trunking.trunks {
+                trunk.international = prefixes.iter().map(|&prefix| prefix.into()).collect();
+            }
+        });
+        let call = invite(&format!("sip:{user}@other.example"));
+        let sent = proven(&mut world, ALICE, &call, "alice");
+        assert_eq!(requests(sent.clone()).len(), usize::from(passes), "{user} {prefixes:?}");
+        assert_eq!(statuses(&sent).contains(&403), !passes, "{user} {prefixes:?}");
+    }
+}
+
+/// By a route for numbers the rules see what the trunk gets, and the international prefixes that its section names.
+#[test]
+fn a_number_of_a_route_is_compared_with_the_prefixes_of_its_trunk() {
+    let first: &[&str] = &["0011"];
+    for (prefixes, number, passes) in [
+        (&[][..], "001188111", true),
+        (first, "001188111", false),
+        (first, "001144111", true),
+        (first, "0088111", true),
+    ] {
+        let mut world = World::with(|config| {
+            ruled(config);
+            config.trunking.trunks[0].international = prefixes.iter().map(|&prefix| prefix.into()).collect();
+            let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+            let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
+            let route = Route { matches: crate::routes::prefix("0"), to };
+            config.trunking.routes = RouteTable::new(vec![route]).unwrap();
+        });
+        let sent = proven(&mut world, ALICE, &invite(&format!("sip:{number}@example.org")), "alice");
+        assert_eq!(requests(sent.clone()).len(), usize::from(passes), "{number} {prefixes:?}");
+        assert_eq!(statuses(&sent).contains(&403), !passes, "{number} {prefixes:?}");
     }
 }
 
