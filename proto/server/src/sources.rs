@@ -46,6 +46,11 @@ impl SourceHash {
 }
 
 impl SourceHash {
+    /// The hash as a number.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
     /// Appends its digits.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         write_hex(out, u64::from(self.0), DIGITS);

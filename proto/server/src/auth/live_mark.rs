@@ -10,7 +10,7 @@ use crate::token::{Mark, Side, TargetHash};
 use crate::{Aor, Services};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use ringway_sip::{Message, Method};
+use ringway_sip::{Message, Method, Uri};
 
 /// Mark in the request's Route, unless it is too old. A target refresh extends it.
 pub(crate) fn live_mark(
@@ -109,22 +109,25 @@ fn registered(
     side: Side,
     (user, since_s): (UserHash, u64),
 ) -> Option<Side> {
-    if !user.is_named() || !env.services.has_moved_sides() {
+    if !env.services.has_moved_sides() {
         return None;
     }
-    let key = &env.keys.route;
-    let user = match user {
-        UserHash::OF_HEADER => {
-            let mut aor = Aor::default();
-            env.config.read_aor(&message.to().uri, &mut aor);
-            UserHash::of(key, aor.user(), aor.domain())
-        }
-        other => other,
-    };
+    let (key, to) = (&env.keys.route, &message.to().uri);
+    let user = named_user(env, user, to)?;
     let mut registered = None;
     env.services
         .change_sides(&mut |table| registered = table.registered(key, side, user, (env.cx.now, since_s)));
     registered
+}
+
+/// Hash of the user of ours that a side is, if its name can be found; `uri` is that in From of its requests, or in To of those for it.
+pub(crate) fn named_user<S>(env: &Env<'_, S>, user: UserHash, uri: &Uri<'_>) -> Option<UserHash> {
+    if user != UserHash::OF_HEADER {
+        return user.is_named().then_some(user);
+    }
+    let mut aor = Aor::default();
+    let is_ours = env.config.read_aor(uri, &mut aor);
+    is_ours.then(|| UserHash::of(&env.keys.route, aor.user(), aor.domain()))
 }
 
 /// User of ours that the side is which a request is for: that of To, or another one with this hash, whose name is in To or the Request-URI;

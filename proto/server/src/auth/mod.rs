@@ -21,7 +21,7 @@ pub(crate) use authenticator::Authenticator;
 pub use certificates::CertificateRules;
 pub(crate) use certified::is_certified;
 pub use dialogs::DialogExtensions;
-pub(crate) use live_mark::{live_mark, moved_sides, user_of_side};
+pub(crate) use live_mark::{live_mark, moved_sides, named_user, user_of_side};
 pub(crate) use methods::{ends_or_completes, is_of_call};
 pub(crate) use network::is_local;
 pub use network::{InnerHost, Network, NotANetwork, is_private};

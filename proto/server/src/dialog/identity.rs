@@ -102,6 +102,11 @@ impl UserHash {
         self != Self::NONE
     }
 
+    /// The hash as a number.
+    pub(crate) const fn number(self) -> u32 {
+        u32::from_le_bytes(self.0)
+    }
+
     /// True for a user whose name can be found.
     pub(crate) fn is_named(self) -> bool {
         self.is_user() && self != Self::UNNAMED

@@ -4,7 +4,7 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
 use crate::auth::Authenticator;
 use crate::date::DateText;
-use crate::dialog::{UserHash, side_of};
+use crate::dialog::UserHash;
 use crate::drain::Drain;
 use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
@@ -433,7 +433,7 @@ fn note_left(env: &mut Env<'_, impl Services>, aor: &Aor, left: &Flow, flow: &Fl
     let until = now + env.config.dialog_lifetime;
     let mut has_room = true;
     env.services.change_sides(&mut |table| {
-        has_room = table.note_left(key, (left, side_of(flow)), user, (now, until));
+        has_room = table.note_left(key, (left, flow), user, (now, until));
     });
     env.counters.sides_overflow += u64::from(!has_room);
 }

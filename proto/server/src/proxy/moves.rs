@@ -8,14 +8,16 @@ use super::context::BranchId;
 use super::forward::caller_side;
 use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
 use crate::Services;
-use crate::auth::{Reach, moved_sides};
-use crate::dialog::{DialogSide, Moved, UriHash, Way};
+use crate::auth::{Reach, moved_sides, named_user};
+use crate::dialog::{DialogSide, Moved, Owner, UriHash, UserHash, Way};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::token::{Mark, Side, TargetHash};
-use ringway_sip::{Message, Method};
+use core::net::IpAddr;
+use ringway_sansio::Flow;
+use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::reply_flow;
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
@@ -70,7 +72,12 @@ fn note(
     let recorded = if is_of_caller { identities.calling_trunk } else { None };
     let target = target_of(key, request.message, from.is_trunk, (recorded, known_sender));
     let new = New { way: moved.map(Way::Side), source: is_new_source.then_some(source), target };
-    note_side(env, sender, (known_sender, side), new);
+    let owner = owner_of(
+        env,
+        (identities.user(is_of_caller), &request.message.from().uri),
+        (&request.flow, request.client(env.config), from.is_trunk),
+    );
+    note_side(env, (sender, owner), (known_sender, side), new);
 
     let side = side_of(known_responder, to);
     let way = match request.grant.reach {
@@ -84,7 +91,32 @@ fn note(
         false => identities.calling_trunk,
     };
     let target = target_of(key, response.message, is_trunk, (recorded, known_responder));
-    note_side(env, sender.other(), (known_responder, side), New { way, source: None, target });
+    let owner = owner_of(
+        env,
+        (identities.user(!is_of_caller), &request.message.to().uri),
+        (response.flow, response.flow.remote.ip(), is_trunk),
+    );
+    note_side(env, (sender.other(), owner), (known_responder, side), New { way, source: None, target });
+}
+
+/// Owner of the entry of a side: its user, or its source if it is none of ours. Servers that call for many have none.
+fn owner_of<S>(
+    env: &Env<'_, S>,
+    (user, uri): (UserHash, &Uri<'_>),
+    (flow, client, is_trunk): (&Flow, IpAddr, bool),
+) -> Owner {
+    let (config, key) = (env.config, &env.keys.route);
+    if let Some(user) = named_user(env, user, uri) {
+        return Owner::of_user(user);
+    }
+    let is_for_many = is_trunk
+        || config.is_own_address(flow.remote)
+        || config.is_link(flow)
+        || config.trusts(flow)
+        || (client == flow.remote.ip() && config.is_of_front(flow))
+        || config.trunking.is_trunk(client)
+        || config.trunking.has_node_at(client);
+    if is_for_many { Owner::NONE } else { Owner::of_source(SourceHash::of(key, client)) }
 }
 
 /// News of a side.
@@ -96,7 +128,7 @@ struct New {
 
 fn note_side(
     env: &mut Env<'_, impl Services>,
-    side: DialogSide,
+    (side, owner): (DialogSide, Owner),
     (known, recorded): (Option<Moved>, Side),
     new: New,
 ) {
@@ -109,10 +141,10 @@ fn note_side(
         source: new.source.or(known.map(|known| known.source)).unwrap_or(SourceHash::NONE),
         target: new.target.or(known.map(|known| known.target)).unwrap_or(UriHash::NONE),
         at_s: now.as_secs(),
-        until: now + env.config.dialog_lifetime,
     };
+    let time = (now, now + env.config.dialog_lifetime);
     let mut has_room = true;
-    env.services.change_sides(&mut |table| has_room = table.note_moved(now, side, moved));
+    env.services.change_sides(&mut |table| has_room = table.note_moved(time, side, moved, owner));
     match has_room {
         true => env.counters.sides_moved += 1,
         false => env.counters.sides_overflow += 1,

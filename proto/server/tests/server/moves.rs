@@ -226,24 +226,63 @@ fn a_move_ends_with_its_dialog() {
     assert_eq!(call.reached(By::Caller, "INFO", contact), "");
 }
 
+/// In the test's table of 64 sides one user, or one source of strangers, has two.
 #[test]
-fn a_full_table_moves_nobody_else() {
-    let contact = "sip:bob@192.0.2.20:5070";
-    let mut world = World::closed();
-    registers(&mut world, "bob", BOB, "<sip:bob@192.0.2.20>");
-    for number in 0..65 {
-        let call_id = format!("c{number}");
-        let call = invite("sip:bob@example.org").call_id(&call_id);
-        let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
-        let answer = only(world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
-        let mut again = request("INVITE", BOBS).call_id(&call_id).cseq(5).to(&answer.header("To"));
-        again.lines = vec![format!("Route: {}", answer.header("Record-Route"))];
-        again.lines.push(format!("Contact: <sip:alice@{ALICE}>"));
-        let sent = forwarded(world.udp(ALICE, &again));
-        world.udp(BOB, &sent.answer(200, &[&format!("Contact: <{contact}>")]));
+fn one_user_fills_its_share_of_the_table_and_others_move() {
+    const MOVED: &str = "sip:bob@192.0.2.20:5070";
+    let mut call = Call::new(ALICE);
+    // A phone of the user's own answers in the name of any tag.
+    let in_dialog_with = |call: &mut Call, tag: &str, method: &str| {
+        let contact = format!("sip:alice@{ALICE}");
+        let mut request = call.request(By::Caller, method, BOBS, Some(&contact));
+        request.to = format!("<sip:bob@example.org>;tag={tag}");
+        let sent = forwarded(call.world.udp(ALICE, &request));
+        call.world.message(sent.flow, &sent.answer(200, &[&format!("Contact: <{MOVED}>")]));
+        let counters = call.world.server.counters();
+        (counters.sides_moved, counters.sides_overflow)
+    };
+    let moved: Vec<_> = ["a", "b", "c", "d"].map(|tag| in_dialog_with(&mut call, tag, "INVITE")).into();
+    assert_eq!(moved, [(1, 0), (2, 0), (2, 1), (2, 2)]);
+    in_dialog_with(&mut call, "a", "BYE");
+    assert_eq!(in_dialog_with(&mut call, "e", "INVITE"), (3, 2), "the end of a dialog makes room");
+
+    // Alice herself has moved nowhere.
+    let own = format!("sip:caller@{}", ALICE.replace("5060", "5070"));
+    assert_eq!(call.refresh(By::Caller, ALICE, "UPDATE", BOBS, [&own, BOBS]), 200);
+    assert_eq!(call.reached(By::Callee, "INFO", &own), ALICE.replace("5060", "5070"));
+}
+
+#[test]
+fn the_sources_of_strangers_have_shares_too() {
+    let mut counts = Vec::new();
+    let mut call = Call::new(STRANGER);
+    for number in 0..4 {
+        let contact = format!("sip:caller@{}", STRANGER.replace("5060", "5070"));
+        let mut request = call.request(By::Caller, "UPDATE", BOBS, Some(&contact));
+        request.to = format!("<sip:bob@example.org>;tag={number}");
+        let sent = forwarded(call.world.udp(STRANGER, &request));
+        call.world.message(sent.flow, &sent.answer(200, &[&format!("Contact: <{BOBS}>")]));
+        let counters = call.world.server.counters();
+        counts.push((counters.sides_moved, counters.sides_overflow));
     }
-    let counters = world.server.counters();
-    assert_eq!((counters.sides_moved, counters.sides_overflow), (64, 1));
+    assert_eq!(counts, [(1, 0), (2, 0), (2, 1), (2, 2)]);
+}
+
+/// A phone that registers from many ports takes no room of others.
+#[test]
+fn one_user_leaves_a_limited_number_of_flows() {
+    let mut call = over_tcp();
+    registers_again(&mut call, &format!("<{BOBS_TCP}>"));
+    for port in 1..200_u16 {
+        let at = format!("192.0.2.30:{port}");
+        let register =
+            register("carol", "<sip:carol@10.0.0.9>").via(&format!("SIP/2.0/UDP {at};rport;branch=z9hG4bK"));
+        assert_eq!(only(call.world.udp(&at, &register.call_id(&at.replace([':', '.'], "-")))).status(), 200);
+    }
+    assert!(call.world.server.counters().sides_overflow > 100, "her earlier ones gave way");
+    let info = call.request(By::Caller, "INFO", BOBS_TCP, None);
+    let sent = forwarded(call.world.udp(ALICE, &info));
+    assert_eq!(sent.flow.connection, Some(ConnectionId(6)), "bob is followed");
 }
 
 // Connections and ports
