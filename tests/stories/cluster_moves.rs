@@ -94,3 +94,12 @@ fn a_phone_behind_a_front_ends_its_call_over_a_new_connection() {
         ends(cluster, dave, alice);
     });
 }
+
+#[test]
+fn a_phone_behind_a_front_gets_the_bye_of_its_peer_over_its_new_connection() {
+    Cluster::run("front: new connection, ended by the peer", |cluster| {
+        let (alice, dave) = call_through_front(cluster);
+        comes_back(cluster, dave, Cluster::FRONT);
+        ends(cluster, alice, dave);
+    });
+}

@@ -144,7 +144,8 @@ ringway_sansio::counters! {
         trunk_targets_refused,
         /// Sides of dialogs that moved: another Contact, connection or port.
         sides_moved,
-        /// Moves that were not noted, and flows that phones left which were forgotten, because the table, or the share of one user, is full.
+        /// Moves and phones that were not noted, and flows that phones left which were forgotten, because the table, or the share of one user, is
+        /// full.
         sides_overflow,
         /// Requests in dialogs for which a binding of the user of the other side was looked up.
         sides_looked_up,

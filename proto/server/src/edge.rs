@@ -5,7 +5,7 @@
 //! is the address of the phone. The MAC covers them. There is no table of tokens.
 
 use crate::auth::EdgePart;
-use crate::dialog::side_of;
+use crate::dialog::{UserHash, side_of};
 use crate::env::Keys;
 use crate::request::Request;
 use crate::route::Routed;
@@ -89,6 +89,12 @@ pub(crate) fn serves(config: &Config, uri: &Uri<'_>) -> bool {
     uri.is_sip()
         && config.edge_domains.iter().any(|domain| host.equals(domain.as_bytes()))
         && config.domain_of(uri).is_none()
+}
+
+/// Hash of a user in a domain whose phones register through this server; `None` for any other URI.
+pub(crate) fn user_of(config: &Config, key: &[u8; 16], uri: &Uri<'_>) -> Option<UserHash> {
+    let host = uri.host().without_root_dot();
+    serves(config, uri).then(|| UserHash::of(key, uri.user().unwrap_or_default(), host.as_bytes()))
 }
 
 /// Appends our Path for a REGISTER that came over `from` and goes out over `to`; with `ob` if it came from the phone itself.

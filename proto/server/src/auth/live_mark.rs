@@ -2,6 +2,7 @@
 
 use super::access::{DialogMark, LiveMark, TrunkTarget};
 use crate::dialog::{DialogSide, Identities, Known, Moved, TagHash, UriHash, UserHash, Way, current};
+use crate::edge;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, SenderSide, hop_of};
@@ -102,7 +103,7 @@ pub(crate) fn moved_sides(
     moved
 }
 
-/// Flow that the phone of a user's side has registered with since.
+/// Flow that the phone of a user's side has registered with since; of a front that its phone has registered with at its registrar.
 fn registered(
     env: &Env<'_, impl Services>,
     message: &Message<'_>,
@@ -113,7 +114,7 @@ fn registered(
         return None;
     }
     let (key, to) = (&env.keys.route, &message.to().uri);
-    let user = named_user(env, user, to)?;
+    let user = named_user(env, user, to).or_else(|| edge::user_of(env.config, key, to))?;
     let mut registered = None;
     env.services
         .change_sides(&mut |table| registered = table.registered(key, side, user, (env.cx.now, since_s)));

@@ -1,7 +1,7 @@
-//! Flows that phones left.
+//! Flows that phones left, and the present flows of phones behind a front.
 
 use super::UserHash;
-use super::owned::{Owner, Shares};
+use super::owned::{Owned, Owner, Shares};
 use crate::token::{Side, TargetHash};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,6 +32,25 @@ struct Left {
     at_s: u64,
     until: Instant,
     number: u64,
+}
+
+/// Phone behind a front: a user, and an instance with its `reg-id`, or a contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PhoneHash(u64);
+
+/// The flow that each phone behind a front has registered over last.
+#[derive(Debug)]
+pub(super) struct PhoneFlows(Owned<Side>);
+
+impl PhoneHash {
+    /// `name`: what tells the phones of a user apart.
+    pub(crate) fn of(key: &[u8; 16], user: UserHash, name: [&[u8]; 2]) -> Self {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"phone");
+        hash.fixed(&user.number().to_le_bytes());
+        name.iter().for_each(|part| hash.part(part));
+        Self(hash.hasher().finish())
+    }
 }
 
 impl LeftFlows {
@@ -111,6 +130,25 @@ impl LeftFlows {
             (current, since_s) = (Some(left.to), left.at_s);
         }
         current
+    }
+}
+
+impl PhoneFlows {
+    pub(super) fn new(hash: SeededHash, entries_max: usize) -> Self {
+        Self(Owned::new(hash, entries_max))
+    }
+
+    /// Notes the flow of a phone of `user`; returns the one before, if that is another one, and false if there is no room.
+    pub(super) fn note(
+        &mut self,
+        phone: PhoneHash,
+        (flow, user): (&Flow, UserHash),
+        (now, until): (Instant, Instant),
+    ) -> (Option<Side>, bool) {
+        let side = side_of(flow);
+        let before = self.0.get(now, phone.0).copied().filter(|before| *before != side);
+        let has_room = self.0.insert((now, until), phone.0, side, Owner::of_user(user));
+        (before, has_room)
     }
 }
 
@@ -201,5 +239,20 @@ mod tests {
         assert_eq!((table.len(), table.order.len()), (2 * OWNER_SHARE, 2 * OWNER_SHARE));
         assert_eq!(table.order_of_owner.len(), 2 * OWNER_SHARE);
         assert_eq!(table.registered(&KEY, side(1), alice, (NOW, 0)), None, "the earliest of all");
+    }
+
+    #[test]
+    fn a_phone_behind_a_front_leaves_a_flow_when_it_registers_over_another_one() {
+        let mut phones = PhoneFlows::new(SeededHash::new(&Seed::from_number(1)), 2 * OWNER_SHARE);
+        let (alice, bob) = (user("alice"), user("bob"));
+        let phone = |user, instance: &str| PhoneHash::of(&KEY, user, [instance.as_bytes(), b"1"]);
+        let mut note = |phone, port, user, now| phones.note(phone, (&flow(port), user), (now, UNTIL));
+        assert_eq!(note(phone(alice, "a"), 1, alice, NOW), (None, true));
+        assert_eq!(note(phone(alice, "a"), 1, alice, NOW), (None, true), "a refresh");
+        assert_eq!(note(phone(alice, "b"), 2, alice, NOW), (None, true), "another phone");
+        assert_eq!(note(phone(bob, "a"), 3, bob, NOW), (None, true), "another user");
+        assert_eq!(note(phone(alice, "c"), 4, alice, NOW), (None, false), "her share");
+        assert_eq!(note(phone(alice, "a"), 5, alice, NOW), (Some(side(1)), true));
+        assert_eq!(note(phone(alice, "a"), 6, alice, UNTIL), (None, true), "it was long ago");
     }
 }

@@ -7,7 +7,7 @@ mod owned;
 mod table;
 
 pub(crate) use current::{Known, Way, current};
-pub(crate) use flows::side_of;
+pub(crate) use flows::{PhoneHash, side_of};
 pub(crate) use identity::{Answer, Identities, TagHash, UriHash, UserHash};
 pub(crate) use owned::Owner;
 pub use table::SideTable;

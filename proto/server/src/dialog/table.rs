@@ -1,6 +1,6 @@
 //! Sides of dialogs that moved, and flows that phones left.
 
-use super::flows::{LeftFlows, side_of};
+use super::flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use super::owned::{Owned, Owner};
 use super::{UriHash, UserHash, Way};
 use crate::sources::SourceHash;
@@ -19,6 +19,7 @@ use siphasher::sip::SipHasher13;
 pub struct SideTable {
     moved: Owned<Moved>,
     left: LeftFlows,
+    phones: PhoneFlows,
 }
 
 /// One side of one dialog.
@@ -57,14 +58,18 @@ impl DialogSide {
 }
 
 impl SideTable {
-    /// Default maximum number of moved sides, and of flows that were left. One user, or one source without a user,
+    /// Default maximum number of moved sides, of flows that were left, and of phones behind a front. One user, or one source without a user,
     /// has 1/32 of each.
     pub const ENTRIES_MAX: usize = 65_536;
 
-    /// Creates an empty table of `entries_max` sides, and as many flows.
+    /// Creates an empty table of `entries_max` sides, as many flows, and as many phones.
     pub fn new(seed: &Seed, entries_max: usize) -> Self {
         let hash = SeededHash::new(seed);
-        Self { moved: Owned::new(hash, entries_max), left: LeftFlows::new(hash, entries_max) }
+        Self {
+            moved: Owned::new(hash, entries_max),
+            left: LeftFlows::new(hash, entries_max),
+            phones: PhoneFlows::new(hash, entries_max),
+        }
     }
 
     /// Number of sides that moved, and flows that were left.
@@ -107,6 +112,20 @@ impl SideTable {
         time: (Instant, Instant),
     ) -> bool {
         self.left.note(key, (side_of(from), side_of(to)), user, time)
+    }
+
+    /// Notes that a phone behind this front has registered over `flow`; false, if there is no room for it, or another flow was
+    /// forgotten.
+    pub(crate) fn note_phone(
+        &mut self,
+        key: &[u8; 16],
+        phone: PhoneHash,
+        (flow, user): (&Flow, UserHash),
+        time: (Instant, Instant),
+    ) -> bool {
+        let (before, has_room) = self.phones.note(phone, (flow, user), time);
+        let has_left = before.is_none_or(|before| self.left.note(key, (before, side_of(flow)), user, time));
+        has_room && has_left
     }
 
     /// Flow that the phone of `user` has registered with since `since_s`, instead of `side`.

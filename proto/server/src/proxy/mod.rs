@@ -10,6 +10,7 @@ mod convert;
 mod decided;
 mod destinations;
 mod divert;
+mod edge_flows;
 mod flows;
 mod fork;
 mod forward;

@@ -11,7 +11,8 @@ use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
 use super::{
-    bye, cancel_reason, convert, decided, divert, groups, lit, moves, relays, to_user, trying, unreached,
+    bye, cancel_reason, convert, decided, divert, edge_flows, groups, lit, moves, relays, to_user, trying,
+    unreached,
 };
 use crate::env::Env;
 use crate::lamp;
@@ -125,6 +126,7 @@ impl Proxy {
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 moves::on_success(self, env, id, response);
+                edge_flows::on_registered(self, env, id, response);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {

@@ -262,3 +262,113 @@ fn behind_another_proxy_our_path_promises_no_flow() {
     assert!(paths[0].ends_with(";lr>") && !paths[0].contains(";ob"), "{paths:?}");
     assert_eq!(paths[1], "<sip:10.0.0.9;lr>");
 }
+
+// Phones that register over another flow during a call
+
+/// REGISTER of dave over TCP, and the registrar's answer.
+fn registers_over(
+    world: &mut World,
+    (connection, at): (u64, &str),
+    register: &Request,
+    status: u16,
+) -> String {
+    world.tcp(connection, at, &register.clone().tcp());
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    world.udp(REGISTRAR, &sent.answer(status, &[]));
+    sent.header("Path")
+}
+
+/// REGISTER number `number`, of this user and with these parameters of Contact.
+fn of(user: &str, parameters: &str, number: u32) -> Request {
+    let mut register = daves().call_id(&format!("{user}-{number}"));
+    register.to = format!("<sip:{user}@example.net>");
+    register.lines[0] = format!("Contact: <sip:{user}@10.0.0.5>{parameters}");
+    register.from(&format!("sip:{user}@example.net"))
+}
+
+/// Call of eve, behind the registrar, to dave over connection 5; returns her next request in it.
+fn called_over_5(world: &mut World) -> Request {
+    let path = registers_over(world, (5, PHONE), &of("dave", INSTANCE, 1), 200);
+    let got = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
+    assert_eq!(got.flow.connection, Some(ConnectionId(5)));
+    let answer = only(world.tcp(5, PHONE, &got.answer(200, &["Contact: <sip:dave@10.0.0.5>"])));
+    let info = Request { from: answer.header("From"), ..request("INFO", "sip:dave@10.0.0.5") };
+    let mut info = info.cseq(7).to(&answer.header("To"));
+    info.lines = answer.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
+    info.via(&format!("SIP/2.0/UDP {REGISTRAR};rport;branch=z9hG4bK"))
+}
+
+const INSTANCE: &str = ";+sip.instance=\"<urn:x>\";reg-id=1";
+const ELSEWHERE: &str = "198.51.100.9:40001";
+
+#[test]
+fn a_phone_is_followed_to_the_flow_that_its_registrar_accepted() {
+    for is_closed in [true, false] {
+        let mut world = world();
+        let info = called_over_5(&mut world);
+        if is_closed {
+            world.event(Event::Closed(ConnectionId(5)));
+        }
+        registers_over(&mut world, (6, ELSEWHERE), &of("dave", INSTANCE, 2), 200);
+        for method in ["ACK", "INFO", "BYE"] {
+            let request = Request { method: method.into(), ..info.clone() };
+            let sent = forwarded(world.udp(REGISTRAR, &request));
+            assert_eq!(sent.flow.connection, Some(ConnectionId(6)), "{method}, closed: {is_closed}");
+        }
+        assert_eq!(world.server.counters().sides_overflow, 0);
+    }
+}
+
+#[test]
+fn a_phone_behind_a_front_without_an_instance_is_known_by_its_contact() {
+    let mut world = world();
+    let path = registers_over(&mut world, (5, PHONE), &of("dave", "", 1), 200);
+    let got = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
+    let answer = only(world.tcp(5, PHONE, &got.answer(200, &["Contact: <sip:dave@10.0.0.5>"])));
+    registers_over(&mut world, (6, ELSEWHERE), &of("dave", "", 2), 200);
+    let mut bye = Request { from: answer.header("From"), ..request("BYE", "sip:dave@10.0.0.5") };
+    bye.lines = answer.headers("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+    let sent = forwarded(world.udp(REGISTRAR, &bye.cseq(9).to(&answer.header("To"))));
+    assert_eq!(sent.flow.connection, Some(ConnectionId(6)));
+}
+
+/// Only the same phone of the same user, and only if its registrar accepted it.
+#[test]
+fn nobody_else_takes_the_requests_of_a_phone_behind_a_front() {
+    let other_instance = ";+sip.instance=\"<urn:y>\";reg-id=1";
+    let other_flow = ";+sip.instance=\"<urn:x>\";reg-id=2";
+    for (what, register, status) in [
+        ("refused", of("dave", INSTANCE, 2), 403),
+        ("challenged", of("dave", INSTANCE, 2), 401),
+        ("another phone", of("dave", other_instance, 2), 200),
+        ("another flow", of("dave", other_flow, 2), 200),
+        ("another user", of("mallory", INSTANCE, 2), 200),
+        ("behind a proxy", of("dave", INSTANCE, 2).line("Via: SIP/2.0/TCP 10.0.0.5;branch=z9hG4bKp"), 200),
+        ("two contacts", of("dave", INSTANCE, 2).line("Contact: <sip:x@10.0.0.6>"), 200),
+    ] {
+        let mut world = world();
+        let info = called_over_5(&mut world);
+        registers_over(&mut world, (6, ELSEWHERE), &register, status);
+        let sent = forwarded(world.udp(REGISTRAR, &info));
+        assert_eq!(sent.flow.connection, Some(ConnectionId(5)), "{what}");
+    }
+    // A user who shares a connection with dave leaves it, and dave stays.
+    let mut world = world();
+    let info = called_over_5(&mut world);
+    registers_over(&mut world, (5, PHONE), &of("mallory", INSTANCE, 2), 200);
+    registers_over(&mut world, (6, ELSEWHERE), &of("mallory", INSTANCE, 3), 200);
+    assert_eq!(forwarded(world.udp(REGISTRAR, &info)).flow.connection, Some(ConnectionId(5)));
+}
+
+#[test]
+fn one_user_behind_a_front_has_a_limited_number_of_phones() {
+    let mut world = world();
+    let info = called_over_5(&mut world);
+    for number in 2..200 {
+        let instance = format!(";+sip.instance=\"<urn:{number}>\"");
+        registers_over(&mut world, (6, ELSEWHERE), &of("mallory", &instance, number), 200);
+    }
+    assert!(world.server.counters().sides_overflow > 100);
+    registers_over(&mut world, (7, ELSEWHERE), &of("dave", INSTANCE, 2), 200);
+    assert_eq!(forwarded(world.udp(REGISTRAR, &info)).flow.connection, Some(ConnectionId(7)));
+}

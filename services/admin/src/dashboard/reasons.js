@@ -113,7 +113,7 @@ export const REASONS = [
     '407 to our users, 403 to strangers'],
   ['moved_refused', 'A request inside a call from another IP address than its side has',
     '407 to our users, 403 to strangers'],
-  ['sides_overflow', '65,536 sides of calls that moved, and as many flows that phones left; 2,048 of each for one user',
+  ['sides_overflow', '65,536 sides of calls that moved, flows that phones left, or phones of a front; 2,048 of each for one user',
     'Requests of the call are sent where the side was; the flow that was left first is forgotten'],
   ['ended_invites_evicted', '32,768 INVITEs with a password of each shard that came by UDP, and whose calls were refused or cancelled in the last 32 s',
     'The oldest are forgotten; in a captured copy they would ring again'],
