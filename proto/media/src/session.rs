@@ -242,6 +242,17 @@ impl MediaSession {
         self.sound_target().is_some()
     }
 
+    /// True while the peer may send and can be heard: nobody holds the stream, and what must protect it does.
+    pub fn is_due_to_receive(&self) -> bool {
+        let is_both_ways = self.params.as_ref().is_some_and(|params| params.direction == Direction::SendRecv);
+        is_both_ways && !self.is_closed && self.srtp.may_send()
+    }
+
+    /// Arrival of the last RTP packet of the peer; `None`: there was none.
+    pub const fn last_received_at(&self) -> Option<Instant> {
+        self.incoming.reception.last_at()
+    }
+
     /// Current parameters.
     pub const fn params(&self) -> Option<&MediaParams> {
         self.params.as_ref()

@@ -1,5 +1,6 @@
 //! Media session of a call with its sound, run by a driver for paced nodes.
 
+use crate::silence::SilenceWatch;
 use crate::{Levels, MediaReport};
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -45,6 +46,8 @@ pub enum CallMediaEvent {
     Levels(Levels),
     /// Figures, every second.
     Report(MediaReport),
+    /// No packet came in the first seconds in which the peer could send: true; then one came: false.
+    Silent(bool),
 }
 
 /// A media session with its sound.
@@ -58,6 +61,9 @@ pub struct CallMedia<S> {
     /// Levels of the last blocks sent and played.
     levels: (Level, Level),
     not_sent: Option<DigitsError>,
+    silence: SilenceWatch,
+    /// A change of it that is not reported yet.
+    is_silent: Option<bool>,
     levels_due: Instant,
     report_due: Instant,
     before: Totals,
@@ -84,6 +90,8 @@ impl<S: Sound> CallMedia<S> {
             is_muted: false,
             levels: (Level::default(), Level::default()),
             not_sent: None,
+            silence: SilenceWatch::default(),
+            is_silent: None,
             levels_due: now + LEVELS_EVERY,
             report_due: now + REPORT_EVERY,
             before: Totals::default(),
@@ -170,8 +178,11 @@ impl<S: Sound> PacedNode for CallMedia<S> {
         let Some(block) = room.get_mut(..samples) else { return };
         self.session.playout(now, block);
         self.levels.1 = Level::of(block);
+        let is_due = self.is_answered && !self.is_held && self.session.is_due_to_receive();
+        let last_received_at = self.session.last_received_at();
+        self.is_silent = self.silence.check(now, is_due, last_received_at).or(self.is_silent);
         // RFC 3960 §3.2: a description of early media is no sound yet.
-        if self.rings_there && self.session.report().received.counts.received == 0 {
+        if self.rings_there && last_received_at.is_none() {
             self.sound.play_ringback(block);
         } else {
             self.sound.play(block);
@@ -237,6 +248,9 @@ impl<S: Sound> PacedNode for CallMedia<S> {
         }
         if let Some(error) = self.not_sent.take() {
             return Some(CallMediaEvent::DigitNotSent(error));
+        }
+        if let Some(is_silent) = self.is_silent.take() {
+            return Some(CallMediaEvent::Silent(is_silent));
         }
         // Before anything is agreed on there is nothing to measure.
         let is_negotiated = self.is_negotiated();

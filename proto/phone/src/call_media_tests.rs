@@ -52,6 +52,10 @@ impl Sender {
     }
 
     fn negotiate(&mut self, direction: Direction) {
+        self.negotiate_with(direction, Protection::None);
+    }
+
+    fn negotiate_with(&mut self, direction: Direction, protection: Protection) {
         self.command(MediaCommand::Params(Box::new(MediaParams {
             remote: "127.0.0.1:4000".parse().unwrap(),
             remote_rtcp: "127.0.0.1:4001".parse().unwrap(),
@@ -62,7 +66,7 @@ impl Sender {
             receive_telephone_event: None,
             ptime_ms: 20,
             direction,
-            protection: Protection::None,
+            protection,
             rtcp_mux: false,
             ice: None,
         })));
@@ -140,7 +144,9 @@ fn levels_come_ten_times_a_second_and_figures_once_after_the_negotiation() {
                 match event {
                     CallMediaEvent::Levels(_) => levels += 1,
                     CallMediaEvent::Report(_) => reports += 1,
-                    CallMediaEvent::Session(_) | CallMediaEvent::DigitNotSent(_) => {}
+                    CallMediaEvent::Session(_)
+                    | CallMediaEvent::DigitNotSent(_)
+                    | CallMediaEvent::Silent(_) => {}
                 }
             }
         }
@@ -149,4 +155,50 @@ fn levels_come_ten_times_a_second_and_figures_once_after_the_negotiation() {
     assert_eq!(count(&mut sender), (0, 0));
     sender.negotiate(Direction::SendRecv);
     assert_eq!(count(&mut sender), (10, 1));
+}
+
+/// Lets `blocks` blocks pass; returns the reports of silence.
+fn silences(sender: &mut Sender, blocks: usize) -> Vec<bool> {
+    let mut reports = Vec::new();
+    for _ in 0..blocks {
+        sender.blocks(1);
+        while let Some(event) = sender.media.poll_report(sender.now) {
+            if let CallMediaEvent::Silent(is_silent) = event {
+                reports.push(is_silent);
+            }
+        }
+    }
+    reports
+}
+
+#[test]
+fn silence_is_reported_where_both_may_send_and_nobody_holds() {
+    for direction in [Direction::SendRecv, Direction::RecvOnly, Direction::SendOnly, Direction::Inactive] {
+        let mut sender = Sender::new(false);
+        sender.negotiate(direction);
+        assert_eq!(silences(&mut sender, 200), [], "not answered");
+        sender.command(MediaCommand::Answered);
+        let expected: &[bool] = if direction == Direction::SendRecv { &[true] } else { &[] };
+        assert_eq!(silences(&mut sender, 200), expected, "{direction:?}");
+    }
+    let mut sender = Sender::new(false);
+    sender.negotiate(Direction::SendRecv);
+    sender.command(MediaCommand::Answered);
+    sender.command(MediaCommand::Hold);
+    assert_eq!(silences(&mut sender, 200), [], "the peer is to be silent");
+    sender.command(MediaCommand::Resume);
+    assert_eq!(silences(&mut sender, 200), [true]);
+    let mut packet = [[0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7].as_slice(), &[0xFF; 160]].concat();
+    let flow = Flow::udp(RTP_PORT, "127.0.0.1:4000".parse().unwrap());
+    sender.media.on_datagram(sender.now, sender.now, flow, &mut packet, &mut Outbox::new());
+    assert_eq!(silences(&mut sender, 100), [false], "one packet is enough");
+}
+
+#[test]
+fn silence_is_not_reported_while_keys_are_agreed_on() {
+    let mut sender = Sender::new(false);
+    let zrtp = Protection::Zrtp { peer_hello_hash: None };
+    sender.negotiate_with(Direction::SendRecv, zrtp);
+    sender.command(MediaCommand::Answered);
+    assert_eq!(silences(&mut sender, 200), []);
 }

@@ -140,6 +140,13 @@ pub enum PhoneEvent {
         /// The figures.
         report: MediaReport,
     },
+    /// No RTP packet came in the first seconds in which the peer of an answered call could send, or one came after that.
+    Silent {
+        /// Of which call.
+        call: CallNumber,
+        /// False: a packet has come now.
+        is_silent: bool,
+    },
     /// Neither ports nor sound could be opened for a call; it ends.
     MediaFailed {
         /// Number of the call.

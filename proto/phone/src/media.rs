@@ -57,6 +57,7 @@ impl Phone {
             CallMediaEvent::DigitNotSent(error) => {
                 cx.emit(PhoneEvent::DigitNotSent { call: number, reason: error.to_string() });
             }
+            CallMediaEvent::Silent(is_silent) => cx.emit(PhoneEvent::Silent { call: number, is_silent }),
             CallMediaEvent::Levels(levels) => {
                 if let Some(call) = self.call_mut(number) {
                     call.levels = Some(levels);

@@ -173,6 +173,10 @@ impl<C: Card> PhoneMachine<C> {
             PhoneEvent::DigitNotSent { reason, .. } => {
                 self.warn(now, &format!("call: a key was not sent: {reason}"));
             }
+            PhoneEvent::Silent { is_silent: true, .. } => {
+                self.warn(now, "call: no sound comes from the other side, which may send");
+            }
+            PhoneEvent::Silent { is_silent: false, .. } => self.say(now, "call: sound comes now"),
             PhoneEvent::MediaFailed { reason, .. } | PhoneEvent::Refused { what: reason } => {
                 self.warn(now, &format!("call: {reason}"));
             }

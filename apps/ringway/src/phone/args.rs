@@ -31,7 +31,7 @@ Examples:
   ringway call sip:bob@192.0.2.7 --peer-realm bob@192.0.2.7 --peer-password-file bob.password
   ringway call sip:bob@192.0.2.7 --stun stun.example.org --port-row 8 --replay-window 256
 
-Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
+Exit status: 0 the call was answered, 1 it was not, or no sound came, 2 bad usage.")]
 pub(crate) struct CallArgs {
     /// Whom to call: a SIP URI
     pub(crate) uri: String,
@@ -59,7 +59,7 @@ Examples:
   ringway answer --as sip:bob@192.0.2.7 --challenge callers.csv
 
 Exit status: 0 done: each call was answered, rejected by --reject, or cancelled by its caller;
-1 a call or the registration failed; 2 bad usage.")]
+1 a call or the registration failed, or no sound came; 2 bad usage.")]
 pub(crate) struct AnswerArgs {
     /// SIP URI of the callee
     #[arg(long = "as", value_name = "URI")]

@@ -7,6 +7,7 @@ use crate::phone::script::{Script, Step};
 use crate::phone::settings::ScriptSettings;
 use crate::phone::telephone::Telephone;
 use ringway_agent::Role;
+use ringway_media::session::Report;
 use ringway_phone::{
     CallEnd, CallNumber, Digit, Hold, Levels, MediaReport, MessageDirection, PhoneCommand, PhoneEvent,
     Protection, Side,
@@ -35,6 +36,8 @@ pub(crate) struct Attended {
     /// Digits of the peer.
     digits: String,
     is_held_by_peer: bool,
+    /// No RTP came, although the peer may send.
+    is_silent: bool,
     levels: Option<Levels>,
     /// Events are written to standard error.
     is_aloud: bool,
@@ -60,6 +63,7 @@ impl Attended {
             protection: Protection::None,
             digits: String::new(),
             is_held_by_peer: false,
+            is_silent: false,
             levels: None,
             is_aloud: true,
             is_metered: false,
@@ -112,6 +116,10 @@ impl Attended {
             PhoneEvent::SecurityFailed { call, reason } if is_ours(call) => {
                 self.say(&format!("the call is ended: {}", printable(reason)));
                 self.failure = Some(reason.clone());
+            }
+            PhoneEvent::Silent { call, is_silent } if is_ours(call) => {
+                self.is_silent = *is_silent;
+                self.say(if *is_silent { NO_SOUND } else { "sound comes now" });
             }
             PhoneEvent::MediaFailed { call, reason } if is_ours(call) => {
                 // The caller's program ends with it.
@@ -203,7 +211,9 @@ impl Attended {
         if self.role == Role::Caller && end.status == 0 {
             return Err(Failure::failed(end.reason));
         }
-        let verdict = match (&self.failure, self.answered) {
+        let no_sound = || silence_reason(heard.as_ref().map(|heard| &heard.report));
+        let failure = self.failure.or_else(|| self.is_silent.then(no_sound));
+        let verdict = match (&failure, self.answered) {
             (Some(_), _) => Verdict::Failed,
             (None, Some(_)) => Verdict::Answered,
             (None, None) if self.cancelled.is_some() || end.status == REQUEST_TERMINATED => {
@@ -216,7 +226,7 @@ impl Attended {
             },
         };
         let is_plain_end = self.answered.is_some() && end.status == 200;
-        let reason = self.failure.or((!is_plain_end).then_some(end.reason));
+        let reason = failure.or((!is_plain_end).then_some(end.reason));
         let heard = heard.filter(|_| self.answered.is_some());
         Ok(Outcome {
             verdict,
@@ -244,6 +254,20 @@ impl Attended {
         if self.is_aloud {
             say(text);
         }
+    }
+}
+
+/// Reason of a call's failure whose peer was not heard, with what was refused instead of its sound.
+fn silence_reason(report: Option<&Report>) -> String {
+    let refused = report.map(|report| report.refused).unwrap_or_default();
+    match (refused.auth_failures, refused.strangers) {
+        (0, 0) => format!("{NO_SOUND}; check the firewalls and NATs between the two phones (--stun)"),
+        (0, strangers) => {
+            format!(
+                "{NO_SOUND}; {strangers} packets came from other addresses than its own, and were refused"
+            )
+        }
+        (failures, _) => format!("{NO_SOUND}; {failures} packets with a wrong SRTP tag were refused"),
     }
 }
 
@@ -289,6 +313,9 @@ pub(crate) fn say_message(event: &PhoneEvent) {
         say(&format!("{arrow} {transport}:{peer} {line} [{cseq}, {length} bytes]"));
     }
 }
+
+/// After [`PhoneEvent::Silent`].
+const NO_SOUND: &str = "no sound: in 3 s no RTP packet came from the other side, which may send";
 
 /// RFC 3261 §21.4.25.
 const REQUEST_TERMINATED: u16 = 487;

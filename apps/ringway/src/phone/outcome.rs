@@ -35,7 +35,7 @@ pub(crate) enum Verdict {
     Answered,
     /// The other side, or we, did not want it.
     Rejected,
-    /// It could not be made, or what was to protect it did not come about.
+    /// It could not be made, what was to protect it did not come about, or no sound came.
     Failed,
     /// The caller gave up.
     Cancelled,
@@ -169,11 +169,13 @@ impl Outcome {
         let why = self.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
         if self.verdict != Verdict::Answered {
             let verdict = self.verdict.name();
-            return vec![match self.status {
+            let first = match self.status {
                 // Of an answered call that failed: its reason is not the status.
                 200 => format!("{peer}: {verdict}{why}"),
                 status => format!("{peer}: {verdict} ({status}{why})"),
-            }];
+            };
+            let figures = self.heard.iter().flat_map(Heard::lines);
+            return std::iter::once(first).chain(figures).collect();
         }
         let setup =
             self.setup.map_or(String::new(), |setup| format!(" after {:.1} ms", setup.as_secs_f64() * 1e3));

@@ -1,9 +1,10 @@
 //! `ringway answer` of the built program.
 //!
-//! Tested: exit statuses, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
+//! Tested: exit statuses, also those of `ringway call` to peers that send no sound, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
 //! here: the calls themselves (`phone.rs`).
 
 use crate::program::{Done, Running};
+use crate::scripted_peer::{Offer, Peer};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,6 +39,53 @@ fn calls_that_were_answered_rejected_as_asked_or_cancelled_are_no_failure() {
     let (bob, _) = bob(&[]);
     bob.end();
     assert_eq!(bob.done().status, 0);
+}
+
+/// Talks without sound with a phone that calls the peer or is called by it, for 4 s or until it says that there is none.
+fn without_sound(direction: &'static str, is_caller: bool) -> Done {
+    let mut peer = Peer::new();
+    peer.direction = direction;
+    let phone = if is_caller {
+        let uri = peer.uri();
+        let phone = Running::start(Path::new("."), &["call", &uri, "--srtp", "none", "--json"], "");
+        peer.answer(Offer::Bare);
+        phone
+    } else {
+        let (bob, uri) = bob(&["--srtp", "none", "--count", "1", "--json"]);
+        peer.call(&uri, Offer::Bare);
+        bob
+    };
+    match direction {
+        "sendrecv" => drop(phone.says("no sound: ")),
+        _ => std::thread::sleep(Duration::from_secs(4)),
+    }
+    peer.hang_up();
+    phone.done()
+}
+
+#[test]
+fn a_call_without_the_sound_that_may_come_is_a_failure() {
+    let cases = ["sendrecv", "recvonly", "sendonly", "inactive"].map(|direction| {
+        [true, false].map(|is_caller| {
+            let done = std::thread::spawn(move || without_sound(direction, is_caller));
+            (direction, is_caller, done)
+        })
+    });
+    for (direction, is_caller, done) in cases.into_iter().flatten() {
+        let done = done.join().unwrap();
+        let (value, case) = (done.json(), format!("{direction}, calling: {is_caller}: {done:?}"));
+        assert_eq!((&value["status"], &value["received"]["packets"]), (&200.into(), &0.into()), "{case}");
+        if direction == "sendrecv" {
+            assert_eq!((done.status, &value["result"]), (1, &"failed".into()), "{case}");
+            assert!(
+                value["reason"].as_str().unwrap().starts_with("no sound: in 3 s no RTP packet"),
+                "{case}"
+            );
+        } else {
+            assert_eq!((done.status, &value["result"]), (0, &"answered".into()), "{case}");
+            assert!(!done.err.contains("no sound"), "{case}");
+        }
+    }
 }
 
 #[test]

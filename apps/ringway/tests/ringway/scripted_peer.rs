@@ -1,4 +1,4 @@
-//! A scripted SIP peer over UDP that shows received RTP. A missing expected message fails the test.
+//! A scripted SIP peer over UDP that shows received RTP and sends none, as its SDP says unless a test changes that. A missing expected message fails the test.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ pub(crate) struct Peer {
     remote: String,
     /// Contact in requests.
     pub(crate) contact: String,
+    /// Direction attribute of its SDP.
+    pub(crate) direction: &'static str,
     target: String,
     call_id: String,
     cseq: u32,
@@ -37,7 +39,8 @@ impl Peer {
         let local = format!("<sip:peer@{}>;tag=peer", sip.local_addr().unwrap());
         let contact = format!("sip:peer@{}", sip.local_addr().unwrap());
         let (remote_sip, remote, target, call_id) = Default::default();
-        Self { sip, rtp, remote_sip, local, remote, contact, target, call_id, cseq: 0 }
+        let direction = "recvonly";
+        Self { sip, rtp, remote_sip, local, remote, contact, direction, target, call_id, cseq: 0 }
     }
 
     pub(crate) fn uri(&self) -> String {
@@ -186,8 +189,8 @@ impl Peer {
         };
         let profile = if offer == Offer::Protected { "RTP/SAVP" } else { "RTP/AVP" };
         format!(
-            "v=0\r\no=- 1 {} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} {profile} 0\r\n{key}",
-            self.cseq
+            "v=0\r\no=- 1 {} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} {profile} 0\r\na={}\r\n{key}",
+            self.cseq, self.direction
         )
     }
 }

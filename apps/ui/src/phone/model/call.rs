@@ -136,6 +136,8 @@ pub(crate) struct Call {
     pub(crate) is_securing: bool,
     pub(crate) hold: Hold,
     pub(crate) is_muted: bool,
+    /// No sound has come, although the other side may send.
+    pub(crate) is_silent: bool,
     pub(crate) levels: Option<Levels>,
     pub(crate) report: Option<MediaReport>,
     pub(crate) delta: Series,
@@ -170,6 +172,7 @@ impl Call {
             is_securing: false,
             hold: Hold::None,
             is_muted: false,
+            is_silent: false,
             levels: None,
             report: None,
             delta: Series::default(),

@@ -87,6 +87,7 @@ impl Model {
             | PhoneEvent::Levels { call, .. }
             | PhoneEvent::Media { call, .. }
             | PhoneEvent::Held { call, .. }
+            | PhoneEvent::Silent { call, .. }
             | PhoneEvent::Transfer { call, .. }
             | PhoneEvent::TransferAsked { call, .. }
             | PhoneEvent::OfferRefused { call, .. }
@@ -124,6 +125,13 @@ impl Model {
                 }
                 call.hold = hold;
                 call.asked = None;
+            }
+            PhoneEvent::Silent { is_silent, .. } => {
+                call.is_silent = is_silent;
+                if is_silent {
+                    let text = format!("no sound comes from {who}: a firewall or NAT may stop it");
+                    told = Some((Weight::Careful, text));
+                }
             }
             PhoneEvent::Transfer { step, .. } => told = transfer(call, step),
             PhoneEvent::TransferAsked { to, .. } => call.asks_for = Some(Shown::new(&to, URI_CHARS_MAX)),
@@ -166,6 +174,7 @@ impl Model {
         let reason = Shown::new(reason, REASON_CHARS_MAX);
         call.phase = Phase::Over { after, by, status, reason: reason.clone() };
         call.asked = None;
+        call.is_silent = false;
         call.is_securing = false;
         let who = call.party.short();
         let text = match (after, call.origin, by) {

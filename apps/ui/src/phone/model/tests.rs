@@ -120,6 +120,17 @@ fn a_second_call_waits_and_the_first_is_held_before_it_is_answered() {
 }
 
 #[test]
+fn a_call_without_sound_says_so_until_sound_comes() {
+    let mut scene = Scene::new();
+    let call = scene.talk_to(1, "sip:bob@example.org");
+    scene.phone(PhoneEvent::Silent { call, is_silent: true });
+    assert!(scene.shows("talking, NO SOUND from them"), "{:#?}", scene.lines());
+    assert!(scene.shows("no sound comes from Bob"), "{:#?}", scene.lines());
+    scene.phone(PhoneEvent::Silent { call, is_silent: false });
+    assert!(!scene.shows("NO SOUND"), "{:#?}", scene.lines());
+}
+
+#[test]
 fn dialling_while_talking_holds_first() {
     let mut scene = Scene::new();
     let bob = scene.talk_to(1, "sip:bob@example.org");

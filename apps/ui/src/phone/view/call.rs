@@ -89,6 +89,9 @@ pub(super) fn state(call: &Call, now: Now) -> String {
     if call.is_muted {
         words.push("MUTED".to_owned());
     }
+    if call.is_silent {
+        words.push("NO SOUND from them".to_owned());
+    }
     match call.asked {
         None => {}
         Some(Asked::Hold) => words.push("asking to hold…".to_owned()),

@@ -36,7 +36,7 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     command.args(["--srtp", "none", "--play", "tone:600", "--duration", &TALK.as_secs().to_string()]);
     command.args(["--trace", "--json", "--record"]).arg(stage.path("heard-by-phone.wav"));
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
-    phone.succeeds()?;
+    let status = phone.wait()?;
     peer.ended().context("the peer")?;
     let told = phone.told()?;
     stage.keep_text(&told.to_string(), "phone.json")?;
@@ -45,9 +45,10 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     ensure!(peer.trace()?.contains(&format!("m=audio {} ", named.port())), "the peer did not name {named}");
     if ports == 0 {
         ensure!(heard == 0, "without a row of ports {heard} packets came in: {told}");
+        ensure!(status.code() == Some(1), "{status} after a call without sound: {told}");
         return Ok(());
     }
-    ensure!(heard > 100, "{heard} packets came in: {told}");
+    ensure!(status.success() && heard > 100, "{status}, {heard} packets came in: {told}");
     let seconds = TALK.as_secs_f64() / 3.0;
     let recording = Recording::read(&stage.path("heard-by-phone.wav"))?;
     recording.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;
