@@ -35,7 +35,8 @@ pub(crate) struct Attended {
     protection: Protection,
     /// Digits of the peer.
     digits: String,
-    is_held_by_peer: bool,
+    /// Sides that hold it.
+    hold: Hold,
     /// No RTP came, although the peer may send.
     is_silent: bool,
     levels: Option<Levels>,
@@ -62,7 +63,7 @@ impl Attended {
             status: 0,
             protection: Protection::None,
             digits: String::new(),
-            is_held_by_peer: false,
+            hold: Hold::None,
             is_silent: false,
             levels: None,
             is_aloud: true,
@@ -234,6 +235,7 @@ impl Attended {
             reason,
             peer: self.peer,
             is_sips: self.is_sips,
+            hold: self.hold,
             setup: self.answered.map(|answered| answered - self.begun),
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
             heard: heard.map(|heard| Heard { security: self.protection, digits: self.digits, ..heard }),
@@ -241,13 +243,13 @@ impl Attended {
     }
 
     fn on_held(&mut self, hold: Hold) {
-        let is_held_by_peer = matches!(hold, Hold::Theirs | Hold::Both);
-        match (self.is_held_by_peer, is_held_by_peer) {
+        let by_peer = |hold| matches!(hold, Hold::Theirs | Hold::Both);
+        match (by_peer(self.hold), by_peer(hold)) {
             (false, true) => self.say("the other side holds the call"),
             (true, false) => self.say("the other side is back"),
             (false, false) | (true, true) => {}
         }
-        self.is_held_by_peer = is_held_by_peer;
+        self.hold = hold;
     }
 
     fn say(&self, text: &str) {

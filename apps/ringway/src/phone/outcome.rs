@@ -3,7 +3,7 @@
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
 use ringway_media::session::Report;
-use ringway_phone::{CryptoSuite, Protection, SasStatus, Signalling};
+use ringway_phone::{CryptoSuite, Hold, Protection, SasStatus, Signalling};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) peer: String,
     /// The Request-URI is a `sips:` URI: each hop uses TLS.
     pub(crate) is_sips: bool,
+    /// Sides that held it at its end.
+    pub(crate) hold: Hold,
     /// From the INVITE to the answer.
     pub(crate) setup: Option<Duration>,
     /// From the answer to the end.
@@ -86,6 +88,16 @@ fn security_json(protection: &Protection) -> Value {
     }
 }
 
+/// Sides that hold a call, in one word.
+const fn hold_name(hold: Hold) -> &'static str {
+    match hold {
+        Hold::None => "none",
+        Hold::Ours => "local",
+        Hold::Theirs => "remote",
+        Hold::Both => "both",
+    }
+}
+
 /// Evidence of the secrets of earlier calls, in one word.
 const fn continuity_name(status: SasStatus) -> &'static str {
     match status {
@@ -122,6 +134,7 @@ impl Outcome {
             "reason": self.reason,
             "peer": self.peer,
             "sips": self.is_sips,
+            "hold": hold_name(self.hold),
             "setup_ms": self.setup.map(|setup| rounded(setup.as_secs_f64() * 1000.0)),
             "duration_s": rounded(self.duration.as_secs_f64()),
             "security": security_json(&heard.security),
@@ -182,6 +195,12 @@ impl Outcome {
         let mut lines = vec![format!("{peer}: answered{setup}, {:.1} s{why}", self.duration.as_secs_f64())];
         if self.is_sips {
             lines.push("signalling: TLS on every hop (sips:)".to_owned());
+        }
+        match self.hold {
+            Hold::None => {}
+            Hold::Ours => lines.push("hold: this phone held the call at its end".to_owned()),
+            Hold::Theirs => lines.push("hold: the other side held the call at its end".to_owned()),
+            Hold::Both => lines.push("hold: both sides held the call at its end".to_owned()),
         }
         if let Some(heard) = &self.heard {
             lines.extend(heard.lines());
@@ -251,6 +270,7 @@ mod tests {
             reason: None,
             peer: "sip:b\u{1b}ob@example.org".to_owned(),
             is_sips: false,
+            hold: Hold::None,
             setup: Some(Duration::from_micros(1234)),
             duration: Duration::from_secs(2),
             heard: Some(Heard { security, report, digits: "12".to_owned(), ..Heard::default() }),
@@ -288,6 +308,22 @@ mod tests {
         security["keys_protected"] = json!(true);
         assert_eq!(answered(sdes(Signalling::TlsToServer)).json()["security"], security);
         assert_eq!((&value["result"], &value["setup_ms"]), (&json!("answered"), &json!(1.234)));
+    }
+
+    #[test]
+    fn the_sides_that_hold_a_call_are_named() {
+        for (hold, name, words) in [
+            (Hold::None, "none", None),
+            (Hold::Ours, "local", Some("this phone held")),
+            (Hold::Theirs, "remote", Some("the other side held")),
+            (Hold::Both, "both", Some("both sides held")),
+        ] {
+            let outcome = Outcome { hold, ..answered(Protection::None) };
+            assert_eq!(outcome.json()["hold"], name);
+            let line = outcome.lines().into_iter().find(|line| line.starts_with("hold: "));
+            assert_eq!(line.is_some(), words.is_some());
+            assert!(words.is_none_or(|words| line.is_some_and(|line| line.contains(words))), "{hold:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `ringway answer` of the built program.
 //!
-//! Tested: exit statuses, also those of `ringway call` to peers that send no sound, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
+//! Tested: exit statuses, also those of `ringway call` to peers that send no sound, calls that are on hold from the start, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
 //! here: the calls themselves (`phone.rs`).
 
 use crate::program::{Done, Running};
@@ -75,6 +75,9 @@ fn a_call_without_the_sound_that_may_come_is_a_failure() {
         let done = done.join().unwrap();
         let (value, case) = (done.json(), format!("{direction}, calling: {is_caller}: {done:?}"));
         assert_eq!((&value["status"], &value["received"]["packets"]), (&200.into(), &0.into()), "{case}");
+        let is_held = matches!(direction, "sendonly" | "inactive");
+        assert_eq!(value["hold"], if is_held { "remote" } else { "none" }, "{case}");
+        assert_eq!(done.err.contains("the other side holds the call"), is_held, "{case}");
         if direction == "sendrecv" {
             assert_eq!((done.status, &value["result"]), (1, &"failed".into()), "{case}");
             assert!(

@@ -199,7 +199,9 @@ impl Calls {
                 if let Some(call) = self.call_mut(id) {
                     call.session = Some(session);
                 }
+                let is_held = !params.direction.sends();
                 cx.emit(AgentEvent::Answered { call: id, params });
+                self.note_peer_hold(cx, id, is_held);
                 self.report_progress(cx, id, 200);
                 self.reconcile(cx, id);
             }

@@ -279,6 +279,31 @@ fn the_other_side_holds_and_resumes() {
 }
 
 #[test]
+fn a_call_answered_on_hold_is_held_from_the_start() {
+    let unspecified = sdp("10.0.0.2", 7000).replace("c=IN IP4 10.0.0.2", "c=IN IP4 0.0.0.0");
+    let with = |attribute: &str| sdp_with("10.0.0.2", 7000, attribute);
+    for (theirs, is_held) in [
+        (with("a=inactive\r\n"), true),
+        (with("a=sendonly\r\n"), true),
+        (unspecified, true),
+        (with("a=recvonly\r\n"), false),
+        (with(""), false),
+    ] {
+        let mut table = Table::direct();
+        let (call, first) = table.call(&format!("sip:bob@{PEER}"));
+        let contact = format!("Contact: <sip:bob@{PEER}>\r\n");
+        table.receive(PEER, &answer(&first, 200, "bob", &contact, Some(&theirs)));
+        table.sent();
+        let events = table.events();
+        let held = matches!(events.as_slice(), [AgentEvent::Answered { .. }, AgentEvent::HeldByPeer { call: of }] if *of == call);
+        assert_eq!((held, events.len()), (is_held, 1 + usize::from(is_held)), "{theirs}: {events:?}");
+        table.receive(PEER, &in_dialog("INVITE", 1, &first, "", Some(&sdp("10.0.0.2", 7000))));
+        let is_back = |event: &AgentEvent| matches!(event, AgentEvent::ResumedByPeer { .. });
+        assert_eq!(table.events().iter().any(is_back), is_held, "{theirs}");
+    }
+}
+
+#[test]
 fn a_change_without_an_offer_is_answered_with_ours() {
     let mut table = Table::direct();
     let (call, first) = table.established(&format!("sip:bob@{PEER}"));
