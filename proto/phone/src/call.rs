@@ -1,6 +1,7 @@
 //! A call of a phone, and the history of calls.
 
-use crate::{CallNumber, Hold, Levels, MediaReport, Protection, Side};
+use crate::{CallNumber, Hold, Levels, MediaReport, PhoneEvent, Protection, Side};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::net::SocketAddr;
@@ -91,6 +92,8 @@ pub struct Call {
     /// Its INVITE did not come from the account's server.
     pub(crate) bypasses_server: bool,
     pub(crate) phase: Phase,
+    /// Event of an incoming call that waits until the media of a call that has ended are closed.
+    pub(crate) waiting: Option<Box<PhoneEvent>>,
     pub(crate) talking_since: Option<Instant>,
     pub(crate) media: Media,
     /// Negotiated media that sends, until the ACK of our 200.
@@ -130,6 +133,7 @@ impl Call {
                 Origin::Incoming => Phase::RingsHere,
                 Origin::Command | Origin::Transfer(_) => Phase::Opening,
             },
+            waiting: None,
             talking_since: None,
             media: Media::Closed,
             awaits_ack: None,

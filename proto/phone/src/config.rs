@@ -71,6 +71,8 @@ pub struct StunServer {
 pub struct PhoneLimits {
     /// Calls at once, ringing ones included. An incoming call beyond it gets 486.
     pub calls_max: usize,
+    /// Incoming calls that wait until the media of calls that have ended are closed. One beyond it gets 486.
+    pub waiting_max: usize,
     /// Digits that are kept of a call, in each direction.
     pub digits_max: usize,
     /// Calls in the history.
@@ -79,7 +81,7 @@ pub struct PhoneLimits {
 
 impl Default for PhoneLimits {
     fn default() -> Self {
-        Self { calls_max: 8, digits_max: 256, history_max: 100 }
+        Self { calls_max: 8, waiting_max: 16, digits_max: 256, history_max: 100 }
     }
 }
 

@@ -47,7 +47,8 @@ pub enum PhoneError {
 /// Counters of a phone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhoneCounters {
-    /// Incoming calls that got 486 because of [`PhoneLimits::calls_max`](crate::PhoneLimits::calls_max).
+    /// Incoming calls that got 486 because of [`PhoneLimits::calls_max`](crate::PhoneLimits::calls_max) or
+    /// [`PhoneLimits::waiting_max`](crate::PhoneLimits::waiting_max).
     pub busy: u64,
     /// Digits dropped from the record of a call, because it was full.
     pub digits_dropped: u64,
@@ -150,7 +151,11 @@ impl Phone {
 
     /// Handles the events of the user agent. Every entry point ends with it.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_, Action>) {
-        while !self.agent_actions.is_empty() {
+        loop {
+            self.announce_waiting(cx);
+            if self.agent_actions.is_empty() {
+                break;
+            }
             for action in core::mem::take(&mut self.agent_actions) {
                 match action {
                     ringway_agent::Action::Resolve { query, target } => {
@@ -161,7 +166,11 @@ impl Phone {
             }
         }
         self.release_media(cx);
-        let is_ringing = matches!(self.calls.as_slice(), [Call { phase: Phase::RingsHere, .. }]);
+        let mut live = self.calls.iter().filter(|call| call.end.is_none());
+        let is_ringing = matches!(
+            (live.next(), live.next()),
+            (Some(Call { phase: Phase::RingsHere, waiting: None, .. }), None)
+        );
         if is_ringing != self.is_ringing {
             self.is_ringing = is_ringing;
             cx.emit(if is_ringing { Action::StartRinging } else { Action::StopRinging });
@@ -202,10 +211,14 @@ impl Phone {
         self.finish(cx, number);
     }
 
-    /// Removes a call that has ended and has no media.
+    /// Removes a call that has ended, has no media and is known to the front end.
     pub(crate) fn finish(&mut self, cx: &mut Context<'_, Action>, number: CallNumber) {
-        let is_over =
-            |call: &Call| call.number == number && call.media == Media::Closed && call.end.is_some();
+        let is_over = |call: &Call| {
+            call.number == number
+                && call.media == Media::Closed
+                && call.end.is_some()
+                && call.waiting.is_none()
+        };
         let Some(place) = self.calls.iter().position(is_over) else { return };
         let call = self.calls.remove(place);
         let (role, talked) = (call.role(), call.talking_since.map(|since| cx.now.since(since)));

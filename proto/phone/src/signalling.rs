@@ -4,8 +4,8 @@ use crate::call::Origin;
 use crate::commands::BUSY_HERE;
 use crate::phone::Phone;
 use crate::{
-    Action, Call, CallEnd, CallNumber, IncomingPolicy, MediaCommand, Phase, PhoneEvent, Side, SipMessage,
-    TransferPolicy, TransferStep,
+    Action, Call, CallEnd, CallNumber, IncomingPolicy, MediaCommand, Phase, PhoneEvent, PhoneLimits, Side,
+    SipMessage, TransferPolicy, TransferStep,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -143,14 +143,38 @@ impl Phone {
         replaces: bool,
     ) {
         let Call { number: call, id, .. } = incoming;
+        let PhoneLimits { calls_max, waiting_max, .. } = self.config.limits;
+        let count = |is_counted: fn(&&Call) -> bool| self.calls.iter().filter(is_counted).count();
+        let (live, waiting) = (count(|call| call.end.is_none()), count(|call| call.waiting.is_some()));
+        let has_room = self.calls.len() - waiting < calls_max;
         // The agent bounds the calls that replace others.
-        if self.calls.len() >= self.config.limits.calls_max && !replaces {
+        if (live >= calls_max || waiting >= waiting_max) && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
             let _ = id.map(|id| self.with_agent(cx, |agent, cx| agent.reject(cx, id, BUSY_HERE)));
             return cx.emit(PhoneEvent::Busy { name: incoming.name, uri: incoming.uri });
         }
-        self.calls.push(incoming);
+        if has_room || replaces {
+            self.calls.push(incoming);
+            self.announce(cx, call, event);
+        } else {
+            self.calls.push(Call { waiting: Some(Box::new(event)), ..incoming });
+        }
+    }
+
+    /// Announces the incoming calls that waited for the end of others, whose events are emitted before.
+    pub(crate) fn announce_waiting(&mut self, cx: &mut Context<'_, Action>) {
+        while self.calls.iter().filter(|call| call.waiting.is_none()).count() < self.config.limits.calls_max {
+            let next =
+                self.calls.iter_mut().find_map(|call| call.waiting.take().map(|event| (call.number, event)));
+            let Some((number, event)) = next else { return };
+            self.announce(cx, number, *event);
+            // Its caller may have given up.
+            self.finish(cx, number);
+        }
+    }
+
+    fn announce(&mut self, cx: &mut Context<'_, Action>, call: CallNumber, event: PhoneEvent) {
         cx.emit(event);
         match self.config.incoming {
             IncomingPolicy::Ask => {

@@ -93,6 +93,63 @@ fn a_call_is_refused_cancelled_or_too_much() {
     assert_eq!(world.events(ALICE), []);
 }
 
+/// Bob has room for one call, which has ended, and its media are not closed yet.
+fn closing() -> World {
+    let mut world = World::new(|place, config| {
+        config.limits.calls_max = if place == BOB { 1 } else { 8 };
+        config.limits.waiting_max = 2;
+    });
+    let (call, _) = world.talking(ALICE, BOB);
+    world.stations[BOB].closing = Some(Vec::new());
+    world.command(ALICE, PhoneCommand::HangUp { call });
+    world.events(BOB);
+    world
+}
+
+fn is_incoming(event: &PhoneEvent) -> bool {
+    matches!(event, PhoneEvent::Incoming { .. })
+}
+
+#[test]
+fn a_call_is_taken_while_the_media_of_the_one_before_are_closed() {
+    let mut world = closing();
+    let call = world.call(CAROL, BOB);
+    world.pass(Duration::from_millis(60));
+    assert!(world.events(BOB).is_empty(), "the front end has the events of one call at a time");
+    assert_eq!(world.events(CAROL).iter().find_map(ended), None);
+    // There is room for one call.
+    world.call(ALICE, BOB);
+    assert_eq!(world.events(ALICE).iter().filter_map(ended).next_back(), Some((Side::Peer, 486)));
+    assert_eq!(world.stations[BOB].phone.counters().busy, 1);
+    world.events(BOB);
+    world.close_media(BOB);
+    let events = world.events(BOB);
+    assert!(ended(&events[0]).is_some() && is_incoming(&events[1]), "{events:?}");
+    assert!(world.stations[BOB].is_ringing);
+    assert!(world.events(CAROL).contains(&PhoneEvent::Ringing { call }));
+    let PhoneEvent::Incoming { call: called, .. } = events[1] else { panic!() };
+    world.command(BOB, PhoneCommand::Answer { call: called });
+    assert!(matches!(world.stations[CAROL].phone.call(call).unwrap().phase(), Phase::Talking(_)));
+}
+
+#[test]
+fn callers_who_give_up_while_they_wait_are_missed_calls_in_a_bounded_number() {
+    let mut world = closing();
+    for end in [(Side::Us, 487), (Side::Us, 487), (Side::Peer, 486)] {
+        let call = world.call(CAROL, BOB);
+        world.command(CAROL, PhoneCommand::HangUp { call });
+        assert_eq!(world.events(CAROL).iter().find_map(ended), Some(end));
+    }
+    assert_eq!(world.stations[BOB].phone.counters().busy, 1);
+    world.events(BOB);
+    world.close_media(BOB);
+    let events = world.events(BOB);
+    let ends: Vec<_> = events.iter().filter_map(ended).collect();
+    assert_eq!(ends, [(Side::Peer, 200), (Side::Peer, 487), (Side::Peer, 487)], "{events:?}");
+    assert_eq!(events.iter().filter(|event| is_incoming(event)).count(), 2);
+    assert!(world.stations[BOB].phone.calls().next().is_none() && !world.stations[BOB].is_ringing);
+}
+
 #[test]
 fn a_phone_that_answers_at_once_does_not_ring() {
     let mut world = World::new(|_, config| config.incoming = IncomingPolicy::Answer);

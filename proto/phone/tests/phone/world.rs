@@ -22,6 +22,8 @@ pub(crate) struct Station {
     pub(crate) commands: Vec<(CallNumber, MediaCommand)>,
     pub(crate) is_ringing: bool,
     pub(crate) stored: usize,
+    /// Calls whose media are being closed; `None`: they are closed at once.
+    pub(crate) closing: Option<Vec<CallNumber>>,
     /// Result of opening media; `None`: it is not opened.
     pub(crate) opening: Option<Result<SocketAddr, String>>,
 }
@@ -54,6 +56,7 @@ impl World {
                 commands: Vec::new(),
                 is_ringing: false,
                 stored: 0,
+                closing: None,
                 opening: Some(Ok(SocketAddr::new(address.ip(), 4000))),
             });
             world.run(place, |phone, cx| phone.start(cx));
@@ -82,6 +85,13 @@ impl World {
         let called = self.incoming(to);
         self.command(to, PhoneCommand::Answer { call: called });
         (call, called)
+    }
+
+    /// Confirms that the media of calls are closed.
+    pub(crate) fn close_media(&mut self, at: usize) {
+        for call in self.stations[at].closing.take().unwrap() {
+            self.run(at, |phone, cx| phone.on_media_closed(cx, call));
+        }
     }
 
     /// The last incoming call of a phone.
@@ -160,6 +170,9 @@ impl World {
             Action::Media { call, command } => station.commands.push((call, command)),
             Action::CloseMedia { call } => {
                 station.sessions.retain(|(of, _)| *of != call);
+                if let Some(closing) = &mut station.closing {
+                    return closing.push(call);
+                }
                 self.run(at, |phone, cx| phone.on_media_closed(cx, call));
             }
             Action::StartRinging => station.is_ringing = true,
