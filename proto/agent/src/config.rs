@@ -49,7 +49,7 @@ pub struct Listener {
 /// Transport of requests over 1,300 bytes (RFC 3261 §18.1.1 requires a congestion-controlled one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeRequests {
-    /// TCP if a listener has it, and UDP if that fails.
+    /// TCP if a listener has it, and UDP if that fails; then UDP for an hour to that address.
     #[default]
     SwitchToTcp,
     /// UDP, with IP fragmentation.

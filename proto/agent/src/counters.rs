@@ -69,6 +69,10 @@ ringway_sansio::counters! {
         srtp_insisted,
         /// Requests over 1,300 bytes sent by TCP.
         switched_to_tcp,
+        /// Requests over 1,300 bytes sent by UDP because TCP had failed to that address.
+        kept_on_udp,
+        /// Addresses of such failures dropped early because of the limit.
+        tcp_failures_displaced,
         /// Host names without an address.
         names_not_found,
         /// Resolved names dropped early because of the limit.

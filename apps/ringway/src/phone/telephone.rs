@@ -77,6 +77,7 @@ impl Telephone {
         let (tell, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
+        runtime_config.streams.connect = connect_limit(settings.transport, runtime_config.streams.connect);
         match settings.listening {
             Listening::Plain => {}
             Listening::With(Transport::Dtls) => {
@@ -442,9 +443,21 @@ fn start_resolver(bound: &Bound, is_ipv4: bool, hosts: Arc<Hosts>) -> Result<Res
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
+/// Time limit of a connection. With UDP as the transport, TCP is for what does not fit a datagram, and the call waits
+/// until UDP is used instead.
+fn connect_limit(transport: Transport, default: Duration) -> Duration {
+    match transport {
+        Transport::Udp => CONNECT_BEFORE_UDP,
+        Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss | Transport::Dtls => default,
+    }
+}
+
 fn gone() -> Failure {
     Failure::failed("the phone's worker thread is gone; start it again")
 }
+
+/// A lost SYN is retransmitted after 1 s (RFC 6298); the rest is a round trip.
+const CONNECT_BEFORE_UDP: Duration = Duration::from_millis(1500);
 
 /// Polling interval of the media.
 const POLL_EVERY: Duration = Duration::from_millis(20);
@@ -457,3 +470,18 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Free UDP ports that are tried for TCP too.
 const PORT_TRIES: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_connections_beside_udp_are_given_up_early() {
+        let default = ringway_linux::Config::default().streams.connect;
+        let early = connect_limit(Transport::Udp, default);
+        assert!(early <= Duration::from_secs(2) && early > Duration::from_secs(1), "{early:?}");
+        for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {
+            assert_eq!(connect_limit(transport, default), default);
+        }
+    }
+}

@@ -19,6 +19,7 @@ use crate::request::challenge::{AccountCredentials, PeerAnswer, Unanswered};
 use crate::request::names::ResolvedNames;
 use crate::request::peers::Peers;
 use crate::request::reply::warning_text;
+use crate::request::tcp_failures::TcpFailures;
 use crate::text::text;
 use crate::{Abilities, CallId, QueryId};
 use alloc::boxed::Box;
@@ -38,6 +39,7 @@ mod names;
 mod peers;
 pub(crate) mod reply;
 mod sending;
+mod tcp_failures;
 
 /// Client requests, resolved names, connections to peers, credentials, and the transaction layer.
 pub(crate) struct Requests {
@@ -47,6 +49,7 @@ pub(crate) struct Requests {
     credentials: Vec<AccountCredentials>,
     names: ResolvedNames,
     peers: Peers,
+    tcp_failures: TcpFailures,
     timers: Wheel<Timer>,
     /// Notices of the transaction layer that are not handled yet.
     notices: Vec<Notice<SlabKey>>,
@@ -185,6 +188,7 @@ impl Requests {
             credentials: shared.config.accounts.iter().map(|_| AccountCredentials::new()).collect(),
             names: ResolvedNames::default(),
             peers: Peers::default(),
+            tcp_failures: TcpFailures::default(),
             timers: Wheel::new(now),
             notices: Vec::new(),
             failures: VecDeque::new(),
@@ -352,6 +356,7 @@ impl Requests {
         };
         if let (Some(connection), Some(request)) = (flow.connection, self.active.get_mut(key)) {
             request.connection = Some(connection);
+            self.tcp_failures.forget(flow.remote);
             let is_displaced = self.peers.note(flow.remote, connection);
             cx.counters.connections_displaced += u64::from(is_displaced);
         }
@@ -491,8 +496,12 @@ impl Requests {
                     if self.is_current(client, owner) {
                         // A server that lost its associations says nothing: the next request must begin another one.
                         let flow = self.active.get(owner).and_then(|request| request.flow);
-                        if let Some(flow) = flow.filter(|flow| flow.transport == Transport::Dtls) {
-                            cx.io.out.disconnect(flow);
+                        match flow.map(|flow| (flow, flow.transport)) {
+                            Some((flow, Transport::Dtls)) => cx.io.out.disconnect(flow),
+                            // Fragments may be lost there; TCP may work by now.
+                            Some((flow, Transport::Udp)) => self.tcp_failures.forget(flow.remote),
+                            Some((_, Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss))
+                            | None => {}
                         }
                         self.fail(owner, 408, "nobody answered");
                     }

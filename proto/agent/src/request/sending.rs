@@ -21,6 +21,10 @@ impl Requests {
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
             request.client = None;
+            if let Some(flow) = flow {
+                let is_displaced = self.tcp_failures.note(cx.now(), flow.remote);
+                cx.counters.tcp_failures_displaced += u64::from(is_displaced);
+            }
             if let Some(Flow { transport, remote: address, host, .. }) = flow
                 && self.transmit(cx, key, LocatedServer { transport, address, host }).is_ok()
             {
@@ -102,7 +106,10 @@ impl Requests {
         self.note_server(cx.config, key, LocatedServer { address: to, ..server });
         self.write_credentials(cx, key, flow);
         let Some(request) = self.active.get(key) else { return Ok(()) };
-        if let Some(larger) = too_large_for(cx.config, request, flow) {
+        let larger = too_large_for(cx.config, request, flow);
+        if larger.is_some() && self.tcp_failures.contains(cx.now(), to) {
+            cx.counters.kept_on_udp += 1;
+        } else if let Some(larger) = larger {
             flow = larger;
             cx.counters.switched_to_tcp += 1;
             if let Some(request) = self.active.get_mut(key) {

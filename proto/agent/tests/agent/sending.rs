@@ -121,6 +121,72 @@ fn large_requests_go_by_tcp_and_by_udp_if_that_fails() {
     assert_eq!(invite.flow.transport, Transport::Udp);
 }
 
+/// Calls a peer by TCP, which fails; returns the INVITE by UDP.
+fn call_without_tcp(table: &mut Table, peer: &str) -> Sent {
+    let target = format!("sip:bob@{peer}");
+    table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
+    let (packet, _) = table.out.packets().next().unwrap();
+    let (transport, token) = (packet.flow.transport, packet.token);
+    assert_eq!(transport, Transport::Tcp, "{peer}");
+    table.sent();
+    table.event(Event::Unreachable(token));
+    table.only()
+}
+
+fn transport_to(table: &mut Table, peer: &str) -> Transport {
+    let (_, invite) = table.call(&format!("sip:bob@{peer}"));
+    table.receive_bytes(invite.flow, answer(&invite, 486, "b", "", None).as_bytes());
+    table.sent();
+    invite.flow.transport
+}
+
+#[test]
+fn tcp_that_failed_is_not_tried_again_for_an_hour() {
+    let mut table = Table::with(large(), |_| {});
+    let invite = call_without_tcp(&mut table, PEER);
+    assert_eq!(invite.flow.transport, Transport::Udp);
+    table.receive(PEER, &answer(&invite, 486, "b", "", None));
+    table.sent();
+    table.pass_s(3590);
+    assert_eq!(transport_to(&mut table, PEER), Transport::Udp);
+    assert_eq!(table.agent.counters().kept_on_udp, 1);
+    assert_eq!(transport_to(&mut table, "10.0.0.3:5060"), Transport::Tcp, "another address");
+    table.pass_s(20);
+    assert_eq!(transport_to(&mut table, PEER), Transport::Tcp);
+}
+
+#[test]
+fn tcp_is_tried_again_when_udp_fails_too_or_the_peer_answers_by_tcp() {
+    let mut table = Table::with(large(), |_| {});
+    call_without_tcp(&mut table, PEER);
+    table.pass_s(40);
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 408, .. }, .. }]
+    ));
+    table.sent();
+    let invite = call_without_tcp(&mut table, PEER);
+    table.receive(PEER, &answer(&invite, 486, "b", "", None));
+    table.sent();
+    let (_, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
+    table.receive_bytes(by_tcp(4, PEER), answer(&invite, 486, "b", "", None).as_bytes());
+    table.sent();
+    assert_eq!(transport_to(&mut table, PEER), Transport::Tcp);
+}
+
+#[test]
+fn addresses_without_tcp_beyond_those_that_are_kept_are_counted() {
+    let mut table = Table::with(large(), |_| {});
+    for number in 1..=18 {
+        let peer = format!("10.0.1.{number}:5060");
+        let invite = call_without_tcp(&mut table, &peer);
+        table.receive(&peer, &answer(&invite, 486, "b", "", None));
+        table.sent();
+    }
+    assert_eq!(table.agent.counters().tcp_failures_displaced, 2);
+    assert_eq!(transport_to(&mut table, "10.0.1.18:5060"), Transport::Udp);
+}
+
 #[test]
 fn a_peer_that_cannot_be_reached_ends_the_call() {
     let mut table = Table::direct();
