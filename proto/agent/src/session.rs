@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{
-    Direction, Downgrade, Limits, LocalMedia, MediaParams, OfferAnswer, Refused, SessionDescription,
+    Codec, Direction, Downgrade, Limits, LocalMedia, MediaParams, OfferAnswer, Refused, SessionDescription,
 };
 
 /// Negotiation of one call.
@@ -62,6 +62,10 @@ impl Session {
         wanted: Direction,
     ) -> Result<(Vec<u8>, MediaParams), NotAcceptable> {
         self.0.answer(offer, wanted).map_err(NotAcceptable::of)
+    }
+
+    pub(crate) fn offered_codecs(&self) -> Option<&[(u8, Codec)]> {
+        self.0.offered_codecs()
     }
 
     pub(crate) fn abandon_offer(&mut self) {

@@ -14,6 +14,7 @@ mod event;
 #[cfg_attr(not(feature = "ice"), path = "session/no_ice.rs")]
 mod ice_lite;
 mod latch;
+mod offered;
 mod port_probe;
 mod receive;
 mod receive_contexts;
@@ -26,6 +27,7 @@ mod timed;
 pub use config::{PortRow, SessionConfig, SessionLimits, ZrtpSettings};
 pub use control::RemoteReception;
 pub use event::{MediaEvent, Sas, SecurityFailure};
+pub use offered::OfferedSound;
 pub use report::{Refused, Report, SentReport};
 pub use srtp_state::Security;
 
@@ -39,6 +41,7 @@ use core::time::Duration;
 use dtls_state::DtlsState;
 use ice_lite::IceLite;
 use latch::Latch;
+use offered::Offered;
 use port_probe::PortProbe;
 use receive::Incoming;
 use ringway_sansio::{Entropy, Flow, Instant, ListenerId, Rng, Seed};
@@ -56,6 +59,8 @@ use stun_mapping::StunMapping;
 pub struct MediaSession {
     config: SessionConfig,
     params: Option<MediaParams>,
+    /// Only before the first parameters.
+    offered: Option<Offered>,
     is_closed: bool,
     srtp: SrtpState,
     /// Keys of RTCP from a DTLS association of its own; `None`: RTCP has those of RTP.
@@ -108,6 +113,7 @@ impl MediaSession {
         let zrtp = config.zrtp.as_ref().map(|settings| Deferred::<Zrtp>::new(settings, &seed.part(2)));
         Self {
             params: None,
+            offered: None,
             is_closed: false,
             srtp: SrtpState::None,
             control_srtp: None,
@@ -140,6 +146,7 @@ impl MediaSession {
         if self.is_closed {
             return;
         }
+        self.offered = None;
         let remote = Flow::canonical(params.remote);
         let was = self.latch.as_ref().map(Latch::signalled);
         self.ice = IceLite::agreed(self.ice.take(), &params, now);
@@ -167,6 +174,14 @@ impl MediaSession {
         self.incoming.set_heard(params.direction.receives());
         self.control.start(now, &mut self.rng);
         self.params = Some(params);
+    }
+
+    /// Plays sound of the offered formats until the first parameters. Nothing is sent to its source.
+    pub fn set_offered(&mut self, sound: OfferedSound) {
+        if self.params.is_none() && !self.is_closed {
+            self.incoming.set_heard(true);
+            self.offered = Some(Offered::new(sound));
+        }
     }
 
     /// Prepares the next packet from `sound` ([`MediaSession::packet_samples`] samples), protected and to be
@@ -423,6 +438,8 @@ mod dtls_tests;
 #[cfg(feature = "ice")]
 #[cfg(test)]
 mod ice_tests;
+#[cfg(test)]
+mod offered_tests;
 #[cfg(test)]
 mod rekey_tests;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::silence::SilenceWatch;
 use crate::{Levels, MediaReport};
 use alloc::boxed::Box;
 use core::time::Duration;
-use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTP_PORT, Report};
+use ringway_media::session::{DigitsError, MediaEvent, MediaSession, OfferedSound, RTP_PORT, Report};
 use ringway_media::{Level, Sound};
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
 use ringway_sdp::MediaParams;
@@ -13,6 +13,8 @@ use ringway_zrtp::SasCheck;
 /// A command to a [`CallMedia`].
 #[derive(Debug)]
 pub enum MediaCommand {
+    /// Play sound of our offer that comes before the parameters.
+    Offered(OfferedSound),
     /// Use these parameters from now on.
     Params(Box<MediaParams>),
     /// The peer rings: play the ringback tone until sound arrives.
@@ -207,6 +209,7 @@ impl<S: Sound> PacedNode for CallMedia<S> {
 
     fn on_command(&mut self, now: Instant, command: MediaCommand, out: &mut Outbox) {
         match command {
+            MediaCommand::Offered(sound) => self.session.set_offered(sound),
             MediaCommand::Params(params) => {
                 self.is_held = !params.direction.receives();
                 self.session.set_params(now, *params);

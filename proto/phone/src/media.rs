@@ -3,8 +3,8 @@
 use crate::call::{Mapping, Media, Origin};
 use crate::phone::{ACCOUNT, Phone};
 use crate::{
-    Action, Call, CallEnd, CallMediaEvent, CallNumber, Phase, PhoneEvent, Protection, Side, Signalling,
-    SrtpPolicy,
+    Action, Call, CallEnd, CallMediaEvent, CallNumber, MediaCommand, Phase, PhoneEvent, Protection, Side,
+    Signalling, SrtpPolicy,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_agent::{CallId, CallState, Role};
 use ringway_media::MediaSession;
-use ringway_media::session::{MediaEvent, SessionConfig, ZrtpSettings};
+use ringway_media::session::{MediaEvent, OfferedSound, SessionConfig, ZrtpSettings};
 use ringway_sansio::{Context, Entropy, Seed};
 use ringway_sdp::{CryptoSuite, Fingerprint, LocalMedia, SecurityPolicy};
 use ringway_zrtp::{ZidCache, ZrtpConfig};
@@ -105,6 +105,7 @@ impl Phone {
                     cx.emit(Action::Forget(zid));
                 }
             }
+            MediaEvent::EarlySound => self.on_early_sound(cx, number),
             MediaEvent::LatchedTo(_) | MediaEvent::PeerLeft => {}
         }
     }
@@ -259,6 +260,7 @@ impl Phone {
                     call.phase = Phase::Calling(cx.now);
                 }
                 self.allow_downgrade(cx, number);
+                self.expect_early_sound(cx, number, id);
                 cx.emit(PhoneEvent::Inviting { call: number });
             }
             Err(error) => {
@@ -279,7 +281,10 @@ impl Phone {
             call.phase = Phase::Answering;
         }
         match self.with_agent(cx, |agent, cx| agent.answer(cx, id, local)) {
-            Ok(()) => self.allow_downgrade(cx, number),
+            Ok(()) => {
+                self.allow_downgrade(cx, number);
+                self.expect_early_sound(cx, number, id);
+            }
             // The user agent has already refused an offer that is at fault.
             Err(error) if self.agent.call_state(id) != Some(CallState::Ringing) => {
                 cx.emit(PhoneEvent::Refused { what: error.to_string() });
@@ -297,6 +302,29 @@ impl Phone {
         match is_outgoing {
             true => self.end_call(cx, number, CallEnd { by: Side::Failure, status: 0, reason }),
             false => self.reject(cx, number, INTERNAL_ERROR),
+        }
+    }
+
+    /// Lets the media play what the peer sends before its answer to our offer, unless sound must be protected: the keys come
+    /// with the answer.
+    fn expect_early_sound(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, id: CallId) {
+        let may_be_protected = match self.call(number).map(|call| &call.policy) {
+            Some(SecurityPolicy::None) => false,
+            Some(SecurityPolicy::Opportunistic { .. }) => true,
+            Some(SecurityPolicy::Sdes { .. } | SecurityPolicy::Zrtp { .. } | SecurityPolicy::Dtls { .. })
+            | None => return,
+        };
+        if let Some(receive) = self.agent.offered_codecs(id).map(<[_]>::to_vec) {
+            self.media(cx, number, MediaCommand::Offered(OfferedSound { receive, may_be_protected }));
+        }
+    }
+
+    fn on_early_sound(&mut self, cx: &mut Context<'_, Action>, number: CallNumber) {
+        if let Some(call) = self.call_mut(number)
+            && matches!(call.phase, Phase::Calling(_) | Phase::RingsThere)
+        {
+            call.phase = Phase::EarlyMedia;
+            cx.emit(PhoneEvent::Early { call: number });
         }
     }
 

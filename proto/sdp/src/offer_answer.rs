@@ -184,6 +184,11 @@ impl OfferAnswer {
         self.agreed.as_ref()
     }
 
+    /// Payload types and codecs of our pending offer: the peer may send them before its answer arrives (RFC 3264 §5.1).
+    pub fn offered_codecs(&self) -> Option<&[(u8, Codec)]> {
+        self.pending.as_ref().map(|pending| pending.formats.codecs.as_slice())
+    }
+
     /// True while our offer is pending.
     pub const fn is_offer_pending(&self) -> bool {
         self.pending.is_some()

@@ -1,6 +1,7 @@
 //! `ringway answer` of the built program.
 //!
-//! Tested: exit statuses, also those of `ringway call` to peers that send no sound, calls that are on hold from the start, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
+//! Tested: exit statuses, also those of `ringway call` to peers that send no sound, calls that are on hold from the start,
+//! sound before the answer, recordings of several calls, the announced extensions, and `--ring-s` of both sides. Not tested
 //! here: the calls themselves (`phone.rs`).
 
 use crate::program::{Done, Running};
@@ -88,6 +89,22 @@ fn a_call_without_the_sound_that_may_come_is_a_failure() {
             assert_eq!((done.status, &value["result"]), (0, &"answered".into()), "{case}");
             assert!(!done.err.contains("no sound"), "{case}");
         }
+    }
+}
+
+#[test]
+fn sound_before_the_answer_is_heard() {
+    for more in [&[][..], &["--srtp", "none"]] {
+        let mut peer = Peer::new();
+        let uri = peer.uri();
+        let alice = Running::start(Path::new("."), &[&["call", &uri, "--json"][..], more].concat(), "");
+        peer.ring_with_sound(|| alice.has_said("sound before the answer"));
+        peer.answer(Offer::Bare);
+        peer.hang_up();
+        let done = alice.done();
+        let value = done.json();
+        assert_eq!((done.status, &value["result"]), (0, &"answered".into()), "{done:?}");
+        assert!(value["received"]["packets"].as_u64().unwrap() > 0, "{value:#}");
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Peer {
     target: String,
     call_id: String,
     cseq: u32,
+    /// INVITE that rings.
+    invite: Option<String>,
 }
 
 /// Protection of its SDP.
@@ -40,7 +42,8 @@ impl Peer {
         let contact = format!("sip:peer@{}", sip.local_addr().unwrap());
         let (remote_sip, remote, target, call_id) = Default::default();
         let direction = "recvonly";
-        Self { sip, rtp, remote_sip, local, remote, contact, direction, target, call_id, cseq: 0 }
+        let invite = None;
+        Self { sip, rtp, remote_sip, local, remote, contact, direction, target, call_id, cseq: 0, invite }
     }
 
     pub(crate) fn uri(&self) -> String {
@@ -74,16 +77,34 @@ impl Peer {
         status
     }
 
+    /// Rings without SDP, and sends sound to the address in the offer until `is_heard`.
+    pub(crate) fn ring_with_sound(&mut self, is_heard: impl Fn() -> bool) {
+        let invite = self.receive("INVITE ");
+        self.respond(&invite, "180 Ringing", "Content-Length: 0\r\n\r\n");
+        let offered = |prefix: &str| invite.lines().find_map(|line| line.strip_prefix(prefix)).unwrap();
+        let port = offered("m=audio ").split(' ').next().unwrap();
+        let to = format!("{}:{port}", offered("c=IN IP4 "));
+        let end = Instant::now() + TIME_LIMIT;
+        for sequence in 0_u16.. {
+            let head = [[0x80, 0], sequence.to_be_bytes()].concat();
+            let timestamp = (160 * u32::from(sequence)).to_be_bytes();
+            self.rtp.send_to(&[&head[..], &timestamp, &[7; 4], &[0x2a; 160]].concat(), &to).unwrap();
+            if is_heard() {
+                break;
+            }
+            assert!(Instant::now() < end, "nothing is received");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.invite = Some(invite);
+    }
+
     /// Answers a call.
     pub(crate) fn answer(&mut self, answer: Offer) {
-        let invite = self.receive("INVITE ");
+        let invite = self.invite.take().unwrap_or_else(|| self.receive("INVITE "));
         (self.call_id, self.remote) = (header(&invite, "Call-ID"), header(&invite, "From"));
         self.target = header(&invite, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
-        let copied = |name| format!("{name}: {}\r\n", header(&invite, name));
-        let head = ["Via", "From", "Call-ID", "CSeq"].map(copied).concat();
-        let own = format!("To: {}\r\nContact: <{}>\r\n", self.local, self.uri());
         let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(answer));
-        self.send(&format!("SIP/2.0 200 OK\r\n{head}{own}{body}"));
+        self.respond(&invite, "200 OK", &body);
         self.receive("ACK ");
     }
 
@@ -132,6 +153,13 @@ impl Peer {
         let lengths =
             std::iter::from_fn(|| (Instant::now() < end).then(|| self.rtp.recv(&mut room).unwrap()));
         lengths.fold((usize::MAX, 0), |(least, most), length| (least.min(length), most.max(length)))
+    }
+
+    fn respond(&self, invite: &str, status: &str, rest: &str) {
+        let copied = |name| format!("{name}: {}\r\n", header(invite, name));
+        let head = ["Via", "From", "Call-ID", "CSeq"].map(copied).concat();
+        let own = format!("To: {}\r\nContact: <{}>\r\n", self.local, self.uri());
+        self.send(&format!("SIP/2.0 {status}\r\n{head}{own}{rest}"));
     }
 
     /// Sends a request and returns its final response.

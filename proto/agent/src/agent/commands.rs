@@ -7,7 +7,7 @@ use crate::session::SDP;
 use crate::{AccountId, Action, CallError, CallId, CallState, QueryId, Role, RouteError, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::Context;
-use ringway_sdp::LocalMedia;
+use ringway_sdp::{Codec, LocalMedia};
 use ringway_sip::{HeaderName, Method, Uri};
 
 impl UserAgent {
@@ -25,6 +25,11 @@ impl UserAgent {
     /// peer without one. Says nothing about the hops behind it.
     pub fn call_uses_tls(&self, call: CallId) -> bool {
         self.calls.call_uses_tls(call)
+    }
+
+    /// Payload types and codecs of our offer in a call that has no answer yet: the peer may send them already (RFC 3264 §5.1).
+    pub fn offered_codecs(&self, call: CallId) -> Option<&[(u8, Codec)]> {
+        self.calls.offered_codecs(call)
     }
 
     /// All calls that have not ended.

@@ -47,7 +47,7 @@ use crate::request::{Answer, Cancelled};
 use crate::{AccountId, AgentEvent, By, CallId, Ended};
 use alloc::vec::Vec;
 use ringway_sansio::{Deadline, Instant, Wheel};
-use ringway_sdp::LocalMedia;
+use ringway_sdp::{Codec, LocalMedia};
 use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{Slab, SlabKey};
 
@@ -102,6 +102,11 @@ impl Calls {
     /// True if a call's dialog uses TLS to its next hop in both directions.
     pub(crate) fn call_uses_tls(&self, call: CallId) -> bool {
         self.call_at(call).is_some_and(|call| call.dialog.uses_tls())
+    }
+
+    /// Payload types and codecs of the pending offer of a call.
+    pub(crate) fn offered_codecs(&self, call: CallId) -> Option<&[(u8, Codec)]> {
+        self.call_at(call)?.session.as_ref()?.offered_codecs()
     }
 
     fn call_at(&self, call: CallId) -> Option<&Call> {

@@ -96,7 +96,12 @@ impl MediaSession {
 
     fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let ip_bytes = datagram.len() as u32 + ip_header_bytes(from);
-        let (Some(_), false) = (&self.params, self.is_closed) else { return self.count_by_sender(from) };
+        if self.is_closed {
+            return self.count_by_sender(from);
+        }
+        if self.params.is_none() {
+            return self.on_early(Transit { now, arrived, ip_bytes, is_late: false }, from, datagram);
+        }
         let (len, proof) = match self.srtp.open_rtp(now, datagram) {
             Opened::Plain => (datagram.len(), None),
             Opened::Authenticated(len, under) => (len, Some(under)),
@@ -139,6 +144,23 @@ impl MediaSession {
         });
         if proof.is_some() && !self.srtp.may_send() {
             self.on_first_authenticated(now);
+        }
+    }
+
+    /// Handles a packet before the first parameters.
+    fn on_early(&mut self, transit: Transit, from: SocketAddr, datagram: &[u8]) {
+        let packet = RtpPacket::parse(datagram).ok();
+        let accepted = self.offered.as_mut().zip(packet).and_then(|(offered, packet)| {
+            let (codec, sender) = offered.accept(transit.now, from, &packet)?;
+            Some((packet, codec, sender))
+        });
+        let Some((packet, codec, sender)) = accepted else {
+            self.refused.early += 1;
+            return;
+        };
+        self.incoming.on_packet(transit, &packet, Payload::Sound(codec), |_| {});
+        if sender == Sender::NewPeer {
+            self.emit(MediaEvent::EarlySound);
         }
     }
 

@@ -14,6 +14,8 @@ pub enum MediaEvent {
     Digit(char),
     /// The peer's packets come from this address, and ours are sent there: initially or after a change.
     LatchedTo(SocketAddr),
+    /// Sound arrives before the first parameters.
+    EarlySound,
     /// Mapped addresses of our ports: initially, or after a change.
     StunMapped {
         /// Mapped address of the RTP port.

@@ -7,7 +7,7 @@ use ringway_phone::{
     SrtpPolicy, StunServer,
 };
 use ringway_sansio::{Flow, Instant, ListenerId, Node, Received};
-use ringway_sdp::KeyManagement;
+use ringway_sdp::{Codec, KeyManagement};
 use ringway_zrtp::{Continuity, Retained, ZidCache, ZrtpConfig};
 use std::time::Duration;
 
@@ -257,4 +257,35 @@ fn nothing_is_sent_to_the_address_in_an_invite_before_the_ack() {
     let (_, tag) = of_our_answer(&world, BOB, "To:");
     from_stranger(&mut world, BOB, "ACK", &format!(";tag={tag}"));
     assert_eq!(sends(&world), [(false, true), (true, true)]);
+}
+
+#[test]
+fn sound_before_the_answer_is_played_where_it_need_not_be_protected() {
+    for (srtp, expected) in [
+        (SrtpPolicy::None, Some(false)),
+        (SrtpPolicy::Best, Some(true)),
+        (SrtpPolicy::Sdes, None),
+        (SrtpPolicy::Zrtp, None),
+    ] {
+        let mut world = World::new(|_, config| config.srtp = srtp);
+        let call = world.call(ALICE, BOB);
+        let offered = world.stations[ALICE].commands.iter().find_map(|command| match &command.1 {
+            MediaCommand::Offered(sound) => Some((sound.receive.clone(), sound.may_be_protected)),
+            _ => None,
+        });
+        let codecs = vec![(0, Codec::Pcmu), (8, Codec::Pcma)];
+        assert_eq!(offered, expected.map(|may_be_protected| (codecs, may_be_protected)), "{srtp:?}");
+        world.events(ALICE);
+        for _ in 0..2 {
+            world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::EarlySound));
+        }
+        assert_eq!(world.events(ALICE), [PhoneEvent::Early { call }]);
+        assert_eq!(world.stations[ALICE].phone.call(call).unwrap().phase(), Phase::EarlyMedia);
+        let is_offered = |command: &(_, MediaCommand)| matches!(command.1, MediaCommand::Offered(_));
+        let called = world.incoming(BOB);
+        world.command(BOB, PhoneCommand::Answer { call: called });
+        assert!(!world.stations[BOB].commands.iter().any(is_offered), "its offer was answered");
+        world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::EarlySound));
+        assert!(matches!(world.stations[ALICE].phone.call(call).unwrap().phase(), Phase::Talking(_)));
+    }
 }
