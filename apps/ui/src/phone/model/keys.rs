@@ -1,7 +1,7 @@
 //! Functions of the keys.
 
 use super::call::{Asked, URI_CHARS_MAX};
-use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, login};
+use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, front, login};
 use crate::keys::Key;
 use crate::phone::field::Field;
 use crate::phone::form::Pressed;
@@ -34,6 +34,9 @@ impl Model {
         if key == Key::Enter && self.enter_answers() {
             return self.answer(effects);
         }
+        if front::on_key(self, key) {
+            return;
+        }
         let screens = self.host.screens();
         let last_screen = screens.len() - 1;
         let place = screens.iter().position(|screen| *screen == self.screen).unwrap_or(0);
@@ -52,6 +55,7 @@ impl Model {
     }
 
     pub(super) fn on_paste(&mut self, text: &str) {
+        front::leave(self);
         match (&mut self.overlay, self.screen) {
             (Some(Overlay::Transfer { to, .. }), _) => to.insert(text),
             (Some(Overlay::Contact { form, .. }), _) => form.paste(text),
@@ -381,6 +385,7 @@ impl Model {
         if let Some(call) = self.call_mut(number) {
             call.asked = Some(Asked::HangUp);
         }
+        front::leave_if(self, number);
     }
 
     /// The same keys decide about a transfer that the other side asks for.
@@ -426,6 +431,7 @@ impl Model {
         };
         call.asked = Some(Asked::HangUp);
         effects.push(Effect::Phone(command));
+        front::leave_if(self, number);
     }
 
     fn toggle_hold(&mut self, number: CallNumber, effects: &mut Vec<Effect>) {

@@ -7,6 +7,7 @@
 
 mod call;
 mod contacts;
+mod front;
 mod keys;
 mod ladder;
 mod login;
@@ -34,6 +35,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
+use front::Front;
 use login::Login;
 use ringway_phone::{CallNumber, NetworkFacts, PhoneCommand, PhoneEvent};
 
@@ -259,6 +261,8 @@ pub struct Model {
     pub(crate) calls: Vec<Call>,
     /// The call of the call screen.
     pub(crate) shown: Option<CallNumber>,
+    /// The ringing call that is shown over another page.
+    pub(crate) front: Option<Front>,
     /// The last call that ended, for the call screen while there is no other.
     pub(crate) last: Option<Call>,
     /// Calls that are over, the newest first.
@@ -298,6 +302,7 @@ impl Model {
             contact: 0,
             calls: Vec::new(),
             shown: None,
+            front: None,
             last: None,
             history: VecDeque::new(),
             chosen: 0,
@@ -374,7 +379,10 @@ impl Model {
         match &self.overlay {
             Some(Overlay::Transfer { .. } | Overlay::Contact { .. }) => true,
             Some(Overlay::Help { .. } | Overlay::Leave | Overlay::Forget { .. }) => false,
-            None => matches!(self.screen, Screen::Keypad | Screen::Account),
+            None => {
+                let screen = self.front.map_or(self.screen, |front| front.behind);
+                matches!(screen, Screen::Keypad | Screen::Account)
+            }
         }
     }
 
@@ -390,6 +398,7 @@ impl Model {
     }
 
     fn go(&mut self, screen: Screen) {
+        self.front = None;
         if screen == Screen::Calls && self.screen != Screen::Calls {
             self.chosen = 0;
         }
@@ -410,9 +419,9 @@ impl Model {
         self.calls.iter().find(|call| call.number == number)
     }
 
-    /// The call of the call page: the chosen one, else any live one, else the last.
+    /// The call of the call page: the one in front, else the chosen one, else any live one, else the last.
     pub(crate) fn shown_call(&self) -> Option<&Call> {
-        let shown = self.shown.and_then(|number| self.call(number));
+        let shown = self.front.map(|front| front.call).or(self.shown).and_then(|number| self.call(number));
         shown.or(self.calls.first()).or(self.last.as_ref())
     }
 

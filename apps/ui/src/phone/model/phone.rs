@@ -1,7 +1,7 @@
 //! Events of the phone. Every text in them may come from a stranger.
 
 use super::call::{Call, Origin, PastCall, Phase, REASON_CHARS_MAX, URI_CHARS_MAX};
-use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight};
+use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight, front};
 use crate::phone::model::call::{DIRECT, NAME_CHARS_MAX, Party};
 use crate::phone::moment::Now;
 use crate::text::Shown;
@@ -43,10 +43,8 @@ impl Model {
                     true => Party::direct(&name, &uri),
                     false => self.party(&name, &uri),
                 };
-                let is_replacing = replaces.is_some();
-                self.begin(Call { is_replacing, ..Call::new(call, Origin::Theirs, party, now) });
-                self.ring_due = Some(now.elapsed);
-                self.ring(now, effects);
+                let theirs = Call::new(call, Origin::Theirs, party, now);
+                self.ring_here(now, Call { is_replacing: replaces.is_some(), ..theirs }, effects);
             }
             PhoneEvent::Message(message) => self.ladder.push(now, message),
             PhoneEvent::Network(facts) => self.network = facts,
@@ -95,8 +93,21 @@ impl Model {
         }
     }
 
+    fn ring_here(&mut self, now: Now, call: Call, effects: &mut Vec<Effect>) {
+        let number = call.number;
+        self.begin(call);
+        front::bring(self, number);
+        self.ring_due = Some(now.elapsed);
+        self.ring(now, effects);
+    }
+
     /// Handles an event of one call.
     fn on_call(&mut self, now: Now, number: CallNumber, event: PhoneEvent) {
+        if matches!(event, PhoneEvent::Answered { .. })
+            && self.front.take_if(|front| front.call == number).is_some()
+        {
+            self.shown = Some(number);
+        }
         let Some(call) = self.call_mut(number) else { return };
         let who = call.party.short().to_owned();
         let mut told = None;
@@ -207,6 +218,7 @@ impl Model {
         if self.shown == Some(number) {
             self.shown = None;
         }
+        front::leave_if(self, number);
         if matches!(self.overlay, Some(Overlay::Transfer { call, .. }) if call == number) {
             self.overlay = None;
         }

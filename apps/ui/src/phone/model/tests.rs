@@ -258,8 +258,8 @@ fn the_last_comparison_of_the_sas_is_what_the_page_and_the_notice_say() {
 fn enter_answers_where_it_has_no_other_function_and_f9_everywhere() {
     for page in 2..=8 {
         let mut scene = Scene::new();
-        scene.press(Key::Function(page));
         let call = scene.bob_calls(1);
+        scene.press(Key::Function(page));
         let answer = [Do::Answer { call }];
         // On the contacts, the ladder and the account page Enter has a function.
         let enter_answers = !matches!(page, 3 | 7 | 8);

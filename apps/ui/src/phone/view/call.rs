@@ -16,6 +16,8 @@ use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side, Signalling};
 const VALUE_X: usize = 10;
 /// Lowest level with a bar.
 const QUIETEST_DB: f32 = -60.0;
+/// State of a ringing call in front of another page, whose letters are not keys of the call.
+const IN_FRONT: &str = "rings here: Enter answers, Ctrl-R rejects";
 /// Columns behind a sparkline for its figures.
 const FIGURES_COLUMNS: usize = 32;
 
@@ -35,7 +37,11 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
     canvas.put(room, 0, &count, Style::Quiet);
     let codec = if call.codec.is_empty() { String::new() } else { format!(", {}", call.codec) };
     let talked = call.talked(now).map(|talked| format!("{}, ", clock(talked))).unwrap_or_default();
-    canvas.put_cut(0, 1, &format!("{talked}{}{codec}", state(call, now)), Style::Plain);
+    let state = match model.front {
+        Some(_) if call.asked.is_none() => IN_FRONT.to_owned(),
+        Some(_) | None => state(call, now),
+    };
+    canvas.put_cut(0, 1, &format!("{talked}{state}{codec}"), Style::Plain);
     if call.party.is_direct() {
         canvas.put_cut(0, 2, "direct: not through your server, nobody verified the address", Style::Warning);
     }

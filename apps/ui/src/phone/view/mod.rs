@@ -194,6 +194,9 @@ fn help_line(model: &Model) -> String {
             "Enter call  n new  e edit  d delete  1..9 quick dial  0 none  ? help  q quit"
         }
         (Screen::Calls, None) => "Enter open or call again  x hang up  s save as contact  ? help  q quit",
+        (Screen::Call, None) if model.front.is_some() => {
+            "Enter answer  Ctrl-R reject  Esc the page before  F1 help"
+        }
         (Screen::Call, None) => match model.shown_call() {
             Some(call) if call.is_over() => "Enter call again  ? help  q quit",
             Some(call) if call.rings_here() => "Enter answer  r reject  n next call  ? help  q quit",

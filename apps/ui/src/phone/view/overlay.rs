@@ -11,12 +11,13 @@ use alloc::format;
 /// Columns of the help; they fit the smallest window.
 pub(super) const HELP_COLUMNS: usize = super::COLUMNS_MIN - 4;
 
-pub(super) const HELP: [&str; 40] = [
+pub(super) const HELP: [&str; 41] = [
     "Everywhere",
     "  F1            this help (? where nothing is typed)",
     "  F2 … F8       the pages; Tab: the next one",
     "  F9, Ctrl-A    answer; another call is held first",
-    "  Enter         answer, where it has no other function",
+    "  Enter         answer the call in front; else where it",
+    "                has no other function",
     "  Ctrl-R        reject a call, or a requested transfer",
     "  Ctrl-X        hang up",
     "  Alt-1 … 9     quick dial, as F2, the digit, Enter",

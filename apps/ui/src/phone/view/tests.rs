@@ -161,7 +161,7 @@ fn who_calls_is_seen_on_every_screen() {
     });
     scene.phone(eve_calls(Some(call)));
     let banner = scene.line(">>");
-    assert!(banner.ends_with("F9 answer, ending a call  Ctrl-R reject"), "{banner}");
+    assert!(banner.ends_with("Enter answer, ending a call  Ctrl-R reject"), "{banner}");
     scene.bob_calls(3);
     assert!(scene.line(">>").contains("(+1)"));
     scene.press(Key::Function(5));
@@ -229,7 +229,9 @@ fn no_line_of_help_is_cut_in_80_columns() {
         scene.press(Key::Function(key));
         whole(&scene);
     }
+    scene.press(Key::Function(2));
     scene.bob_calls(1);
+    whole(&scene);
     scene.press(Key::Function(5));
     whole(&scene);
     scene.talk_to(2, "sip:bob@example.org");
