@@ -216,7 +216,9 @@ impl Attended {
         let failure = self.failure.or_else(|| self.is_silent.then(no_sound));
         let verdict = match (&failure, self.answered) {
             (Some(_), _) => Verdict::Failed,
-            (None, Some(_)) => Verdict::Answered,
+            (None, Some(_)) if end.status == OK => Verdict::Answered,
+            // It was not acknowledged, a change of the session failed, or the other side lost it.
+            (None, Some(_)) => Verdict::Failed,
             (None, None) if self.cancelled.is_some() || end.status == REQUEST_TERMINATED => {
                 Verdict::Cancelled
             }
@@ -226,7 +228,7 @@ impl Attended {
                 (Role::Caller, Side::Us | Side::Failure) | (Role::Callee, Side::Peer) => Verdict::Failed,
             },
         };
-        let is_plain_end = self.answered.is_some() && end.status == 200;
+        let is_plain_end = self.answered.is_some() && end.status == OK;
         let reason = failure.or((!is_plain_end).then_some(end.reason));
         let heard = heard.filter(|_| self.answered.is_some());
         Ok(Outcome {
@@ -318,6 +320,9 @@ pub(crate) fn say_message(event: &PhoneEvent) {
 
 /// After [`PhoneEvent::Silent`].
 const NO_SOUND: &str = "no sound: in 3 s no RTP packet came from the other side, which may send";
+
+/// RFC 3261 §21.2.1: ended by BYE.
+const OK: u16 = 200;
 
 /// RFC 3261 §21.4.25.
 const REQUEST_TERMINATED: u16 = 487;

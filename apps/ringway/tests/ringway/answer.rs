@@ -42,20 +42,23 @@ fn calls_that_were_answered_rejected_as_asked_or_cancelled_are_no_failure() {
     assert_eq!(bob.done().status, 0);
 }
 
-/// Talks without sound with a phone that calls the peer or is called by it, for 4 s or until it says that there is none.
+/// A phone that talks without SRTP with a peer, which it calls or which calls it.
+fn called_or_calling(peer: &mut Peer, is_caller: bool) -> Running {
+    if is_caller {
+        let phone = Running::start(Path::new("."), &["call", &peer.uri(), "--srtp", "none", "--json"], "");
+        peer.answer(Offer::Bare);
+        return phone;
+    }
+    let (bob, uri) = bob(&["--srtp", "none", "--count", "1", "--json"]);
+    peer.call(&uri, Offer::Bare);
+    bob
+}
+
+/// A call without sound, of 4 s or until the phone says that there is none.
 fn without_sound(direction: &'static str, is_caller: bool) -> Done {
     let mut peer = Peer::new();
     peer.direction = direction;
-    let phone = if is_caller {
-        let uri = peer.uri();
-        let phone = Running::start(Path::new("."), &["call", &uri, "--srtp", "none", "--json"], "");
-        peer.answer(Offer::Bare);
-        phone
-    } else {
-        let (bob, uri) = bob(&["--srtp", "none", "--count", "1", "--json"]);
-        peer.call(&uri, Offer::Bare);
-        bob
-    };
+    let phone = called_or_calling(&mut peer, is_caller);
     match direction {
         "sendrecv" => drop(phone.says("no sound: ")),
         _ => std::thread::sleep(Duration::from_secs(4)),
@@ -89,6 +92,23 @@ fn a_call_without_the_sound_that_may_come_is_a_failure() {
             assert_eq!((done.status, &value["result"]), (0, &"answered".into()), "{case}");
             assert!(!done.err.contains("no sound"), "{case}");
         }
+    }
+}
+
+#[test]
+fn a_call_that_breaks_off_after_its_answer_is_a_failure() {
+    for is_caller in [true, false] {
+        let mut peer = Peer::new();
+        let phone = called_or_calling(&mut peer, is_caller);
+        peer.change_without_an_answer();
+        let done = phone.done();
+        let value = done.json();
+        assert_eq!(
+            (done.status, &value["result"], &value["status"]),
+            (1, &"failed".into(), &200.into()),
+            "{done:?}"
+        );
+        assert!(value["reason"].as_str().unwrap().contains("the ACK has no answer"), "{value:#}");
     }
 }
 

@@ -130,6 +130,14 @@ impl Peer {
         status
     }
 
+    /// Sends a re-INVITE without an offer, and an ACK without an answer; expects a BYE.
+    pub(crate) fn change_without_an_answer(&mut self) {
+        let response = self.request("INVITE", "Content-Length: 0\r\n\r\n");
+        assert_eq!(self.acknowledge(&response), 200);
+        let bye = self.receive("BYE ");
+        self.respond(&bye, "200 OK", "Content-Length: 0\r\n\r\n");
+    }
+
     pub(crate) fn hang_up(&mut self) {
         assert!(self.request("BYE", "Content-Length: 0\r\n\r\n").starts_with("SIP/2.0 200 "));
     }
@@ -155,8 +163,8 @@ impl Peer {
         lengths.fold((usize::MAX, 0), |(least, most), length| (least.min(length), most.max(length)))
     }
 
-    fn respond(&self, invite: &str, status: &str, rest: &str) {
-        let copied = |name| format!("{name}: {}\r\n", header(invite, name));
+    fn respond(&self, request: &str, status: &str, rest: &str) {
+        let copied = |name| format!("{name}: {}\r\n", header(request, name));
         let head = ["Via", "From", "Call-ID", "CSeq"].map(copied).concat();
         let own = format!("To: {}\r\nContact: <{}>\r\n", self.local, self.uri());
         self.send(&format!("SIP/2.0 {status}\r\n{head}{own}{rest}"));
