@@ -146,9 +146,26 @@ fn a_fingerprint_counts_only_where_srtp_is_required() {
     assert_eq!(management(DTLS, key), Err(Refused::Fingerprint), "the keys of SDES need RTP/SAVP");
     let savp = sdp("RTP/SAVP", "", &format!("{key}{section}"));
     assert_eq!(answered(&savp, sdes()).unwrap().1.key_management(), Some(KeyManagement::Sdes));
-    assert_eq!(answered(&sdp("RTP/SAVP", "", key), dtls(0)).unwrap_err(), Refused::Fingerprint);
-    assert_eq!(answered(&sdp("RTP/AVP", "", key), dtls(0)).unwrap_err(), Refused::Unprotected);
+    for profile in ["RTP/SAVP", "RTP/SAVPF", "RTP/AVP"] {
+        assert_eq!(answered(&sdp(profile, "", key), dtls(0)).unwrap_err(), Refused::Sdes);
+    }
+    assert_eq!(answered(&sdp("RTP/SAVP", "", ""), dtls(0)).unwrap_err(), Refused::Fingerprint);
     assert_eq!(answered(&sdp(DTLS, "", &section), zrtp()).unwrap_err(), Refused::Dtls);
+}
+
+/// SHA-1 is not accepted, and the reason says which hash functions are.
+#[test]
+fn a_fingerprint_that_is_not_accepted_is_the_reason_with_every_protocol() {
+    let section = format!("{}a=setup:actpass\r\n", print("sha-1", 1, 20));
+    for policy in [best(0), dtls(0)] {
+        for profile in ["RTP/SAVP", "RTP/SAVPF", DTLS, "UDP/TLS/RTP/SAVPF"] {
+            let refused = answered(&sdp(profile, "", &section), policy.clone()).unwrap_err();
+            assert_eq!(refused, Refused::Fingerprint, "{profile}");
+            assert!(refused.to_string().contains("sha-256"));
+        }
+    }
+    let no_role = format!("{}a=setup:holdconn\r\n", print("sha-256", 1, 32));
+    assert_eq!(answered(&sdp("RTP/SAVPF", "", &no_role), best(0)).unwrap_err(), Refused::Setup);
 }
 
 #[test]
@@ -171,6 +188,8 @@ fn an_answer_without_a_fingerprint_or_a_role_is_refused() {
     assert_eq!(role(&format!("{print}a=setup:actpass\r\n")), no_role);
     assert_eq!(role(&format!("{print}a=setup:holdconn\r\n")), no_role);
     assert_eq!(role("a=setup:active\r\n"), Err(Refused::Unprotected));
+    let key = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
+    assert_eq!(role(key), Err(Refused::Sdes));
     let sha1 = "a=fingerprint:sha-1 00:01:02:03:04:05:06:07:08:09:0a:0b:0c:0d:0e:0f:10:11:12:13\r\n";
     assert_eq!(role(&format!("{sha1}a=setup:active\r\n")), Err(Refused::Fingerprint));
     let plain = accept("RTP/AVP", "");

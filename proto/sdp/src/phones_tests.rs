@@ -27,7 +27,7 @@ fn baresip_with_rtp_savp_is_protected_or_rejected() {
     assert!(answer.contains("m=audio 7078 RTP/SAVP 0 8 101\r\n"), "{answer}");
     assert!(matches!(params.protection, Protection::Sdes { .. }));
     assert_eq!(refused(BARESIP_SRTP_MANDATORY, SecurityPolicy::None), Refused::ProtectionUnwanted);
-    assert_eq!(refused(BARESIP_SRTP_MANDATORY, zrtp()), Refused::Crypto);
+    assert_eq!(refused(BARESIP_SRTP_MANDATORY, zrtp()), Refused::Sdes);
 }
 
 #[test]

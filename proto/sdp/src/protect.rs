@@ -64,7 +64,12 @@ pub(crate) fn choose(
     match by_policy(policy, profile, offer, section, before) {
         Ok(chosen) => before.check(chosen.key_management()).map(|()| chosen),
         Err(
-            Refused::Unprotected | Refused::Crypto | Refused::Dtls | Refused::Fingerprint | Refused::Setup,
+            Refused::Unprotected
+            | Refused::Crypto
+            | Refused::Sdes
+            | Refused::Dtls
+            | Refused::Fingerprint
+            | Refused::Setup,
         ) if !profile.is_secure() && before.is_agreed => {
             // A call continues without the protection that its policy requires only if the user has permitted
             // it.
@@ -149,6 +154,7 @@ pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
 fn answered_dtls(answer: &SessionDescription, section: &MediaDescription) -> Result<Protection, Refused> {
     let fingerprints = dtls::fingerprints(answer, section);
     match (fingerprints.is_empty(), dtls::has_fingerprint(answer, section)) {
+        (true, false) if section.has("crypto") => return Err(Refused::Sdes),
         (true, false) => return Err(Refused::Unprotected),
         (true, true) => return Err(Refused::Fingerprint),
         (false, _) => {}
@@ -169,6 +175,7 @@ fn by_policy(
     match policy {
         SecurityPolicy::None if profile.is_secure() => Err(Refused::ProtectionUnwanted),
         SecurityPolicy::None => Ok(ChosenProtection::Nothing),
+        SecurityPolicy::Zrtp { .. } if profile.is_secure() && section.has("crypto") => Err(Refused::Sdes),
         SecurityPolicy::Zrtp { .. } if profile.is_secure() => Err(no_key(offer, section)),
         SecurityPolicy::Zrtp { .. } => Ok(ChosenProtection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
         SecurityPolicy::Sdes { .. } if profile.is_dtls() => Err(Refused::Dtls),
@@ -188,11 +195,15 @@ fn by_policy(
             // RFC 6189 §8.2: one key negotiation, and that is ZRTP. Our answer then has no key. Servers on the path
             // can read the keys of SDES, but not those of DTLS.
             let zrtp = zrtp.map(|zrtp| (KeyManagement::Zrtp, zrtp));
+            let no_dtls = dtls.as_ref().err().copied();
             let dtls = dtls.ok().map(|dtls| (KeyManagement::Dtls, dtls));
             let sdes = sdes.map(|sdes| (KeyManagement::Sdes, sdes));
             match in_order(before.key_management, [zrtp, dtls, sdes]) {
                 Some(chosen) => Ok(chosen),
-                None if profile.is_secure() => Err(no_key(offer, section)),
+                None if profile.is_secure() => match no_key(offer, section) {
+                    Refused::Dtls => Err(no_dtls.unwrap_or(Refused::Dtls)),
+                    other => Err(other),
+                },
                 None => Ok(ChosenProtection::Nothing),
             }
         }
@@ -207,7 +218,11 @@ fn offered_dtls(
     section: &MediaDescription,
     before: PriorProtection,
 ) -> Result<ChosenProtection, Refused> {
-    if !profile.is_secure() || !dtls::has_fingerprint(offer, section) {
+    let has_fingerprint = dtls::has_fingerprint(offer, section);
+    if !has_fingerprint && !profile.is_dtls() && section.has("crypto") {
+        return Err(Refused::Sdes);
+    }
+    if !profile.is_secure() || !has_fingerprint {
         return Err(if profile.is_secure() { Refused::Fingerprint } else { Refused::Unprotected });
     }
     let fingerprints = dtls::fingerprints(offer, section);

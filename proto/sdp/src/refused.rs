@@ -29,6 +29,9 @@ pub enum Refused {
     /// No common codec.
     #[error("no codec in common: only PCMU and PCMA are supported")]
     Codec,
+    /// Keys in the SDP, which are not enabled: another kind of protection is required.
+    #[error("the other phone offers SRTP with keys in the SDP (SDES), which is not enabled here")]
+    Sdes,
     /// Keys from DTLS, which is not enabled: by policy, or because the program is built without it.
     #[error("the other phone requires DTLS-SRTP, which is not enabled here")]
     Dtls,
@@ -92,6 +95,7 @@ impl Refused {
             | Self::Transport
             | Self::Address
             | Self::Codec
+            | Self::Sdes
             | Self::Dtls
             | Self::Fingerprint
             | Self::Setup
@@ -113,6 +117,7 @@ impl Refused {
             Self::Malformed(_)
             | Self::OfferPending
             | Self::NoOffer
+            | Self::Sdes
             | Self::Dtls
             | Self::Fingerprint
             | Self::Setup
