@@ -1,6 +1,6 @@
 //! Connection data: the `c=` line (RFC 8866 §5.7).
 
-use crate::text::fields;
+use crate::text::{fields, split_at_byte};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,8 +10,8 @@ pub enum Connection {
     /// A unicast address. Nothing may be sent to 0.0.0.0 and `::` (RFC 3264 §8.4). An IPv4-mapped IPv6
     /// address is converted to IPv4.
     Address(IpAddr),
-    /// A host name, a multicast group with its TTL, or another network type, not parsed. Media is never sent
-    /// there.
+    /// A host name, a multicast group with its TTL, an IPv6 address with a zone, or another network type, not parsed. Media
+    /// is never sent there.
     Other(Vec<u8>),
 }
 
@@ -28,7 +28,7 @@ impl Connection {
         }
         match ip(kind, address) {
             Some(ip) => Some(Self::Address(ip)),
-            None if is_name(address) || is_group(kind, address) => {
+            None if is_name(address) || is_group(kind, address) || has_zone(kind, address) => {
                 Some(Self::Other([network, kind, address].join(&b' ')))
             }
             None => None,
@@ -61,6 +61,12 @@ pub(crate) fn ip(kind: &[u8], address: &[u8]) -> Option<IpAddr> {
 fn is_name(text: &[u8]) -> bool {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     text.iter().all(is_allowed) && text.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// True for an IPv6 address with a zone, which only its own machine can use (RFC 4007 §11).
+fn has_zone(kind: &[u8], text: &[u8]) -> bool {
+    let (address, zone) = split_at_byte(text, b'%');
+    zone.is_some_and(|zone| !zone.is_empty()) && ip(kind, address).is_some_and(|ip| ip.is_ipv6())
 }
 
 /// True for a multicast address with a TTL or a number of addresses.

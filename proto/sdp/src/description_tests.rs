@@ -137,9 +137,15 @@ fn each_fault_has_the_number_of_its_line() {
     assert_eq!(with("A=sendonly\n"), (3, Fault::Line));
     assert_eq!(with("t=0\n"), (3, Fault::Time));
     assert_eq!(with("t=-1 0\n"), (3, Fault::Time));
-    for bad in
-        ["IN IP4", "IN IP4 999.1.1.1", "IN IP4 1.2.3.04", "IN IP4 ::1", "IN IP6 fe80::1%1", "IN IP4 a b"]
-    {
+    for bad in [
+        "IN IP4",
+        "IN IP4 999.1.1.1",
+        "IN IP4 1.2.3.04",
+        "IN IP4 ::1",
+        "IN IP6 fe80::1%",
+        "IN IP4 fe80::1%1",
+        "IN IP4 a b",
+    ] {
         assert_eq!(with(&alloc::format!("c={bad}\n")), (3, Fault::Connection), "{bad}");
     }
     for bad in ["audio", "audio 1", "audio 65536 RTP/AVP 0", "audio -1 RTP/AVP 0", "audio 1/x RTP/AVP 0"] {
@@ -161,6 +167,7 @@ fn only_unicast_addresses_are_used() {
         "IN IP4 255.255.255.255",
         "IN IP6 ff15::101/3",
         "IN IP6 ff02::1",
+        "IN IP6 fe80::1%eth0",
         "IN IP4 host.example.com",
         "ATM NSAP 47.0091",
     ] {

@@ -300,6 +300,7 @@ fn an_unacceptable_offer_is_rejected_with_its_reason() {
         (offer("0", "").replace("198.51.100.1\r\nt=", "224.1.1.1/5\r\nt="), Refused::Address),
         (offer("0", "").replace("IP4 198.51.100.1\r\nt=", "IP6 2001:db8::1\r\nt="), Refused::Address),
         (offer("0", "").replace("IP4 198.51.100.1\r\nt=", "IP4 pbx.example\r\nt="), Refused::Address),
+        (offer("0", "").replace("IP4 198.51.100.1\r\nt=", "IP6 fe80::1%eth0\r\nt="), Refused::Address),
         (offer("0", "c=IN IP4 198.51.100.2\r\nc=IN IP4 198.51.100.3\r\n"), Refused::Address),
         (offer("0", "").replace("RTP/AVP", "RTP/SAVP"), Refused::ProtectionUnwanted),
     ];
