@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, Qop, ReceivedChallenge, unescape};
+use ringway_sip::grammar::is_token_str;
 use ringway_sip::{HeaderName, Message, Method};
 
 /// Challenge that gets credentials; its nonce is used for later requests too, with a rising count (RFC 7616 §3.3).
@@ -105,8 +106,21 @@ impl AnsweredChallenge {
 pub enum NoChallenge<'m> {
     /// Realm of the first challenge.
     OtherRealm(&'m [u8]),
-    /// None has an algorithm and a `qop` that are supported.
-    Unsupported,
+    /// None has an algorithm and a `qop` that are supported: the first property that is not.
+    Unsupported(Unsupported<'m>),
+}
+
+/// Property of a challenge that is not supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported<'m> {
+    /// The digest algorithm.
+    Algorithm(&'m [u8]),
+    /// All values of `qop`.
+    Qop(&'m [u8]),
+    /// The authentication scheme.
+    Scheme(&'m [u8]),
+    /// There is no challenge that can be read.
+    Challenge,
 }
 
 /// Challenge with the best realm by `fit_of`, less is better; of several SHA-256 before MD5, in any order. `asks` is the header
@@ -120,15 +134,19 @@ pub fn strongest<'m, F: Ord + Copy>(
     fit_of: impl Fn(&[u8]) -> Option<F>,
 ) -> Result<(ReceivedChallenge<'m>, Algorithm), NoChallenge<'m>> {
     let mut best: Option<(F, ReceivedChallenge<'m>, Algorithm)> = None;
-    let (mut first_realm, mut has_ours) = (None, false);
+    let (mut first_realm, mut unsupported) = (None, None);
     for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
         first_realm = first_realm.or(Some(challenge.realm));
         let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
-        has_ours = true;
-        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let Some(algorithm) = algorithm.filter(|_| chosen_qop(&challenge).is_some()) else {
+        let name = challenge.algorithm.unwrap_or(b"MD5");
+        let Some(algorithm) = Algorithm::from_name(name) else {
+            unsupported = unsupported.or(Some(Unsupported::Algorithm(name)));
             continue;
         };
+        if chosen_qop(&challenge).is_none() {
+            unsupported = unsupported.or(challenge.qop.map(Unsupported::Qop));
+            continue;
+        }
         let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
             let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
             fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
@@ -139,9 +157,19 @@ pub fn strongest<'m, F: Ord + Copy>(
     }
     match (best, first_realm) {
         (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
-        (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
-        (None, _) => Err(NoChallenge::Unsupported),
+        (None, Some(realm)) => {
+            Err(unsupported.map_or(NoChallenge::OtherRealm(realm), NoChallenge::Unsupported))
+        }
+        (None, None) => Err(NoChallenge::Unsupported(scheme_of(message, asks))),
     }
+}
+
+/// Scheme of the first challenge of a response without one for digest.
+fn scheme_of<'m>(message: &Message<'m>, asks: HeaderName) -> Unsupported<'m> {
+    let first = message.first(asks).unwrap_or_default();
+    let scheme = first.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    let is_other = is_token_str(scheme) && !scheme.eq_ignore_ascii_case(b"Digest");
+    if is_other { Unsupported::Scheme(scheme) } else { Unsupported::Challenge }
 }
 
 /// Qop for a challenge: `auth` before `auth-int`; `Some(None)` if the challenge has none, `None` if it has only others.

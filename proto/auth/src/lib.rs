@@ -20,7 +20,7 @@ mod replay;
 mod seeded_hash;
 mod verify;
 
-pub use answered::{AnsweredChallenge, Covered, NoChallenge, fields_of, quoted, strongest};
+pub use answered::{AnsweredChallenge, Covered, NoChallenge, Unsupported, fields_of, quoted, strongest};
 pub use challenge_limits::ChallengeLimits;
 pub use guesses::{GuessLimits, Login, LoginResult};
 pub use nonce::{NonceAge, NonceId, NonceMaker};

@@ -21,7 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 pub(super) use ringway_auth::Covered;
-use ringway_auth::{AnsweredChallenge, NoChallenge, fields_of, quoted, strongest};
+use ringway_auth::{AnsweredChallenge, NoChallenge, Unsupported, fields_of, quoted, strongest};
 use ringway_sansio::{Entropy, Flow, LocatedServer};
 use ringway_sip::digest::{Algorithm, AuthenticationInfo, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
@@ -125,8 +125,8 @@ pub(super) enum Unanswered {
         /// Realm of the account; `None`: neither configured nor learnt.
         own: Option<String>,
     },
-    /// It has no supported algorithm.
-    Unsupported,
+    /// It has no supported algorithm, `qop` or scheme; the reason.
+    Unsupported(String),
     /// The account has no password.
     NoSecret,
     /// The credentials were refused.
@@ -155,10 +155,29 @@ impl Unanswered {
                 "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
                  --realm (phone.toml: realm) sets another, --peer-realm is for that of a called phone"
             ),
-            Self::Unsupported => "asked for a password in a way that is not supported".into(),
+            Self::Unsupported(reason) => reason.clone(),
             Self::NoSecret => "asked for a password, and none is known".into(),
             Self::Refused => "the user name or password is wrong".into(),
         }
+    }
+}
+
+impl From<Unsupported<'_>> for Unanswered {
+    fn from(what: Unsupported<'_>) -> Self {
+        Self::Unsupported(match what {
+            Unsupported::Algorithm(name) => alloc::format!(
+                "asked for a password with the digest algorithm \"{}\"; MD5 and SHA-256 are supported",
+                text(name)
+            ),
+            Unsupported::Qop(list) => alloc::format!(
+                "asked for a password with the digest qop \"{}\"; auth and auth-int are supported",
+                text(list)
+            ),
+            Unsupported::Scheme(name) => {
+                alloc::format!("asked for a password by the scheme {}; only Digest is supported", text(name))
+            }
+            Unsupported::Challenge => "asked for a password without a challenge that can be read".into(),
+        })
     }
 }
 
@@ -331,17 +350,24 @@ impl Requests {
     }
 }
 
-/// Names the realms where the challenge of a called phone is for another realm than the credentials for it.
+/// Names the realms where the challenge of a called phone is for another realm than the credentials for it, and the algorithm
+/// where that is not supported.
 fn not_the_peers(
     why: Unanswered,
     peers: &[PeerCredentials],
     (message, asks): (&Message<'_>, HeaderName),
 ) -> Unanswered {
-    match (strongest(message, asks, |_| None::<Fit>), peers) {
-        (Err(NoChallenge::OtherRealm(asked)), [peer, ..]) if why == Unanswered::NotOurServer => {
+    let [peer, ..] = peers else { return why };
+    if why != Unanswered::NotOurServer {
+        return why;
+    }
+    let is_the_peers = |realm: &[u8]| (realm == peer.realm.as_bytes()).then_some(Fit::Own);
+    match strongest(message, asks, is_the_peers) {
+        Ok(_) => why,
+        Err(NoChallenge::OtherRealm(asked)) => {
             Unanswered::OtherPeerRealm { asked: text(asked), given: peer.realm.clone() }
         }
-        _ => why,
+        Err(NoChallenge::Unsupported(what)) => what.into(),
     }
 }
 
@@ -372,7 +398,7 @@ impl Realms<'_> {
             NoChallenge::OtherRealm(realm) => {
                 Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) }
             }
-            NoChallenge::Unsupported => Unanswered::Unsupported,
+            NoChallenge::Unsupported(what) => what.into(),
         })
     }
 

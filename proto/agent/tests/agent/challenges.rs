@@ -374,6 +374,55 @@ fn quotes_in_a_challenge_stay_closed() {
 }
 
 #[test]
+fn a_challenge_that_is_not_supported_is_named() {
+    for (challenge, reason) in [
+        (
+            "Digest realm=\"example.org\", nonce=\"n\", algorithm=SHA-512-256",
+            "algorithm \"SHA-512-256\"; MD5 and SHA-256",
+        ),
+        ("Digest realm=\"example.org\", nonce=\"n\", algorithm=MD5-sess, qop=auth", "algorithm \"MD5-sess\""),
+        (
+            "Digest realm=\"example.org\", nonce=\"n\", qop=\"auth-conf\"",
+            "qop \"auth-conf\"; auth and auth-int",
+        ),
+        ("Bearer authz_server=\"https://example.org\"", "scheme Bearer; only Digest"),
+        ("Digest realm=\"example.org\"", "without a challenge that can be read"),
+    ] {
+        let mut table = Table::with(account_at_server(), |_| {});
+        let (_, first) = table.call("sip:bob@example.org");
+        let fields = format!("Proxy-Authenticate: {challenge}\r\n");
+        table.receive(SERVER, &answer(&first, 407, "b", &fields, None));
+        let events = table.events();
+        let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert!(cause.reason.contains(reason), "{}", cause.reason);
+    }
+    // A supported one beside it is answered.
+    let mut table = Table::with(account_at_server(), |_| {});
+    let (_, first) = table.call("sip:bob@example.org");
+    let fields = "Proxy-Authenticate: Digest realm=\"example.org\", nonce=\"n\", algorithm=SHA-512-256\r\n\
+                  Proxy-Authenticate: Digest realm=\"example.org\", nonce=\"m\", algorithm=MD5\r\n";
+    table.receive(SERVER, &answer(&first, 407, "b", fields, None));
+    assert!(table.sent().iter().any(|sent| sent.field("Proxy-Authorization").is_some()));
+}
+
+#[test]
+fn a_called_phone_with_another_algorithm_is_named() {
+    let credentials = ringway_agent::PeerCredentials {
+        realm: "bob@10.0.0.2".into(),
+        username: "alice".into(),
+        password: "p".into(),
+    };
+    let account = Account { peer_credentials: vec![credentials], ..Account::direct("sip:alice@example.org") };
+    let mut table = Table::with(account, |_| {});
+    let (_, first) = table.call(&format!("sip:bob@{PEER}"));
+    let fields = "WWW-Authenticate: Digest realm=\"bob@10.0.0.2\", nonce=\"n\", algorithm=SHA-512-256\r\n";
+    table.receive(PEER, &answer(&first, 401, "b", fields, None));
+    let events = table.events();
+    let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert!(cause.reason.contains("SHA-512-256"), "{}", cause.reason);
+}
+
+#[test]
 fn a_called_phone_of_another_realm_is_named() {
     let credentials = ringway_agent::PeerCredentials {
         realm: "carol@10.0.0.2".into(),
