@@ -1,6 +1,6 @@
 //! Discovery phase: exchange of Hello messages (RFC 6189 §4.1).
 
-use crate::engine::{CommitMode, PATIENCE, PacketSink, Peer, State, Zrtp};
+use crate::engine::{CommitMode, PATIENCE, PacketSink, Peer, State, UNANNOUNCED_WAIT, Zrtp};
 use crate::event::ZrtpFailure;
 use crate::hash::{is_equal, sha256};
 use crate::message::{Body, Hello, VERSION};
@@ -64,6 +64,7 @@ impl Zrtp {
         let hash = sha256(&[packet.message]);
         if self.peer_hello_hash.is_some_and(|announced| !is_equal(&announced, &hash)) {
             self.counts.not_announced += 1;
+            self.unannounced_until.get_or_insert(now + UNANNOUNCED_WAIT);
             return State::Discovering;
         }
         let Some(version) = Body::new(packet.message).take::<4>() else {
@@ -95,6 +96,7 @@ impl Zrtp {
         }
         self.send(&write_message(MessageType::HelloAck, &[]), out);
         self.give_up = None;
+        self.unannounced_until = None;
         self.peer = Some(Peer { ssrc: packet.ssrc, hello, message: packet.message.to_vec() });
         // A HelloACK from another source does not show that this peer has our Hello.
         if self.hello_ack_from.is_some_and(|source| source != packet.ssrc) {

@@ -82,6 +82,8 @@ pub struct Zrtp {
     pub(crate) retransmission: Option<Retransmission>,
     /// Time at which waiting ends, and the awaited message, in states in which the peer retransmits.
     pub(crate) give_up: Option<(Instant, &'static str)>,
+    /// Time at which a Hello with the announced hash is no longer expected, after one with another hash.
+    pub(crate) unannounced_until: Option<Instant>,
     pub(crate) confirm_failures: u32,
     computations: u32,
     events: VecDeque<ZrtpEvent>,
@@ -185,6 +187,7 @@ impl Zrtp {
             state: State::Idle,
             retransmission: None,
             give_up: None,
+            unannounced_until: None,
             confirm_failures: 0,
             computations: 0,
             events: VecDeque::new(),
@@ -208,7 +211,9 @@ impl Zrtp {
     /// follow. Returns false if the Hello that was already accepted has another hash: the call must end.
     #[must_use]
     pub fn announce_peer_hello(&mut self, hash: [u8; 32]) -> bool {
-        self.peer_hello_hash = Some(hash);
+        if self.peer_hello_hash.replace(hash) != Some(hash) {
+            self.unannounced_until = None;
+        }
         self.peer.as_ref().is_none_or(|peer| sha256(&[&peer.message]) == hash)
     }
 
@@ -272,6 +277,9 @@ impl Zrtp {
         if let Some((_, awaited)) = self.give_up.filter(|(at, _)| *at <= now) {
             self.state = self.fail(now, self.silence(awaited), out);
         }
+        if self.unannounced_until.is_some_and(|at| at <= now) {
+            self.state = self.fail(now, ZrtpFailure::HelloNotAnnounced, out);
+        }
     }
 
     /// Next event, if any; call until it returns `None`.
@@ -286,7 +294,9 @@ impl Zrtp {
             .as_ref()
             .map(|retransmission| Deadline { at: retransmission.at(), reason: retransmission.awaited });
         let give_up = self.give_up.map(|(at, reason)| Deadline { at, reason });
-        [retransmission, give_up].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let unannounced =
+            self.unannounced_until.map(|at| Deadline { at, reason: "Hello with the announced hash" });
+        [retransmission, give_up, unannounced].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// SHA-256 of our Hello, for `a=zrtp-hash:1.10` as 64 hexadecimal digits (RFC 6189 §8.1).
@@ -419,6 +429,7 @@ impl Zrtp {
     #[must_use]
     pub(crate) fn fail(&mut self, now: Instant, failure: ZrtpFailure, out: PacketSink<'_>) -> State {
         self.give_up = None;
+        self.unannounced_until = None;
         self.retransmission = None;
         if let Some(code) = failure.code() {
             let message = error(code);
@@ -482,3 +493,6 @@ impl fmt::Debug for Zrtp {
 /// Time that a responder waits for the initiator's next message (RFC 6189 §6), and either end for a peer that
 /// has sent a Hello.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
+
+/// Time to a Hello with the announced hash after one with another hash.
+pub(crate) const UNANNOUNCED_WAIT: Duration = Duration::from_secs(2);

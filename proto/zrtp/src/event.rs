@@ -88,7 +88,10 @@ pub enum ZrtpFailure {
     #[error("ZRTP: the peer's version is older than 1.10: it needs a newer phone")]
     Version,
     /// All Hellos differed from the hash that the signalling announced.
-    #[error("ZRTP: no Hello matches the hash in the signalling: possible man in the middle")]
+    #[error(
+        "ZRTP: the Hello does not match the hash in the signalling: a server between the phones (B2BUA) passed the hash on and \
+         changed the media, or there is a man in the middle"
+    )]
     HelloNotAnnounced,
     /// The peer has our identity: reflected packets, or a copied phone.
     #[error("ZRTP: the peer has our identity: make a new ZID if it was copied")]

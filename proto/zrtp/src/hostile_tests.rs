@@ -6,6 +6,7 @@ use crate::packet::{MessageType, write_message, write_packet};
 use crate::secrets::Role;
 use crate::wire::{A, B, Wire, config, dh3k, kind_of, reframed, ssrc, waiting};
 use crate::*;
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sansio::{Entropy, Rng, Seed};
@@ -48,6 +49,33 @@ fn an_announced_hello_hash_excludes_other_peers() {
     assert!(wire.ends[A].counts().not_announced > 0);
     assert_eq!(wire.ends[A].computations(), 0, "no computation for other peers");
     assert!(wire.events[B].secured.is_none());
+}
+
+/// A B2BUA that passes `a=zrtp-hash` on and ends the media itself.
+#[test]
+fn a_hello_of_another_phone_ends_the_agreement_after_two_seconds() {
+    let mut wire = Wire::new(1, [config(A), config(B)]);
+    wire.start_end(A, Some([7; 32]));
+    wire.start_end(B, None);
+    wire.run(1);
+    assert_eq!(wire.events[A].failure, None);
+    wire.run(2);
+    let failure = wire.events[A].failure.unwrap();
+    assert_eq!(failure, ZrtpFailure::HelloNotAnnounced);
+    assert!(failure.to_string().contains("B2BUA"));
+}
+
+/// Another dialog of a forked call has another hash, and its Hello may come before its answer.
+#[test]
+fn a_hash_that_is_announced_later_is_waited_for() {
+    let mut wire = Wire::new(1, [config(A), config(B)]);
+    wire.start_end(A, Some([7; 32]));
+    wire.start_end(B, None);
+    wire.run(1);
+    let announced = wire.ends[B].hello_hash();
+    assert!(wire.ends[A].announce_peer_hello(announced));
+    wire.run(5);
+    assert!(wire.is_secured());
 }
 
 #[test]
