@@ -9,7 +9,8 @@ use ringway_sansio::Instant;
 ///
 /// Without SRTP the sender is not authenticated. The signalled address is accepted at once and permanently;
 /// another one only while nothing arrives from the signalled address, and after [`LATCH_PACKETS`] packets in
-/// a row. After that no third address is accepted. With SRTP the packets are authenticated: the first source
+/// a row. After that another port is accepted only where the stream itself moves, as behind a NAT that assigns a new one: the
+/// same host continues the SSRC and the sequence numbers, and the old port is silent. With SRTP the packets are authenticated: the first source
 /// is accepted, and another one only after the first has stopped sending.
 #[derive(Debug)]
 pub(super) struct Latch {
@@ -23,6 +24,8 @@ struct Latched {
     address: SocketAddr,
     proof: Proof,
     last_at: Instant,
+    /// SSRC and sequence number of the last unprotected packet.
+    stream: Option<(u32, u16)>,
 }
 
 /// Reason to accept an address as the peer's.
@@ -70,11 +73,12 @@ impl Latch {
         match &mut self.latched {
             Some(latched) if latched.address == from => {
                 latched.last_at = now;
+                latched.stream = Some((header.ssrc, header.sequence));
                 Sender::Peer
             }
-            _ if from == self.signalled => self.latch_to(now, from, Proof::None),
-            Some(_) => Sender::Stranger,
-            None => self.on_candidate(now, from, header),
+            _ if from == self.signalled => self.latch_to(now, from, Proof::None, Some(header)),
+            Some(latched) if !latched.is_continued(now, from, header) => Sender::Stranger,
+            Some(_) | None => self.on_candidate(now, from, header),
         }
     }
 
@@ -93,7 +97,7 @@ impl Latch {
             {
                 Sender::Peer
             }
-            Some(_) | None => self.latch_to(now, from, Proof::Authenticated),
+            Some(_) | None => self.latch_to(now, from, Proof::Authenticated, None),
         }
     }
 
@@ -138,14 +142,37 @@ impl Latch {
                 packets
             }
         };
-        if packets >= LATCH_PACKETS { self.latch_to(now, from, Proof::None) } else { Sender::Stranger }
+        if packets < LATCH_PACKETS {
+            return Sender::Stranger;
+        }
+        self.latch_to(now, from, Proof::None, Some(header))
     }
 
-    fn latch_to(&mut self, now: Instant, address: SocketAddr, proof: Proof) -> Sender {
+    fn latch_to(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        proof: Proof,
+        header: Option<RtpHeader>,
+    ) -> Sender {
         let is_new = self.latched.is_none_or(|latched| latched.address != address);
-        self.latched = Some(Latched { address, proof, last_at: now });
+        let stream = header.map(|header| (header.ssrc, header.sequence));
+        self.latched = Some(Latched { address, proof, last_at: now, stream });
         self.candidate = None;
         if is_new { Sender::NewPeer } else { Sender::Peer }
+    }
+}
+
+impl Latched {
+    /// True if a packet from another port of the same host continues the unprotected stream of this one, which is silent.
+    fn is_continued(&self, now: Instant, from: SocketAddr, header: RtpHeader) -> bool {
+        let Some((ssrc, sequence)) = self.stream else { return false };
+        let ahead = header.sequence.wrapping_sub(sequence);
+        self.proof == Proof::None
+            && self.address.ip() == from.ip()
+            && ssrc == header.ssrc
+            && (1..=CONTINUED_MAX).contains(&ahead)
+            && now.since(self.last_at) >= CANDIDATE_SILENCE
     }
 }
 
@@ -153,7 +180,9 @@ impl Latch {
 const LATCH_PACKETS: u32 = 5;
 /// Maximum number of missing sequence numbers between them, plus one.
 const GAP_MAX: u16 = 4;
-/// Time without a packet after which another candidate may try.
+/// Maximum number of sequence numbers between the last packet of a port and those of the port that continues it: 20 s.
+const CONTINUED_MAX: u16 = 1000;
+/// Time without a packet after which another candidate may try, or a stream may continue from another port.
 const CANDIDATE_SILENCE: Duration = Duration::from_millis(200);
 /// Time without a packet after which the address of another authenticated source is used.
 const MOVE_AFTER: Duration = Duration::from_secs(1);
@@ -161,6 +190,7 @@ const MOVE_AFTER: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))
@@ -205,6 +235,62 @@ mod tests {
         // The signalled source has precedence at any time.
         assert_eq!(latch.on_plain(at(20), address(SIGNALLED), header(0)), Sender::NewPeer);
         assert_eq!(latch.on_plain(at(20), address(9), header(5)), Sender::Stranger);
+    }
+
+    /// A NAT assigns another port in the call (RFC 4961: RTP is symmetric).
+    #[test]
+    fn a_stream_that_continues_from_another_port_is_followed() {
+        for signalled in [SIGNALLED, 8] {
+            let mut latch = latch();
+            for number in 0..10 {
+                latch.on_plain(at(20 * u64::from(number)), address(signalled), header(number));
+            }
+            assert_eq!(latch.target(), address(signalled));
+            // The old port is not silent yet, then five packets are necessary.
+            let senders: Vec<Sender> = (10..30)
+                .map(|number| latch.on_plain(at(20 * u64::from(number)), address(9), header(number)))
+                .collect();
+            let first = senders.iter().position(|sender| *sender != Sender::Stranger);
+            assert_eq!(
+                first.map(|first| (first, senders[first], senders[first + 1])),
+                Some((13, Sender::NewPeer, Sender::Peer))
+            );
+            assert_eq!(latch.target(), address(9));
+        }
+    }
+
+    #[test]
+    fn other_hosts_other_streams_and_other_numbers_do_not_continue_one() {
+        let other_host = SocketAddr::from(([192, 0, 2, 2], 9));
+        for (from, ssrc) in [(other_host, 1), (address(9), 2)] {
+            let mut latch = latch();
+            latch.on_plain(at(0), address(SIGNALLED), header(0));
+            for number in 1..100 {
+                let header = RtpHeader { ssrc, ..header(number) };
+                assert_eq!(latch.on_plain(at(5000), from, header), Sender::Stranger);
+            }
+        }
+        let mut latch = latch();
+        latch.on_plain(at(0), address(SIGNALLED), header(0));
+        for number in [0, 1001, 40_000, 65_000] {
+            for more in 0..10 {
+                let sender = latch.on_plain(at(5000), address(9), header(number + more));
+                assert!(number == 0 && more > 0 || sender == Sender::Stranger, "{number}");
+            }
+            latch = Latch::new(address(SIGNALLED));
+            latch.on_plain(at(0), address(SIGNALLED), header(0));
+        }
+        // While the old port sends, nothing is moved.
+        for number in 1..200 {
+            let now = at(20 * u64::from(number));
+            assert_eq!(latch.on_plain(now, address(SIGNALLED), header(number)), Sender::Peer);
+            assert_eq!(latch.on_plain(now, address(9), header(number + 1)), Sender::Stranger);
+        }
+        // A stream that was authenticated moves by its own rule.
+        latch.on_authenticated(at(9000), address(SIGNALLED));
+        for number in 200..300 {
+            assert_eq!(latch.on_plain(at(20_000), address(9), header(number)), Sender::Stranger);
+        }
     }
 
     #[test]
