@@ -34,23 +34,6 @@ struct Source {
     bytes: usize,
 }
 
-/// Addresses whose connections are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prefix {
-    Source(IpAddr),
-    Network(WideNetwork),
-}
-
-impl Prefix {
-    /// True if it has this address.
-    pub(crate) fn contains(self, address: IpAddr) -> bool {
-        match self {
-            Self::Source(source) => source_of(address) == source,
-            Self::Network(network) => network.contains(address),
-        }
-    }
-}
-
 impl Sources {
     /// Allows `max` accepted connections per source; 0: no limit.
     pub(crate) fn new(max: usize, memory: Option<Arc<MemoryBound>>) -> Self {
@@ -82,19 +65,20 @@ impl Sources {
         self.lock().each(address, |source| source.accepted = source.accepted.saturating_sub(1));
     }
 
-    /// The source, or network, with the most accepted connections for its limit; `None` if there is none, or sources have no limit.
-    pub(crate) fn fullest(&self) -> Option<Prefix> {
+    /// Number of accepted connections for its limit of the source of an address, or of a network around it: the larger one. 0 if sources
+    /// have no limit.
+    pub(crate) fn fullness(&self, address: IpAddr) -> usize {
         if self.max.load(Ordering::Relaxed) == 0 {
-            return None;
+            return 0;
         }
+        self.lock().fullness(address)
+    }
+
+    /// The same of several addresses.
+    pub(crate) fn fullness_of(&self, addresses: impl Iterator<Item = IpAddr>) -> Vec<usize> {
+        let has_limit = self.max.load(Ordering::Relaxed) != 0;
         let open = self.lock();
-        let sources = open.sources.iter().map(|(source, of)| (of.accepted * SHARES, Prefix::Source(*source)));
-        let networks = open
-            .networks
-            .iter()
-            .map(|(wide, of)| (of.accepted * SHARES / wide.sources() as usize, Prefix::Network(*wide)));
-        let fullest = sources.chain(networks).max_by_key(|(fullness, _)| *fullness);
-        fullest.filter(|(fullness, _)| *fullness > 0).map(|(_, prefix)| prefix)
+        addresses.map(|address| if has_limit { open.fullness(address) } else { 0 }).collect()
     }
 
     /// Updates the memory of a connection with `address` from `before` to `now` bytes.
@@ -151,6 +135,15 @@ impl Sources {
 }
 
 impl Open {
+    /// In connections for each limit, times [`SHARES`].
+    fn fullness(&self, address: IpAddr) -> usize {
+        let source = self.sources.get(&source_of(address)).map_or(0, |of| of.accepted * SHARES);
+        let of_network = |wide: WideNetwork| {
+            self.networks.get(&wide).map_or(0, |of| of.accepted * SHARES / wide.sources() as usize)
+        };
+        WideNetwork::around(address).map(of_network).fold(source, usize::max)
+    }
+
     /// Changes the entries of a source and of the networks around it, and removes those that are empty.
     fn each(&mut self, address: IpAddr, mut change: impl FnMut(&mut Source)) {
         change_one(&mut self.sources, source_of(address), &mut change);
@@ -224,32 +217,31 @@ mod tests {
         let home: Vec<_> =
             hosts(1).take(8 * 256).filter(|&(network, host)| sources.admit(of(network, host))).collect();
         assert_eq!((home.len(), sources.lock().sources.len()), (8, 4));
-        let [.., site] = WideNetwork::around(of(0, 1)).collect::<Vec<_>>()[..] else { panic!("a site") };
         assert_eq!(hosts(256).filter(|&(network, host)| sources.admit(of(network, host))).count(), 32 - 8);
-        assert!(
-            sources
-                .fullest()
-                .is_some_and(|full| [Prefix::Network(site)].contains(&full) || full.contains(of(0, 1)))
-        );
+        assert_eq!(sources.fullness(of(99, 1)), 2 * SHARES, "as full as a source of two");
         let bytes = (0..20).filter(|&network| sources.account(of(network, 9), 0, 8 << 20).is_ok()).count();
         assert_eq!(bytes, 4, "memory of a home");
     }
 
     #[test]
-    fn the_fullest_prefix_is_that_with_the_most_connections_for_its_limit() {
+    fn fullness_is_the_number_of_connections_for_a_limit() {
         let sources = Sources::new(10, None);
-        assert_eq!(sources.fullest(), None);
         for last in [1, 2, 2, 3] {
             assert!(sources.admit(IpAddr::from([192, 0, 2, last])));
         }
-        assert_eq!(sources.fullest(), Some(Prefix::Source(ip("192.0.2.2"))));
         for network in 0..12 {
             assert!(sources.admit(IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1])));
         }
-        let home = WideNetwork::around(ip("2001:db8::")).next().map(Prefix::Network);
-        assert_eq!(sources.fullest(), home, "twelve connections, three for each of four sources");
+        let addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.9", "2001:db8::1", "2001:db8:0:ff::"].map(ip);
+        let fullness = sources.fullness_of(addresses.into_iter());
+        assert_eq!(
+            fullness,
+            [1, 2, 0, 3, 3].map(|of| of * SHARES),
+            "a home has three for each of four sources"
+        );
+        assert_eq!(fullness, addresses.map(|address| sources.fullness(address)));
         sources.set_max(0);
-        assert_eq!(sources.fullest(), None);
+        assert_eq!(sources.fullness(addresses[1]), 0);
     }
 
     #[test]

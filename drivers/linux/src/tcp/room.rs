@@ -1,18 +1,17 @@
-//! Room for a new connection when all are in use: an unused one of the fullest source or network is closed.
+//! Room for a new connection when all are in use: an unused one of the fullest source or network that has one is closed.
 
 use super::Streams;
-use crate::sources::Prefix;
 use ringway_sansio::{ConnectionId, Framer, Instant};
 use ringway_stream::{CloseReason, Origin};
+use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Connections of this worker that give way, found at most every [`INTERVAL`], because each search looks at all connections.
 #[derive(Debug, Default)]
 pub(super) struct Crowded {
-    prefix: Option<Prefix>,
-    /// The oldest one last.
-    unused: Vec<ConnectionId>,
+    /// The oldest one of the fullest source last.
+    unused: Vec<(ConnectionId, IpAddr)>,
     until: Instant,
 }
 
@@ -22,17 +21,23 @@ impl<F: Framer> Streams<F> {
         self.common.admit() || (self.make_room(peer, now) && self.common.admit())
     }
 
-    /// Closes the oldest unused connection of the source, or network, with the most connections for its limit, unless `peer` belongs to it.
+    /// Closes the oldest unused connection of the source, or network, with the most connections for its limit among those that have
+    /// unused ones, and more than the source of `peer`.
     #[cold]
     fn make_room(&mut self, peer: Option<IpAddr>, now: Instant) -> bool {
         if now >= self.crowded.until {
             self.crowded = self.find_crowded(now);
         }
-        let is_of_them = |prefix: Prefix| peer.is_some_and(|peer| prefix.contains(peer));
-        if self.crowded.prefix.is_none_or(is_of_them) {
+        if self.crowded.unused.is_empty() {
             return false;
         }
-        while let Some(id) = self.crowded.unused.pop() {
+        let own = peer.map_or(0, |peer| self.common.sources.fullness(peer));
+        while let Some((id, address)) = self.crowded.unused.pop() {
+            if self.common.sources.fullness(address) <= own {
+                // A sender of a less full source may come next.
+                self.crowded.unused.push((id, address));
+                return false;
+            }
             if super::find(&mut self.slots, id).is_some_and(|stream| !stream.connection.is_kept(now)) {
                 self.close(id, CloseReason::Crowded);
                 return true;
@@ -42,23 +47,24 @@ impl<F: Framer> Streams<F> {
     }
 
     fn find_crowded(&self, now: Instant) -> Crowded {
-        let until = now + INTERVAL;
-        let Some(prefix) = self.common.sources.fullest() else {
-            return Crowded { until, ..Crowded::default() };
-        };
         let open = self.slots.iter().filter_map(|slot| slot.stream.as_deref());
-        let mut unused: Vec<_> = open
-            .filter(|stream| {
-                stream.connection.origin() == Origin::Accepted
-                    && prefix.contains(stream.flow.remote.ip())
-                    && !stream.connection.is_kept(now)
+        let unused = open.filter(|stream| {
+            stream.connection.origin() == Origin::Accepted && !stream.connection.is_kept(now)
+        });
+        let mut unused: Vec<_> = unused
+            .filter_map(|stream| {
+                Some((stream.connection.since(), stream.flow.connection?, stream.flow.remote.ip()))
             })
-            .filter_map(|stream| Some((stream.connection.since(), stream.flow.connection?)))
             .collect();
-        unused.sort_unstable();
-        unused.truncate(AT_ONCE_MAX);
-        let unused = unused.into_iter().rev().map(|(_, id)| id).collect();
-        Crowded { prefix: Some(prefix), unused, until }
+        let fullness = self.common.sources.fullness_of(unused.iter().map(|(.., address)| *address));
+        let mut ranked: Vec<_> = fullness.into_iter().map(Reverse).zip(unused.drain(..)).collect();
+        if ranked.len() > AT_ONCE_MAX {
+            ranked.select_nth_unstable(AT_ONCE_MAX);
+            ranked.truncate(AT_ONCE_MAX);
+        }
+        ranked.sort_unstable();
+        let unused = ranked.into_iter().rev().map(|(_, (_, id, address))| (id, address)).collect();
+        Crowded { unused, until: now + INTERVAL }
     }
 }
 

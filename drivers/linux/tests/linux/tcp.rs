@@ -294,6 +294,31 @@ fn an_unused_connection_of_the_fullest_source_gives_way() {
 }
 
 #[test]
+fn the_next_fullest_source_gives_way_if_all_of_the_fullest_are_in_use() {
+    let config = Config { max_connections: 7, max_connections_per_source: 4, ..Config::default() };
+    let (runtime, server) = tcp(1, config);
+    let from = |last: u8| Client::connect_from([127, 0, 0, last], server);
+    let mut in_use: Vec<_> = (0..4).map(|_| from(2)).collect();
+    for client in &mut in_use {
+        assert_eq!(client.ask("0 keep\n"), "0 keep\n");
+    }
+    let mut of_next: Vec<_> = (0..2).map(|_| from(3)).collect();
+    assert!(of_next.iter_mut().all(|client| client.id() != 0));
+    let mut single = from(4);
+    assert_ne!(single.id(), 0);
+    let mut late = from(5);
+    assert_ne!(late.id(), 0);
+    assert!(of_next[0].ends(), "the oldest one of the next fullest");
+    // Every other source has one connection now, or all of them in use.
+    assert!(from(3).ends(), "none with an unused connection is fuller than its own source");
+    assert_eq!(
+        (of_next[1].ask("0 echo x\n"), single.ask("0 echo x\n")),
+        ("0 echo x\n".into(), "0 echo x\n".into())
+    );
+    assert_eq!((runtime.counts().crowded_closes, runtime.counts().connections_refused), (1, 1));
+}
+
+#[test]
 fn hanging_dials_of_a_sender_leave_room_for_others() {
     let (runtime, server) = tcp(1, Config::default());
     // A listener whose queue is full accepts nothing: connections to it hang. Each address of loopback is another destination.
