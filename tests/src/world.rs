@@ -7,8 +7,9 @@ use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
 use ringway_sansio::{Event, Instant, Seed, Transport};
-use ringway_server::auth::Algorithm;
-use ringway_server::{Action, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server};
+use ringway_server::{
+    Action, Algorithm, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server,
+};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::collections::BTreeSet;

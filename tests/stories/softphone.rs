@@ -3,8 +3,7 @@
 use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, Secret};
 use ringway_sansio::Transport;
 use ringway_sdp::{Direction, Protection};
-use ringway_server::Mode;
-use ringway_server::auth::{Algorithm, NoncePolicy};
+use ringway_server::{Algorithm, Mode, NoncePolicy};
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Story, World};
 use std::cell::Cell;

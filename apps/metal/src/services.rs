@@ -6,10 +6,10 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed};
-use ringway_server::auth::{
-    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+use ringway_server::{
+    BindingChange, ChallengeLimits, DialogExtensions, GuessLimits, Ha1, Login, LoginResult, MemoryBudget,
+    NonceId, NonceUse, Payer, ReplayWindows, Services, SideTable, Traffic, TrafficRates,
 };
-use ringway_server::{BindingChange, Ha1, MemoryBudget, Payer, Services, SideTable, Traffic, TrafficRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. There is one thread and no lock.

@@ -1,13 +1,11 @@
 //! `ringway user`: subscribers, permanent contacts and forwards.
 
 use crate::args::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
-use crate::backup;
 use crate::config::Config;
 use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
-use crate::forwards;
 use crate::output::{self, printable};
-use crate::password;
+use crate::{backup, forwards, password};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_store::{
     Backups, Condition, ForwardUri, Forwards, Imported, NoAnswer, Restoration, Store, StoreError, UserName,

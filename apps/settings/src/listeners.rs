@@ -2,10 +2,9 @@
 
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::{NumberTarget, Transport};

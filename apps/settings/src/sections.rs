@@ -4,10 +4,9 @@ use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
 use crate::listeners::{EntryFault, read_edge_domains, read_edge_nodes, read_enum_zones};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -16,9 +15,9 @@ use ringway_sip::NameAddr;
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
+use ringway_server::NotANetwork;
 pub use ringway_server::Strangers;
-use ringway_server::auth::NotANetwork;
-pub use ringway_server::auth::{Algorithm, CertificateRules, Network};
+pub use ringway_server::{Algorithm, CertificateRules, Network};
 pub use ringway_server::{Neighbour, NeighbourConnection};
 
 /// `[auth]`

@@ -1,6 +1,6 @@
 //! Recognition of this server's own domains and addresses.
 
-use crate::auth::is_private;
+use crate::config::is_private;
 use crate::{Aor, Config, Number};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;

@@ -4,13 +4,11 @@
 //! The user part of our Path is MAC TIME `.` side `.` source. TIME is in seconds since the epoch; the side is written as in a mark, and so
 //! is the address of the phone. The MAC covers them. There is no table of tokens.
 
-use crate::auth::EdgePart;
-use crate::dialog::{UserHash, side_of};
-use crate::env::Keys;
-use crate::request::Request;
+use crate::base::{EdgePart, Keys, Request};
 use crate::route::Routed;
 use crate::sources::SourceHash;
-use crate::token::Side;
+use crate::tables::side_of;
+use crate::token::{Side, UserHash};
 use crate::{Cluster, Config};
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};

@@ -6,8 +6,9 @@
 //! hash fits no binding any more when the phone registers with another Call-ID, or not at all.
 
 use crate::Aor;
-use crate::dialog::UriHash;
+use crate::base::GruuKeys;
 use crate::location::Binding;
+use crate::token::UriHash;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,21 +16,6 @@ use ringway_sansio::PartHasher;
 use ringway_sip::grammar::unescaped;
 use ringway_sip::{Scheme, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
-
-/// Keys of temporary GRUUs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GruuKeys {
-    /// Key of those that are given.
-    pub(crate) current: [u8; 16],
-    /// Key that is accepted too.
-    pub(crate) accepted: Option<[u8; 16]>,
-}
-
-impl GruuKeys {
-    fn iter(&self) -> impl Iterator<Item = &[u8; 16]> {
-        core::iter::once(&self.current).chain(&self.accepted)
-    }
-}
 
 /// GRUU in a Request-URI.
 #[derive(Clone, Debug, PartialEq, Eq)]

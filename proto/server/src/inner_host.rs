@@ -1,7 +1,7 @@
 //! Inner hosts: those that a request may name only if the administrator named their network (docs/decisions/0054).
 
 use crate::Config;
-use crate::auth::{InnerHost, Network, is_local, is_private};
+use crate::config::{InnerHost, Network, is_local, is_private};
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 

@@ -1,9 +1,8 @@
 //! Incoming requests of a phone.
 
-use super::digest;
 use super::outgoing::uri_of;
 use super::write::{text, values};
-use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent};
+use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent, digest};
 use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};

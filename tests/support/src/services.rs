@@ -3,14 +3,12 @@
 use md5::Md5;
 use ringway_location::{NodeName, Update};
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
-use ringway_server::auth::{
-    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
-};
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
-    Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
-    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, PausedTrunks, Payer, Services, SideTable,
-    StoreFailed, Traffic, TrafficRates, TrunkLogins, TrunkPause,
+    Caller, ChallengeLimits, DialogExtensions, FailedServers, GuessLimits, Ha1, Hold, LampFilter, LampTable,
+    LocateLimits, LocateRefusal, LogEvent, Login, LoginResult, MemoryBudget, NeighbourRoute, NeighbourTable,
+    NodeState, NonceId, NonceUse, PausedTrunks, Payer, ReplayWindows, Services, SideTable, StoreFailed,
+    Traffic, TrafficRates, TrunkLogins, TrunkPause,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};

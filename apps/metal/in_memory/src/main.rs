@@ -16,8 +16,7 @@
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX, Lease, Port, Station};
 use ringway_metal::{CountedNode, MemoryServices};
 use ringway_sansio::{Instant, Seed, Transport};
-use ringway_server::auth::Algorithm;
-use ringway_server::{AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
 use ringway_sip::digest::{Credentials, Ha1};
 use ringway_users::{NameHash, Subscribers};
 use rustix::time::{ClockId, clock_gettime};

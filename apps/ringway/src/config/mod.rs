@@ -247,7 +247,7 @@ impl Config {
 
     /// Warnings about networks with every address.
     fn open_networks(&self) -> impl Iterator<Item = String> {
-        let open = |networks: &[ringway_server::auth::Network], key: &'static str, effect: &'static str| {
+        let open = |networks: &[ringway_server::Network], key: &'static str, effect: &'static str| {
             let open = networks.iter().filter(|network| network.holds_every_address());
             let warnings =
                 open.map(move |network| format!("[auth] {key}: {network} contains every address: {effect}"));

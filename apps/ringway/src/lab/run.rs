@@ -1,9 +1,7 @@
 //! `ringway lab run` and `ringway lab list`: campaigns of experiments.
 
-use super::database;
-use super::note;
 use super::run_args::{ListArgs, RunArgs};
-use super::summary;
+use super::{database, note, summary};
 use crate::failure::Failure;
 use crate::output;
 use ringway_lab::campaign::experiment::{self, Experiment};

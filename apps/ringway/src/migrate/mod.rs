@@ -4,12 +4,10 @@ mod proposal;
 mod taken;
 
 use crate::args::{MigrateArgs, MigrationOrigin};
-use crate::backup;
 use crate::config::Config;
 use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
-use crate::output;
-use crate::password;
+use crate::{backup, output, password};
 use proposal::proposal;
 use ringway_migration::{MigrationError, Origin, read_accounts, read_settings};
 use ringway_store::{Backups, Restoration};

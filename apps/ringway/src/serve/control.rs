@@ -1,14 +1,12 @@
 //! Changes that the admin API requests.
 
-use super::Node;
 use super::blocks::{now_s, pattern};
-use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
 use super::routes::RoutesEditor;
 use super::shown::ShownConfig;
 use super::stored_users::{ChangeError, StoredUsers};
-use super::users;
 use super::view::ServerView;
+use super::{Node, forwards, users};
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};
 use ringway_linux::signals::Signal;
 use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, StoreError, UserName};

@@ -15,13 +15,11 @@ use ringway_linux::OpenConnection;
 use ringway_location::NodeName;
 use ringway_provisioning::{DangerLookup, WriteBack};
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, Transport};
-use ringway_server::auth::{
-    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
-};
 use ringway_server::{
-    BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
-    LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    NodeState, PausedTrunks, Payer, Services, SideTable, StoreFailed, Traffic, TrafficRates, TrunkEvent,
+    BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, ChallengeLimits, DialogExtensions,
+    FailedServers, GuessLimits, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
+    Login, LoginResult, MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, NonceId, NonceUse,
+    PausedTrunks, Payer, ReplayWindows, Services, SideTable, StoreFailed, Traffic, TrafficRates, TrunkEvent,
     TrunkLogins, TrunkPause,
 };
 use ringway_sip::Message;

@@ -1,18 +1,16 @@
 //! Data of the running server for the admin API.
 
-use super::Node;
 use super::drain::DrainState;
 use super::outside::Outside;
-use super::provisioning;
 use super::services::SharedServices;
 use super::sharing::SharedLocation;
 use super::shown::ShownConfig;
 use super::tls::{self, ServerTls};
 use super::trunks::TrunkRow;
-use ringway_admin::page_over_shards;
+use super::{Node, provisioning};
 use ringway_admin::{
     Call, CallRecord, Cluster, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats,
-    Traces, Trunk, View,
+    Traces, Trunk, View, page_over_shards,
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};

@@ -1,14 +1,15 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
 use super::certified::is_certified;
-use super::{Login, LoginResult, NonceId, NonceMaker, NonceUse};
-use crate::dialog::UserHash;
-use crate::env::{Env, derive};
-use crate::request::Request;
+use crate::base::{Env, Request, derive};
+use crate::token::UserHash;
 use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_auth::{DigestUri, Logins, Outcome, Repeats, ResponseBody, Unusable, Verifier, request_mark};
+use ringway_auth::{
+    DigestUri, Login, LoginResult, Logins, NonceId, NonceMaker, NonceUse, Outcome, Repeats, ResponseBody,
+    Unusable, Verifier, request_mark,
+};
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
 use ringway_sip::{HeaderName, MessageWriter, Uri, hex16};

@@ -1,7 +1,6 @@
 //! Users that are proven by the certificate of their connection.
 
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request};
 use crate::{Aor, Config, Detail, Reason, Services};
 use ringway_sip::{Scheme, Uri};
 

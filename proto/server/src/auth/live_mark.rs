@@ -1,14 +1,13 @@
 //! Validity of the Record-Route mark of a request.
 
-use super::access::{DialogMark, LiveMark, TrunkTarget};
-use crate::dialog::{DialogSide, Identities, Known, Moved, TagHash, UriHash, UserHash, Way, current};
-use crate::edge;
-use crate::env::Env;
-use crate::request::Request;
+use super::access::{DialogMark, LiveMark};
+use crate::base::{Env, Request, TrunkTarget};
+use crate::dialog::{Known, current};
 use crate::route::{NextHop, Routed, SenderSide, hop_of};
 use crate::sources::{Origin, SourceHash};
-use crate::token::{Mark, Side, TargetHash};
-use crate::{Aor, Services};
+use crate::tables::{DialogSide, Moved, Way};
+use crate::token::{Identities, Mark, Side, TagHash, TargetHash, UriHash, UserHash};
+use crate::{Aor, Services, edge};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use ringway_sip::{Message, Method, Uri};

@@ -1,9 +1,7 @@
 //! User that a request is of.
 
-use super::Sender;
 use crate::Aor;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request, Sender};
 
 /// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
 /// callers, who are no users of ours.

@@ -2,7 +2,6 @@
 //!
 //! Start reading at [`CallTable::on_step`].
 
-mod key;
 mod name;
 mod open;
 mod owners;
@@ -10,7 +9,6 @@ mod recent;
 mod record;
 mod table;
 
-pub use key::CallName;
 pub use name::CallNames;
 pub use record::{CallEnd, CallRecord, CallTexts};
 pub use table::{CallCounters, CallLimits, CallTable, OngoingCall};

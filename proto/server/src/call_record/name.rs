@@ -1,6 +1,6 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
-use super::key::CallName;
+use crate::report::CallName;
 use crate::{CallEvent, CallStep};
 use core::hash::Hasher;
 use core::net::IpAddr;

@@ -1,7 +1,7 @@
 //! A call that has not ended.
 
-use super::key::{CallName, Pass};
 use super::record::{CallEnd, CallRecord, CallTexts};
+use crate::report::{CallName, Pass};
 use crate::{CallSender, DiversionReason};
 use alloc::boxed::Box;
 use core::net::SocketAddr;

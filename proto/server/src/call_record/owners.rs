@@ -1,6 +1,6 @@
 //! Owners of open calls: who has how many, so that nobody takes the whole table.
 
-use super::key::NameHash;
+use crate::report::NameHash;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;

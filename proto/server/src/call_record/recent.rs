@@ -1,6 +1,6 @@
 //! Passes of calls that ended without an answer.
 
-use super::key::{NameHash, Pass};
+use crate::report::{NameHash, Pass};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use hashbrown::HashSet;

@@ -1,10 +1,10 @@
 //! Table of the open calls of one partition.
 
-use super::key::{CallName, NameHash};
 use super::open::{OpenCall, PASSES_MAX};
 use super::owners::{Owners, oldest};
 use super::recent::RecentPasses;
 use super::record::{CallEnd, CallRecord, CallTexts, cut};
+use crate::report::{CallName, NameHash};
 use crate::{CallEvent, CallSender, CallStep};
 use alloc::collections::VecDeque;
 use core::hash::Hash;

@@ -1,15 +1,7 @@
 //! Way to a side of a dialog: where it is now.
 
+use crate::tables::Way;
 use crate::token::Side;
-
-/// Way to a side of a dialog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// This side.
-    Side(Side),
-    /// A binding of its user.
-    User,
-}
 
 /// Facts about the side that a request is for.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Header fields of a diverted INVITE: History-Info (RFC 7044) and Diversion (RFC 5806).
 
-use super::DiversionReason;
+use crate::report::DiversionReason;
 use alloc::vec::Vec;
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Message, NameAddr, Uri, write_number};

@@ -1,7 +1,7 @@
 //! Targets of diversions.
 
-use super::DiversionReason;
 use crate::Config;
+use crate::report::DiversionReason;
 use alloc::vec::Vec;
 use ringway_sip::{Scheme, Uri};
 

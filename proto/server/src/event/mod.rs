@@ -8,20 +8,15 @@ mod presence;
 mod presentity;
 mod publish;
 mod reg;
-mod settings;
 mod subscribe;
 mod subscription;
 mod subscriptions;
 mod xml;
 
 pub(crate) use reg::ContactEnd;
-pub use settings::{PresenceConfig, Watchers};
 
-use crate::auth::Reach;
-use crate::env::Env;
+use crate::base::{Env, Owner, Reach, Request, Transactions};
 use crate::location::LocationTable;
-use crate::proxy::{Owner, Transactions};
-use crate::request::Request;
 use crate::route::Routed;
 use crate::{Action, Aor, Config, LampStatus, Payer, Services};
 use alloc::boxed::Box;

@@ -7,10 +7,9 @@ use super::subscription::{Delivery, End, Subscription};
 use super::{
     Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
 };
-use crate::env::Env;
-use crate::failed_servers::{PAUSE_MAX, retry_after};
+use crate::base::{Env, Owner};
 use crate::location::LocationTable;
-use crate::proxy::Owner;
+use crate::tables::{PAUSE_MAX, retry_after};
 use crate::{Services, ShownCall};
 use alloc::vec::Vec;
 use ringway_sansio::Instant;

@@ -2,8 +2,8 @@
 
 use super::xml::{DECLARATION, write_entity, write_text};
 use crate::Aor;
+use crate::base::write_q;
 use crate::location::Binding;
-use crate::reply::write_q;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::Instant;

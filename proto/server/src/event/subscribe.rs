@@ -5,8 +5,7 @@ use super::subscription::{Delivery, End, Parts as TextParts, Subscription, Texts
 use super::xml::write_user;
 use super::{Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
 use crate::auth::proven_sender;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request};
 use crate::route::Routed;
 use crate::{Aor, Services, Watchers};
 use alloc::vec::Vec;

@@ -2,12 +2,8 @@
 //!
 //! Start reading at [`LampTable`].
 
-mod filter;
 mod steps;
-mod table;
 
-pub use filter::LampFilter;
 pub(crate) use steps::{
     Answer, Ended, LitCall, begin, end_callee, end_dialog, end_unanswered, on_answer, on_ringing, refresh,
 };
-pub use table::{LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};

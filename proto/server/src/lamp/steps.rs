@@ -3,11 +3,10 @@
 //! While presence is off a step costs one branch. Of calls whose users nobody watches, an INVITE costs a keyed hash of each of its
 //! users that is ours, and a BYE, an UPDATE or a re-INVITE one of its Call-ID, and that only while anybody watches, or has an open call, at all.
 
-use super::table::{LampTable, NewLeg, NotLit, Role};
-use crate::auth::{Reach, proven_sender};
-use crate::env::Env;
-use crate::request::Request;
+use crate::auth::proven_sender;
+use crate::base::{Env, Reach, Request};
 use crate::route::Routed;
+use crate::tables::{LampTable, NewLeg, NotLit, Role};
 use crate::{Action, Aor, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -4,9 +4,7 @@
 //! network of its operator, to its own control port. It sends to the source of the signalling instead, and to the address
 //! that the side's first packets come from.
 
-use crate::auth::Sender;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request, Sender};
 use crate::{Aor, Config, Services};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};

@@ -1,9 +1,8 @@
 //! Rule for the calls whose media are relayed: a pure function of request, next hop and configuration.
 
-use super::{MediaConfig, RelayRule};
 use crate::Config;
-use crate::auth::{Sender, is_private};
-use crate::request::Request;
+use crate::base::{Request, Sender};
+use crate::config::{MediaConfig, RelayRule, is_private};
 use core::net::IpAddr;
 use ringway_sansio::{Flow, RelayMedia, Transport};
 use ringway_sip::{HeaderName, Message, Method, Scheme, Start, Uri};

@@ -2,7 +2,7 @@
 
 use super::contact::ContactId;
 use super::mailbox::{Kept, Mailbox, Mailboxes};
-use crate::env::Env;
+use crate::base::Env;
 use crate::location::{LocationTable, Offer};
 use crate::proxy::{BindingHop, hop_to_binding};
 use crate::{Config, Services};

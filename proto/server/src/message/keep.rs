@@ -1,15 +1,12 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
-use super::candidate::Candidate;
 use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
-use crate::auth::Reach;
 use crate::auth::proven_sender;
-use crate::env::Env;
+use crate::base::{Env, Reach, Request};
 use crate::location::LocationTable;
-use crate::proxy::hop_to_binding;
-use crate::request::Request;
+use crate::proxy::{Candidate, hop_to_binding};
 use crate::route::Routed;
 use crate::{Aor, Detail, LogEvent, Reason, Services};
 use core::hash::Hasher;

@@ -1,6 +1,5 @@
 //! MESSAGE for users without a phone: kept, and delivered later (RFC 3428 §7).
 
-mod candidate;
 mod choice;
 mod contact;
 mod deliver;
@@ -8,11 +7,8 @@ mod keep;
 mod mailbox;
 mod record;
 
-pub(crate) use candidate::Candidate;
-
-use crate::env::Env;
+use crate::base::{Env, Owner};
 use crate::location::BadRecord;
-use crate::proxy::Owner;
 use crate::{Config, Payer, Services};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};

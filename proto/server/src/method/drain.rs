@@ -4,9 +4,8 @@
 //! gets 503, also from a new connection. The hash, not the registration, decides: the answer does not say who is registered.
 
 use super::Registrar;
+use crate::base::{Env, Request};
 use crate::drain::Drain;
-use crate::env::Env;
-use crate::request::Request;
 use crate::{Detail, Reason, Services};
 use core::time::Duration;
 use ringway_sansio::Instant;

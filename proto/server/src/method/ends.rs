@@ -3,7 +3,7 @@
 
 use super::register::{Registrar, change_of};
 use super::sharing;
-use crate::env::Storage;
+use crate::base::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::{BindingChange, BindingEnd, Config, LogEvent, Services, aor};

@@ -1,8 +1,8 @@
 //! Extensions of a REGISTER: outbound (RFC 5626 §6), Path (RFC 3327 §5.3), GRUU (RFC 5627 §5).
 
 use crate::Config;
+use crate::base::Request;
 use crate::location::{Binding, FlowKey, Kind, PATH_END};
-use crate::request::Request;
 use alloc::vec::Vec;
 use core::iter;
 use core::net::IpAddr;
@@ -52,7 +52,7 @@ impl Path {
             }
             let is_dialled = is_trusted || is_front && is_of_front(config, source, &uri);
             path.kind = path.kind.or_else(|| Some(kind_of(config, request, &uri, is_dialled)));
-            crate::reply::write_unfolded(value, &mut path.text);
+            crate::base::write_unfolded(value, &mut path.text);
             path.text.push(PATH_END);
         }
         if path.text.is_empty() { Err(PathError::Malformed) } else { Ok(path) }

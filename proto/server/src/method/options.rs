@@ -1,9 +1,7 @@
 //! OPTIONS to the server itself (RFC 3261 §11.2).
 
 use crate::Services;
-use crate::env::Env;
-use crate::reply::write_allow;
-use crate::request::Request;
+use crate::base::{Env, Request, write_allow};
 use ringway_sip::HeaderName;
 
 /// Answers with the capabilities of this server.

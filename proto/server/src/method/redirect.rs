@@ -1,11 +1,9 @@
 //! Redirect server (RFC 3261 §8.3).
 
+use crate::base::{Env, Request, write_q};
 use crate::diversion::DivertedTo;
-use crate::env::Env;
 use crate::gruu::Gruu;
 use crate::location::LocationTable;
-use crate::reply::write_q;
-use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, CallStep, Condition, Detail, DiversionReason, Reason, Services};
 use alloc::vec::Vec;

@@ -3,19 +3,17 @@
 use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
 use crate::auth::Authenticator;
+use crate::base::{Env, Request, write_q, write_reply, write_unfolded};
 use crate::date::DateText;
-use crate::dialog::UserHash;
 use crate::drain::Drain;
-use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
-use crate::gruu;
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
 };
-use crate::reply::{write_q, write_reply, write_unfolded};
-use crate::request::Request;
-use crate::{Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent};
-use crate::{Reason, Services};
+use crate::token::UserHash;
+use crate::{
+    Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent, Reason, Services, gruu,
+};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;

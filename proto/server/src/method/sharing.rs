@@ -1,9 +1,8 @@
 //! Storing of changed bindings: in the journal of this server, or in the store that nodes share.
 
-use crate::edge;
-use crate::env::Storage;
+use crate::base::Storage;
 use crate::location::{LocationTable, Removed};
-use crate::{BindingChange, Services};
+use crate::{BindingChange, Services, edge};
 use alloc::vec::Vec;
 use ringway_location::UpdateWriter;
 use ringway_sansio::Instant;

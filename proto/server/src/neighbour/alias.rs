@@ -5,8 +5,7 @@
 //! which the neighbour would be dialled (RFC 5923 §8.2): a request over it reaches nobody else than over a connection of
 //! our own. The link takes an offer instead of dialling, and the certificate is checked again with each answer.
 
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request};
 use crate::{Neighbour, Services};
 use core::net::SocketAddr;
 use ringway_sansio::{Instant, PeerNames, Transport};

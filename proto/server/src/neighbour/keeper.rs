@@ -1,10 +1,9 @@
 //! The neighbours of the first shard, with their probes.
 
 use super::link::{Link, Step};
-use crate::env::Env;
-use crate::failed_servers::{PAUSE_MAX, retry_after};
-use crate::proxy::{Owner, ProbeId, Transactions};
+use crate::base::{Env, Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
+use crate::tables::{PAUSE_MAX, retry_after};
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind, Services};
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -1,8 +1,7 @@
 //! Flows of requests to neighbours.
 
-use super::NeighbourRoute;
-use super::calls::{CallRequest, CallResult};
-use crate::env::Env;
+use crate::base::Env;
+use crate::tables::{CallRequest, CallResult, NeighbourRoute};
 use crate::{NeighbourConnection, Services};
 use core::hash::Hasher;
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! Media of a branch whose SDP a media relay replaces.
 
 use super::forward::Plan;
-use crate::env::Env;
+use crate::base::Env;
 use crate::media::{
     Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
     source_of_offer,

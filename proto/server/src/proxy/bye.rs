@@ -1,8 +1,7 @@
 //! Ends of calls: the BYEs that end one, reported when they are answered, to records and lamps.
 
 use super::context::Contexts;
-use crate::auth::{Grant, Reach, Sender};
-use crate::env::Env;
+use crate::base::{Env, Grant, Reach, Sender};
 use crate::lamp::{self, Ended};
 use crate::{CallEvent, CallStep, Config, LogEvent, Services};
 use ringway_transaction::SlabKey;

@@ -2,16 +2,14 @@
 
 use super::branch_media::BranchMedia;
 use super::breadth::Share;
+use super::candidate::Candidate;
 use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use crate::auth::{Grant, Reach};
+use crate::base::{BranchId, Env, Grant, Reach, Request, Transactions};
 use crate::ended::EndedInvites;
-use crate::env::Env;
 use crate::lamp::LitCall;
-use crate::message::Candidate;
-use crate::request::Request;
 use crate::{CallName, Payer, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,31 +17,6 @@ use alloc::vec::Vec;
 use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, MatchKey, ServerId, Slab, SlabKey};
-
-/// Transactions of a shard. Server transactions belong to contexts, client transactions to branches and probes.
-pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, Owner>;
-
-/// Owner of a client transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// A forwarded request.
-    Branch(BranchId),
-    /// An OPTIONS to a neighbour.
-    Probe(ProbeId),
-    /// A NOTIFY of a subscription.
-    Notify(SlabKey),
-    /// A message that was kept, for the user with this mailbox.
-    Message(SlabKey),
-}
-
-/// Probe of a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeId {
-    /// Index in the configuration.
-    pub(crate) neighbour: u8,
-    /// Number of the attempt.
-    pub(crate) attempt: u32,
-}
 
 /// Response contexts of a shard.
 #[derive(Default)]
@@ -221,28 +194,6 @@ pub(super) struct Waiting {
     pub(super) candidate: Candidate,
     /// Timer of the time for an answer.
     pub(super) timer: TimerKey,
-}
-
-/// Key of a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BranchId {
-    context: SlabKey,
-    number: u32,
-}
-
-impl BranchId {
-    pub(super) fn new(context: SlabKey, number: usize) -> Self {
-        Self { context, number: u32::try_from(number).unwrap_or(u32::MAX) }
-    }
-
-    /// Context, and index of the branch in it.
-    pub(super) const fn parts(self) -> (SlabKey, usize) {
-        (self.context, self.number as usize)
-    }
-
-    pub(super) const fn context(self) -> SlabKey {
-        self.context
-    }
 }
 
 /// Final response that is forwarded after all branches are done.

@@ -5,14 +5,12 @@
 //! The request is repeated with the same CSeq, because a proxy cannot change that for the caller's dialog. Some phones take it for
 //! the refused one until the server transaction of that ends, which is T4 after our ACK (RFC 3261 §8.2.2.2, §17.2.1).
 
-use super::Proxy;
-use super::context::{BranchId, BranchState, Conversion, Transactions};
-use super::decided;
-use super::relays;
+use super::context::{BranchState, Conversion};
 use super::remote_target::Response;
-use crate::env::Env;
+use super::{Proxy, decided, relays};
+use crate::base::{BranchId, Env, Transactions};
 use crate::media::converted_plan;
-use crate::neighbour::CallResult;
+use crate::tables::CallResult;
 use crate::{Detail, Reason, Services};
 use core::time::Duration;
 use ringway_sansio::Flow;

@@ -2,9 +2,7 @@
 
 use super::context::Contexts;
 use super::targets::Targets;
-use crate::auth::Reach;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Reach, Request};
 use crate::route::Routed;
 use crate::{Condition, Detail, Reason, Services};
 use ringway_transaction::SlabKey;

@@ -1,9 +1,8 @@
 //! Destination rules: the numbers that trunks may get, and how often.
 
-use crate::auth::{TrunkTarget, ends_or_completes};
+use crate::auth::ends_or_completes;
+use crate::base::{Env, Request, TrunkTarget};
 use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
-use crate::env::Env;
-use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Services, Trunk};
 use alloc::string::String;

@@ -1,21 +1,15 @@
 //! Forwards of the called user: instead of its contacts, or after them.
 
-use super::Proxy;
 use super::breadth::{Share, TooBroad};
-use super::context::{Best, ResponseContext, Transactions};
-use super::decided;
+use super::context::{Best, ResponseContext};
 use super::destinations::Payer;
-use super::groups;
-use super::lit;
 use super::pending::{Pending, branch_cost_of};
-use super::relays;
 use super::retarget::Diversion;
 use super::serial::TimeLimit;
 use super::targets::{StoredTarget, Targets};
-use super::to_trunk;
+use super::{Proxy, decided, groups, lit, relays, to_trunk};
+use crate::base::{Env, Request, Transactions};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
-use crate::env::Env;
-use crate::request::Request;
 use crate::route::Routed;
 use crate::{Condition, Detail, DiversionReason, Forwards, Services};
 use alloc::boxed::Box;

@@ -4,14 +4,11 @@
 //! as the location table of a registrar makes them do.
 
 use super::Proxy;
-use super::context::BranchId;
 use super::remote_target::Response;
-use crate::Services;
-use crate::dialog::PhoneHash;
-use crate::edge;
-use crate::env::Env;
+use crate::base::{BranchId, Env, Request};
 use crate::location::instance_of;
-use crate::request::Request;
+use crate::tables::PhoneHash;
+use crate::{Services, edge};
 use ringway_sip::{Contact, HeaderName, Method};
 
 /// Notes the flow of a phone whose REGISTER got a 2xx.

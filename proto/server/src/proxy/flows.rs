@@ -1,14 +1,12 @@
 //! The other flows of a phone, which are tried one after another if its target fails (RFC 5626 §7).
 
-use super::Proxy;
-use super::context::{BranchId, BranchState, Transactions};
-use super::decided;
+use super::context::BranchState;
 use super::forward::Forwarding;
 use super::groups::start_branches;
-use super::relays;
 use super::targets::Targets;
-use crate::env::Env;
-use crate::neighbour::CallResult;
+use super::{Proxy, decided, relays};
+use crate::base::{BranchId, Env, Transactions};
+use crate::tables::CallResult;
 use crate::{Detail, Reason, Services};
 
 /// Replaces a branch that was sent and whose flow failed by one over the next flow of its phone. False: there is

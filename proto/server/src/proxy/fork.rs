@@ -1,29 +1,26 @@
 //! Stateful forwarding: the branches of a request, from their targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
 
-use super::Proxy;
 use super::branch_media::BranchMedia;
-use super::context::{
-    Branch, BranchId, BranchState, Conversion, Owner, ResponseContext, Servers, Transactions,
-};
+use super::context::{Branch, BranchState, Conversion, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::recurse::{self, may_recurse};
-use super::relays;
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
-use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{cancel_reason, decided, divert, groups, lit, number_lookup, reach, trying, unreached};
-use crate::env::Env;
-use crate::lamp;
+use super::{
+    Proxy, cancel_reason, decided, divert, groups, lit, number_lookup, reach, relays, to_trunk, trying,
+    unreached,
+};
+use crate::base::{BranchId, Env, Owner, Request, Transactions};
 use crate::media::is_sdp;
-use crate::neighbour::{CallRequest, CallResult, Sending};
-use crate::request::Request;
+use crate::neighbour::Sending;
 use crate::route::{NextHop, Routed, preprocess};
-use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
+use crate::tables::{CallRequest, CallResult};
+use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services, lamp};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};

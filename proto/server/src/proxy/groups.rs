@@ -1,14 +1,11 @@
 //! Order of the groups of targets: the next one begins when the running one has failed, or its time has passed.
 
-use super::Proxy;
-use super::context::{BranchId, BranchState, Transactions};
-use super::decided;
+use super::context::BranchState;
 use super::forward::Forwarding;
 use super::serial::{LaterGroups, TimeLimit};
 use super::targets::{StoredTarget, Targets};
-use super::to_trunk;
-use crate::env::Env;
-use crate::request::Request;
+use super::{Proxy, decided, to_trunk};
+use crate::base::{BranchId, Env, Request, Transactions};
 use crate::route::Routed;
 use crate::{Detail, Reason, Services};
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
 //! Lamps of the calls that are forwarded: their steps, from the response contexts.
 
-use super::context::{BranchId, Contexts};
+use super::context::Contexts;
 use super::targets::Authority;
-use crate::env::Env;
+use crate::base::{BranchId, Env};
 use crate::lamp::{self, Answer};
 use crate::{CallStep, Services};
 use ringway_sip::Message;

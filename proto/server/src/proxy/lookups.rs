@@ -1,9 +1,8 @@
 //! DNS lookups of forwarded requests, and requests to media relays.
 
-use super::context::BranchId;
 use super::targets::StoredTarget;
 use crate::Action;
-use crate::auth::Grant;
+use crate::base::{BranchId, Grant};
 use crate::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;

@@ -4,17 +4,15 @@
 //! is. What they may name is in docs/decisions/0053.
 
 use super::Proxy;
-use super::context::BranchId;
 use super::forward::caller_side;
 use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
 use crate::Services;
-use crate::auth::{Reach, moved_sides, named_user};
-use crate::dialog::{DialogSide, Moved, Owner, UriHash, UserHash, Way};
-use crate::env::Env;
-use crate::request::Request;
+use crate::auth::{moved_sides, named_user};
+use crate::base::{BranchId, Env, Reach, Request};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
-use crate::token::{Mark, Side, TargetHash};
+use crate::tables::{DialogSide, Moved, Owner, Way};
+use crate::token::{Mark, Side, TargetHash, UriHash, UserHash};
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Uri};

@@ -1,17 +1,14 @@
 //! ENUM (RFC 6116): a number that is nobody's here is looked up, before its routes are used. Strangers write the records.
 
-use super::Proxy;
 use super::breadth::Share;
-use super::context::{BranchId, BranchState, Transactions};
+use super::context::BranchState;
 use super::destinations::{self, Payer, RouteRefusal};
 use super::divert::{is_divertible, reserve};
-use super::groups;
 use super::remote_target::is_public;
 use super::targets::{StoredTarget, Targets};
-use super::to_trunk;
+use super::{Proxy, groups, to_trunk};
+use crate::base::{BranchId, Env, Request, Transactions};
 use crate::dialplan::RouteTo;
-use crate::env::Env;
-use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, Config, Detail, Number, Reason, Services};
 use alloc::boxed::Box;

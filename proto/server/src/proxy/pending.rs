@@ -1,8 +1,7 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
 use super::context::{Reserved, ResponseContext};
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request};
 use crate::{Payer, Services};
 use core::hash::BuildHasher;
 use hashbrown::HashMap;

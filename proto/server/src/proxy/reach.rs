@@ -1,19 +1,14 @@
 //! Next hops of a request, within the reach of its grant.
 
-use super::at_trunk;
 use super::forward::Plan;
-use super::remote_target;
 use super::targets::Target;
-use super::to_trunk;
 use super::untrusted::Permitted;
-use crate::auth::{Reach, Sender};
-use crate::edge;
-use crate::env::Env;
-use crate::failed_servers::put_last;
-use crate::request::Request;
+use super::{at_trunk, remote_target, to_trunk};
+use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
+use crate::tables::put_last;
 use crate::token::{Side, TargetHash};
-use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, Services};
+use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, Services, edge};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};

@@ -1,15 +1,10 @@
 //! Recursion: the contacts of a 3xx become targets of its request (RFC 3261 §16.7 step 4).
 
-use super::Proxy;
-use super::context::{BranchId, Transactions};
 use super::divert::{add_lines, leave, may_divert, reserve};
-use super::groups;
 use super::remote_target::is_credible;
 use super::targets::{Authority, StoredTarget, write_as_request_uri};
-use super::to_trunk;
-use crate::auth::Reach;
-use crate::env::Env;
-use crate::request::Request;
+use super::{Proxy, groups, to_trunk};
+use crate::base::{BranchId, Env, Reach, Request, Transactions};
 use crate::route::Routed;
 use crate::{Aor, Config, Detail, DiversionReason, Reason, Services};
 use alloc::vec::Vec;

@@ -1,11 +1,11 @@
 //! Requests of the proxy to media relays, and their results.
 
 use super::branch_media::{AnswerStep, BranchMedia};
-use super::context::{Branch, BranchId, BranchState, Contexts, Conversion};
+use super::context::{Branch, BranchState, Contexts, Conversion};
 use super::forward::Plan;
 use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
-use crate::env::Env;
+use crate::base::{BranchId, Env};
 use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
 use crate::{Detail, Reason, RelayFailure, Services};
 use alloc::boxed::Box;

@@ -1,11 +1,10 @@
 //! Remote target of the callee, from its response (RFC 3261 §12.1.2).
 
 use crate::Config;
-use crate::auth::is_private;
-use crate::dialog::{Answer, Identities, TagHash, UriHash};
+use crate::config::is_private;
 use crate::route::{NextHop, hop_of};
 use crate::sources::{SourceHash, Sources};
-use crate::token::{Mark, Side, TOKEN, TargetHash, Token, Written};
+use crate::token::{Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, Written};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;

@@ -1,9 +1,7 @@
 //! Processing of responses (RFC 3261 §16.7).
 
-use super::Proxy;
 use super::branch_media::AnswerStep;
-use super::context::{Best, BranchId, BranchState, Transactions};
-use super::flows;
+use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
@@ -11,13 +9,12 @@ use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
 use super::{
-    bye, cancel_reason, convert, decided, divert, edge_flows, groups, lit, moves, relays, to_user, trying,
-    unreached,
+    Proxy, bye, cancel_reason, convert, decided, divert, edge_flows, flows, groups, lit, moves, relays,
+    to_user, trying, unreached,
 };
-use crate::env::Env;
-use crate::lamp;
-use crate::neighbour::CallResult;
-use crate::{CallStep, Detail, Reason, Services};
+use crate::base::{BranchId, Env, Transactions};
+use crate::tables::CallResult;
+use crate::{CallStep, Detail, Reason, Services, lamp};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -1,16 +1,15 @@
 //! Stateless forwarding (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx in every mode.
 
 use super::Proxy;
-use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
-use crate::env::Env;
-use crate::neighbour::{CallRequest, Sending};
-use crate::request::Request;
+use crate::base::{Env, Request, Transactions};
+use crate::neighbour::Sending;
 use crate::route::{NextHop, preprocess};
+use crate::tables::CallRequest;
 use crate::{Config, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};

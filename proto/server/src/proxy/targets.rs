@@ -1,13 +1,13 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::breadth::Share;
+use super::candidate::Candidate;
 use super::rewrite::Rewrite;
 use crate::Number;
-use crate::auth::Reach;
-use crate::dialog::UserHash;
+use crate::base::Reach;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
-use crate::message::Candidate;
 use crate::route::Routed;
+use crate::token::UserHash;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -6,11 +6,9 @@
 use super::destinations::RouteRefusal;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
-use crate::edge;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::{Env, Request};
 use crate::route::Routed;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason, Services, edge};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::hash::Hasher;

@@ -1,19 +1,17 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
-use super::context::{Branch, BranchId, BranchState, Contexts, ResponseContext};
+use super::context::{Branch, BranchState, Contexts, ResponseContext};
 use super::destinations::{self, Payer, RouteRefusal};
 use super::forward::Plan;
 use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
 use super::trunk_branch::TrunkBranch;
-use crate::auth::{Reach, Sender};
+use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
-use crate::env::Env;
-use crate::failed_servers::paused_until;
-use crate::request::Request;
 use crate::route::Routed;
-use crate::trunk::{Learnt, RepeatedInvites};
+use crate::tables::{Learnt, paused_until};
+use crate::trunk::RepeatedInvites;
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
     Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,

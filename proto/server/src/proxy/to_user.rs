@@ -2,23 +2,18 @@
 //!
 //! The user may be another shard's, so the request goes to this server itself, as one for a temporary GRUU does.
 
-use super::Proxy;
 use super::breadth::Share;
-use super::context::{BranchId, Transactions};
-use super::decided;
 use super::divert::reserve;
 use super::forward::Forwarding;
 use super::groups::start_branches;
-use super::relays;
 use super::targets::{StoredTarget, Targets};
-use crate::auth::{Grant, Reach, user_of_side};
-use crate::env::Env;
-use crate::gruu;
-use crate::neighbour::CallResult;
-use crate::request::Request;
+use super::{Proxy, decided, relays};
+use crate::auth::user_of_side;
+use crate::base::{BranchId, Env, Grant, Reach, Request, Transactions};
 use crate::route::Routed;
+use crate::tables::CallResult;
 use crate::token::Mark;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason, Services, gruu};
 use alloc::vec::Vec;
 use ringway_sip::Message;
 

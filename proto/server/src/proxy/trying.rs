@@ -1,8 +1,8 @@
 //! 100 Trying to the caller of an INVITE: at once, or, to another node, when the phone sends one.
 
-use super::context::{Contexts, Transactions};
+use super::context::Contexts;
 use crate::Services;
-use crate::env::Env;
+use crate::base::{Env, Transactions};
 use ringway_sansio::Flow;
 use ringway_sip::{Limits, Message, MessageWriter};
 use ringway_transaction::{ServerId, SlabKey};

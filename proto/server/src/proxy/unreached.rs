@@ -1,15 +1,13 @@
 //! MESSAGE that no phone of its user took, for those that are kept; and the way to a phone.
 
-use super::context::{Transactions, Waiting};
-use super::decided;
+use super::candidate::Candidate;
+use super::context::Waiting;
 use super::rewrite::Rewrite;
 use super::serial::TimeLimit;
 use super::targets::Targets;
-use super::{Proxy, context::ResponseContext};
-use crate::auth::Grant;
-use crate::env::Env;
+use super::{Proxy, context::ResponseContext, decided};
+use crate::base::{Env, Grant, Transactions};
 use crate::location::{Offer, path_values};
-use crate::message::Candidate;
 use crate::route::{NextHop, hop_of};
 use crate::{Config, Detail, Reason, Services};
 use alloc::boxed::Box;

@@ -2,8 +2,7 @@
 
 use super::at_trunk;
 use crate::Config;
-use crate::auth::Sender;
-use crate::request::Request;
+use crate::base::{Request, Sender};
 use ringway_sip::{Edit, HeaderName};
 
 /// Header fields that a next hop may get of a sender that is not trusted.

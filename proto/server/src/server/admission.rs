@@ -1,9 +1,7 @@
 //! Admission of requests before they are parsed: block list, rate of the source, and what ends a call beyond it.
 
-use crate::auth::{Grant, LiveMark, live_mark};
-use crate::env::Env;
-use crate::proxy::Transactions;
-use crate::request::Request;
+use crate::auth::{LiveMark, live_mark};
+use crate::base::{Env, Grant, Request, Transactions};
 use crate::route::preprocess;
 use crate::{Config, Detail, Reason, Services, SourceRates, Traffic};
 use ringway_sansio::Flow;

@@ -2,23 +2,18 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{
-    Access, Authenticator, DialogMark, Facts, Grant, LiveMark, Sender, TrunkTarget, decide, is_certified,
-    live_mark,
-};
-use crate::dialog::UserHash;
-use crate::edge;
-use crate::env::Env;
+use crate::auth::{Access, Authenticator, DialogMark, Facts, LiveMark, decide, is_certified, live_mark};
+use crate::base::{Env, Grant, Owner, Request, Sender, Transactions, TrunkTarget};
 use crate::event::{Events, Parts};
 use crate::location::LocationTable;
 use crate::message::Messages;
 use crate::method::{DRAINING, on_options, redirect};
-use crate::proxy::{Owner, Proxy, Response, Transactions};
-use crate::request::Request;
+use crate::proxy::{Proxy, Response};
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
+use crate::token::UserHash;
 use crate::{
-    Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, Services,
+    Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, Services, edge,
 };
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};

@@ -3,10 +3,8 @@
 use super::Server;
 use super::dispatch::{Handlers, proceed};
 use super::misses::Misses;
-use crate::auth::Grant;
-use crate::env::Env;
+use crate::base::{Env, Grant, Request};
 use crate::location::LocationTable;
-use crate::request::Request;
 use crate::route::{Routed, preprocess};
 use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Payer, Reason, Services, aor};
 use alloc::boxed::Box;

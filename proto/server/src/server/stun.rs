@@ -1,7 +1,7 @@
 //! STUN at the port of SIP: keep-alives of phones behind NAT (RFC 5626 §3.5.2, §8).
 
 use super::admission::is_source_blocked;
-use crate::env::Env;
+use crate::base::Env;
 use crate::{Services, Traffic};
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_stun::{Message, write_answer};

@@ -1,8 +1,7 @@
 //! Configuration of a server for tests.
 
 use ringway_sansio::Transport;
-use ringway_server::auth::Algorithm;
-use ringway_server::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
+use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, RegistrarConfig};
 use std::time::Duration;
 
 /// Server for `example.org` at 192.0.2.1 and 2001:db8::1, UDP and TCP, without passwords.

@@ -2,8 +2,7 @@
 
 use crate::harness::{ALICE, Request, Wire, World, invite, register, requests, statuses, tcp_flow};
 use ringway_sansio::{Flow, Instant, ListenerId, PeerNames, Transport};
-use ringway_server::Listener;
-use ringway_server::auth::Strangers;
+use ringway_server::{Listener, Strangers};
 
 const TRUNK: &str = "198.51.100.5:5061";
 

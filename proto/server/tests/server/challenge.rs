@@ -2,7 +2,7 @@
 
 use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, query, register};
 use md5::{Digest, Md5};
-use ringway_server::auth::Algorithm;
+use ringway_server::Algorithm;
 use sha2::Sha256;
 use std::time::Duration;
 

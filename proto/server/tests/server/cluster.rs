@@ -7,8 +7,7 @@ use crate::harness::{
 };
 use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, PeerNames, Transport};
-use ringway_server::auth::{DigestPolicy, NoncePolicy};
-use ringway_server::{ClusterSecret, Config, LinkedNode, Links, Listener};
+use ringway_server::{ClusterSecret, Config, DigestPolicy, LinkedNode, Links, Listener, NoncePolicy};
 use std::time::Duration;
 
 /// Listener of links of the node under test, and those of two others.

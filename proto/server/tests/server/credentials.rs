@@ -6,7 +6,7 @@ use crate::harness::{
     statuses,
 };
 use ringway_sansio::Seed;
-use ringway_server::auth::{Algorithm, NonceMaker};
+use ringway_server::{Algorithm, NonceMaker};
 use std::time::Duration;
 
 /// REGISTER of bob and its challenge.

@@ -6,8 +6,7 @@ use crate::harness::{
     ALICE, BOB, CAROL, Request, STRANGER, Sent, Wire, World, config, forwarded, invite, only, query,
     register, request,
 };
-use ringway_server::Config;
-use ringway_server::auth::{Algorithm, DigestPolicy, NoncePolicy};
+use ringway_server::{Algorithm, Config, DigestPolicy, NoncePolicy};
 use ringway_sip::digest::{AuthenticationInfo, Credentials, Ha1};
 use std::time::Duration;
 

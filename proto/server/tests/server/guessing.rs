@@ -2,7 +2,7 @@
 
 use crate::challenge::{Login, answered, is_stale, proven};
 use crate::harness::{ALICE, BOB, CAROL, STRANGER, World, invite, only, query, register, statuses};
-use ringway_server::auth::{Algorithm, GuessLimits};
+use ringway_server::{Algorithm, GuessLimits};
 use std::time::Duration;
 
 /// Status of the response to a REGISTER of `user` with this password.

@@ -6,8 +6,7 @@ use crate::harness::{
     ALICE, BOB, Request, World, forwarded, invite, only, query, register, request, tcp_flow,
 };
 use ringway_sansio::{ConnectionId, Event};
-use ringway_server::auth::Algorithm;
-use ringway_server::{ForwardUri, Forwards};
+use ringway_server::{Algorithm, ForwardUri, Forwards};
 use std::time::Duration;
 
 fn events(world: &World) -> Vec<String> {

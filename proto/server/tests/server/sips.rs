@@ -5,8 +5,7 @@ use crate::harness::{
     ALICE, BOB, Request, Sent, Wire, World, config, forwarded, invite, only, register, requests, statuses,
     tcp_flow,
 };
-use ringway_sansio::{ConnectionId, Event};
-use ringway_sansio::{Flow, HostNameId, ListenerId, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, HostNameId, ListenerId, Transport};
 use ringway_server::{Config, Listener};
 
 const TLS: ListenerId = ListenerId(3);

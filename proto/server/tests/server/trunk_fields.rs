@@ -6,8 +6,7 @@ use crate::harness::{
     ALICE, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, request, statuses,
 };
 use crate::routes::{CARRIER_A, carriers};
-use ringway_server::Config;
-use ringway_server::auth::Strangers;
+use ringway_server::{Config, Strangers};
 
 const EVE: &str = "sip:eve@example.net";
 

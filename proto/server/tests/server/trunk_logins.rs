@@ -6,8 +6,7 @@ use crate::harness::{
 };
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_sansio::Seed;
-use ringway_server::auth::Algorithm;
-use ringway_server::{Config, Ha1, Server, TrunkLogin};
+use ringway_server::{Algorithm, Config, Ha1, Server, TrunkLogin};
 use ringway_sip::digest::Credentials;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,14 +5,13 @@ mod likeness;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::output;
-use crate::password;
 use crate::phone::args::DemoArgs;
 use crate::phone::attend::Attended;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
 use crate::serve::Running;
+use crate::{output, password};
 use ladder::{Ladder, Who};
 use likeness::likeness;
 use ringway_agent::{Account, Role, Secret};

@@ -1,11 +1,10 @@
 //! `ringway phone`, from its start to its end.
 
-use super::calls;
 use super::input::Input;
 use super::settings::{self, Settings, password};
-use super::setup;
 use super::terminal::Screen;
 use super::worker::PhoneHandle;
+use super::{calls, setup};
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};

@@ -1,8 +1,8 @@
 //! The block lists of a server.
 
-use super::caller::{Caller, Names};
-use super::networks::Networks;
-use super::pattern::{BlockPattern, CallerPattern, is_exempt};
+use crate::tables::block::caller::{Caller, Names};
+use crate::tables::block::networks::Networks;
+use crate::tables::block::pattern::{BlockPattern, CallerPattern, is_exempt};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

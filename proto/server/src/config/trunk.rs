@@ -1,6 +1,6 @@
 //! Trunks and the rules for their use.
 
-use crate::auth::Network;
+use crate::config::network::Network;
 use crate::{DestinationRules, RouteTable};
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -1,8 +1,8 @@
 //! Locally generated responses.
 
-use crate::auth::Sender;
-use crate::env::Env;
-use crate::request::Request;
+use crate::base::env::Env;
+use crate::base::grant::Sender;
+use crate::base::request::Request;
 use crate::{Action, Aor, CallStep, Detail, Reason, Services};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};

@@ -1,15 +1,14 @@
 //! Environment of the components: configuration, services, keys, counters.
 
+use super::keys::Keys;
+use crate::base::request::Request;
 use crate::diversion::ForwardTable;
 use crate::ended::EndedInvites;
-use crate::gruu::GruuKeys;
 use crate::refused::RefusedInDialog;
-use crate::request::Request;
 use crate::{
     Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Condition, Config, Counters, Decision,
-    Detail, DiversionReason, LogEvent,
+    Detail, DiversionReason, LogEvent, Reason, Services,
 };
-use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Seed};
@@ -61,62 +60,6 @@ pub(crate) struct Storage<'e, S> {
     pub(crate) source_key: &'e [u8; 16],
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
-}
-
-/// Keys of the server's MACs, each for one purpose, all derived from the secret.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keys {
-    /// To tags of responses without a transaction.
-    pub(crate) tag: [u8; 16],
-    /// Record-Route marks.
-    pub(crate) route: [u8; 16],
-    /// Loop marks in branches.
-    pub(crate) looped: [u8; 16],
-    /// Call-IDs of calls with a connection of their own.
-    pub(crate) calls: [u8; 16],
-    /// Flow tokens.
-    pub(crate) flow: [u8; 16],
-    /// Flow tokens of links.
-    pub(crate) link: [u8; 16],
-    /// Temporary GRUUs.
-    pub(crate) gruu: GruuKeys,
-    /// Entity tags of publications.
-    pub(crate) event: [u8; 16],
-    /// Numbers of kept messages.
-    pub(crate) message: [u8; 16],
-}
-
-impl Keys {
-    /// Keys of a server. A node has those in common with the others that name nothing of one node.
-    fn of(config: &Config) -> Self {
-        let own = config.own_secret();
-        let common = |purpose: &[u8]| match &config.links {
-            None => (derive(&config.secret, purpose), None),
-            Some(links) => links.keys(purpose),
-        };
-        let (current, accepted) = common(b"gruu");
-        Self {
-            tag: common(b"tag").0,
-            route: derive(&own, b"route"),
-            looped: derive(&own, b"loop"),
-            calls: derive(&own, b"calls"),
-            flow: derive(&own, b"flow"),
-            link: derive(&own, b"link"),
-            gruu: GruuKeys { current, accepted },
-            event: derive(&own, b"event"),
-            message: derive(&own, b"message"),
-        }
-    }
-}
-
-impl Keys {
-    /// Key of the flow tokens that other nodes get. Links without TLS of their own, as in the simulator, are those of an edge.
-    pub(crate) const fn of_links(&self, config: &Config) -> &[u8; 16] {
-        match config.links {
-            Some(_) => &self.link,
-            None => &self.flow,
-        }
-    }
 }
 
 impl<S> Environment<S> {
@@ -325,20 +268,6 @@ fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
 #[inline(never)]
 fn report(services: &impl Services, now: Instant, message: &[u8], decision: Decision<'_>) {
     services.observe(now, &LogEvent::Decided { message, decision });
-}
-
-/// Derives the key for one purpose from the secret.
-pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
-    use hmac::{Hmac, KeyInit, Mac};
-    let key = secret.as_slice();
-    let mac = Hmac::<sha2::Sha256>::new_from_slice(key);
-    let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
-    mac.update(purpose);
-    let mut derived = [0; 16];
-    for (to, from) in derived.iter_mut().zip(mac.finalize().into_bytes()) {
-        *to = from;
-    }
-    derived
 }
 
 /// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].

@@ -9,7 +9,10 @@
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
 //! users, and the tags show which side sends.
 
-use crate::dialog::Identities;
+mod identity;
+
+pub(crate) use identity::{Answer, Identities, TagHash, UriHash, UserHash};
+
 use crate::sources::{SourceHash, Sources};
 use alloc::vec::Vec;
 use core::hash::Hasher;

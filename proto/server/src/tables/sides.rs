@@ -1,15 +1,23 @@
 //! Sides of dialogs that moved, and flows that phones left.
 
-use super::flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use super::owned::{Owned, Owner};
-use super::{UriHash, UserHash, Way};
+use super::phone_flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use crate::sources::SourceHash;
-use crate::token::Side;
+use crate::token::{Side, UriHash, UserHash};
 use core::hash::Hasher;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Flow, Instant, PartHasher, Seed};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
+
+/// Way to a side of a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// This side.
+    Side(Side),
+    /// A binding of its user.
+    User,
+}
 
 /// Sides of dialogs that moved, and flows that a later registration of the same phone replaced.
 ///

@@ -4,37 +4,37 @@ use core::hash::{BuildHasherDefault, Hasher};
 
 /// Hasher of keys that are made of such names: they are keyed hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NameHasher(u64);
+pub(crate) struct NameHasher(u64);
 
-pub(super) type NameHash = BuildHasherDefault<NameHasher>;
+pub(crate) type NameHash = BuildHasherDefault<NameHasher>;
 
 /// Name of a step: its call, its sides, and the transaction that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallName {
     /// Call-ID.
-    pub(super) call: u64,
+    pub(crate) call: u64,
     /// From tag; 0: none.
-    pub(super) from: u64,
+    pub(crate) from: u64,
     /// To tag; 0: none, or no step of its kind depends on it.
-    pub(super) to: u64,
+    pub(crate) to: u64,
     /// Topmost Via of the INVITE as it was received (branch and sent-by), and its CSeq number; of no meaning in the name of a BYE.
-    pub(super) via: u64,
+    pub(crate) via: u64,
     /// The same of the second Via, which is that of the pass before if this server sent the INVITE to itself; otherwise 0.
-    pub(super) before: u64,
+    pub(crate) before: u64,
     /// Request-URI of the INVITE; of no meaning in the name of a BYE.
-    pub(super) uri: u64,
+    pub(crate) uri: u64,
     /// CSeq number.
-    pub(super) cseq: u32,
+    pub(crate) cseq: u32,
     /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
     /// [`CallStep::Begun`](crate::CallStep::Begun).
-    pub(super) owner: u64,
+    pub(crate) owner: u64,
 }
 
 /// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pass {
-    pub(super) via: u64,
-    pub(super) uri: u64,
+pub(crate) struct Pass {
+    pub(crate) via: u64,
+    pub(crate) uri: u64,
 }
 
 impl Hasher for NameHasher {
@@ -64,7 +64,7 @@ impl CallName {
         (self.call >> 32) as usize % count.max(1)
     }
 
-    pub(super) const fn pass(&self) -> Pass {
+    pub(crate) const fn pass(&self) -> Pass {
         Pass { via: self.via, uri: self.uri }
     }
 }

@@ -1,7 +1,7 @@
 //! Table of the calls of watched users.
 
-use super::filter::{Change, LampFilter};
 use crate::Aor;
+use crate::tables::lamp_filter::{Change, LampFilter};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,6 +1,25 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, Strangers};
+use ringway_auth::{Algorithm, DigestPolicy};
+mod certificates;
+mod cluster;
+mod media;
+mod network;
+mod nodes;
+mod presence;
+mod realms;
+mod trunk;
+
+pub use certificates::CertificateRules;
+pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
+pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
+pub(crate) use network::is_local;
+pub use network::{InnerHost, Network, NotANetwork, is_private};
+pub use nodes::{Cluster, Hold, NodeState};
+pub use presence::{PresenceConfig, Watchers};
+pub use realms::Realms;
+pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
+
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -122,6 +141,18 @@ pub enum Mode {
     Proxy,
     /// The caller gets the user's contacts (RFC 3261 §8.3).
     Redirect,
+}
+
+/// Methods of callers without a password that reach our users (`[auth] strangers`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strangers {
+    /// INVITE, ACK, CANCEL and OPTIONS.
+    #[default]
+    Call,
+    /// No method: every caller needs a password.
+    None,
+    /// Every method.
+    All,
 }
 
 /// `[auth]`.
@@ -283,3 +314,6 @@ impl Config {
 }
 /// Address of clients behind a front whose Via does not show it.
 const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// Maximum number of neighbours.
+pub const NEIGHBOURS_MAX: usize = 64;

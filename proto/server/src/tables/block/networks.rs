@@ -1,6 +1,6 @@
 //! Set of networks.
 
-use crate::auth::Network;
+use crate::config::Network;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 

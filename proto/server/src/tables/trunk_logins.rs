@@ -1,6 +1,6 @@
 //! Credentials for the challenges of trunks.
 
-use super::{Trunk, TrunkLogin, Trunking};
+use crate::config::{Trunk, TrunkLogin, Trunking};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_auth::{AnsweredChallenge, Covered, fields_of, quoted, strongest};

@@ -1,8 +1,7 @@
 //! Flows that phones left, and the present flows of phones behind a front.
 
-use super::UserHash;
 use super::owned::{Owned, Owner, Shares};
-use crate::token::{Side, TargetHash};
+use crate::token::{Side, TargetHash, UserHash};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::hash::Hasher;

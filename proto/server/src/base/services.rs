@@ -1,6 +1,5 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
-use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
     NeighbourRoute, NeighbourTable, NodeState, Payer, SideTable, Traffic, TrunkEvent, TrunkLogins,
@@ -8,6 +7,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
+use ringway_auth::{Login, LoginResult, NonceId, NonceUse};
 use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
 use ringway_sip::Message;
@@ -30,7 +30,7 @@ pub trait Services {
     /// True for a subscriber, registered or not.
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool;
 
-    /// Marks a nonce count as used (see [`ReplayWindows`](crate::auth::ReplayWindows)).
+    /// Marks a nonce count as used (see [`ReplayWindows`](ringway_auth::ReplayWindows)).
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
 
     /// False if this source is over its rate of such traffic (see [`TrafficRates`](crate::TrafficRates)).
@@ -69,7 +69,7 @@ pub trait Services {
     /// Releases the memory that a request reserved, at its end.
     fn release(&self, _payer: Payer, _bytes: usize) {}
 
-    /// Extends a dialog's Record-Route mark until `until` (see [`DialogExtensions`](crate::auth::DialogExtensions)).
+    /// Extends a dialog's Record-Route mark until `until` (see [`DialogExtensions`](crate::tables::DialogExtensions)).
     fn extend_dialog(&self, _now: Instant, _mark: u64, _until: Instant) {}
 
     /// True if this mark was extended and has not ended.
@@ -86,13 +86,13 @@ pub trait Services {
     fn change_sides(&self, _change: &mut dyn FnMut(&mut SideTable)) {}
 
     /// False after too many wrong passwords of this user or from this source (see
-    /// [`GuessLimits`](crate::auth::GuessLimits)): the password is then not checked.
+    /// [`GuessLimits`](ringway_auth::GuessLimits)): the password is then not checked.
     fn may_log_in(&self, _now: Instant, _login: &Login<'_>) -> bool {
         true
     }
 
     /// Takes a token for a challenge to an unusable digest of this user (see
-    /// [`ChallengeLimits`](crate::auth::ChallengeLimits)); false if there is none.
+    /// [`ChallengeLimits`](ringway_auth::ChallengeLimits)); false if there is none.
     fn may_challenge(&self, _now: Instant, _login: &Login<'_>) -> bool {
         true
     }

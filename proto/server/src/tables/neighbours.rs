@@ -1,6 +1,7 @@
 //! States of the connections to neighbours, which all shards read.
 
-use super::calls::{CallRequest, CallResult, Calls};
+use crate::NEIGHBOURS_MAX;
+use crate::tables::neighbour_calls::{CallRequest, CallResult, Calls};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -196,9 +197,6 @@ fn is_same(target: &Flow, flow: &Flow) -> bool {
         && (target.remote.ip() == flow.remote.ip() || target.host != ringway_sansio::HostNameId::NONE);
     target.transport == flow.transport && target.host == flow.host && is_host
 }
-
-/// Maximum number of neighbours.
-pub const NEIGHBOURS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Request in the pipeline.
 
-use crate::auth::Grant;
+use crate::base::grant::Grant;
 use crate::{CallName, Config, Payer};
 use core::net::IpAddr;
 use ringway_sansio::{Flow, PeerNames};

@@ -1,7 +1,7 @@
 //! Patterns of block lists, from text.
 
-use super::caller::{host_into, number_of};
-use crate::auth::{Network, NotANetwork};
+use crate::config::{Network, NotANetwork};
+use crate::tables::block::caller::{host_into, number_of};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

@@ -1,0 +1,74 @@
+//! Settings of media relays.
+
+use core::time::Duration;
+
+/// Settings of media relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaConfig {
+    /// Calls whose media are relayed.
+    pub rule: RelayRule,
+    /// True: calls between a browser and another phone are relayed, and their media converted.
+    pub bridge: bool,
+    /// Calls between a phone with SRTP and one with RTP.
+    pub srtp: SrtpRule,
+    /// Handling of a call that needs a relay, if none answers.
+    pub on_failure: RelayFailure,
+    /// Time limit of a request to the relays.
+    pub time_limit: Duration,
+}
+
+/// Calls whose media are relayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayRule {
+    /// None.
+    #[default]
+    Never,
+    /// Those with a side behind a NAT.
+    Nat,
+    /// All.
+    Always,
+}
+
+/// Calls between a phone with SRTP, whose keys are in the SDP, and one with RTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SrtpRule {
+    /// The phone that has no such media refuses them.
+    #[default]
+    EndToEnd,
+    /// After this refusal the call is relayed, and the media converted.
+    Bridge,
+}
+
+/// Handling of a call that needs a relay, if none answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayFailure {
+    /// It is forwarded unchanged.
+    #[default]
+    Direct,
+    /// It gets 500.
+    Refuse,
+}
+
+impl Default for MediaConfig {
+    fn default() -> Self {
+        Self {
+            rule: RelayRule::Never,
+            bridge: false,
+            srtp: SrtpRule::EndToEnd,
+            on_failure: RelayFailure::Direct,
+            time_limit: Duration::from_secs(2),
+        }
+    }
+}
+
+impl MediaConfig {
+    /// True if some call may be relayed.
+    pub const fn is_on(&self) -> bool {
+        self.bridge || self.converts() || !matches!(self.rule, RelayRule::Never)
+    }
+
+    /// True if a refused call may be converted between SRTP and RTP.
+    pub(crate) const fn converts(&self) -> bool {
+        matches!(self.srtp, SrtpRule::Bridge)
+    }
+}

@@ -1,0 +1,17 @@
+//! Facts that the server reports: log events, steps of calls, decisions, counters.
+
+mod call_name;
+mod counters;
+mod decision;
+mod diversion;
+mod log_event;
+
+pub use call_name::CallName;
+pub(crate) use call_name::{NameHash, Pass};
+pub use counters::Counters;
+pub use decision::{Decision, Detail, Reason};
+pub use diversion::DiversionReason;
+pub use log_event::{
+    BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,
+    NeighbourDown, NeighbourKind,
+};
