@@ -10,7 +10,9 @@
 mod bench;
 mod interop;
 mod libsrtp;
+mod machine;
 mod metal;
+mod process;
 
 use std::process::ExitCode;
 

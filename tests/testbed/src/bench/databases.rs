@@ -24,11 +24,10 @@ use ringway_lab::server::Under;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Measures the users of a database in a running server: the time of a read of all, and REGISTERs meanwhile.
 ///

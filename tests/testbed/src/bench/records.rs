@@ -19,13 +19,12 @@ use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use ringway_linux::sys::{BATCH_MAX, SendBatch};
 use std::fmt::Write as _;
-use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Measures what call records and the capture of messages add to the CPU time of a call.
 ///

@@ -1,8 +1,7 @@
 //! Rows of the table, with the servers that each needs and its target.
 
-use super::parse;
 use super::report::{Row, TimeTarget, Times};
-use super::route;
+use super::{parse, route};
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
@@ -10,9 +9,8 @@ use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
 use ringway_lab::operation::Operation;
 use ringway_lab::subject::{Environment, Extent, Routing, Settings, Store, Subject, Under};
 use ringway_lab::template::Carrier;
-use std::fs;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Row by its name on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

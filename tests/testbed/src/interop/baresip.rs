@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 
 use super::audio::{Recording, write_tone};
 use super::certificates::CA_FILE;
-use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
 use super::{Scenario, Stage, Transport, namespace};
+use crate::process::{PATIENCE, Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let call = |transport: Transport| {

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use super::process::free_port;
 use super::server::{Mode, Server, Wanted};
 use super::sipp::{Connections, Sipp, User, succeeded};
 use super::{Scenario, Stage, Transport};
+use crate::process::free_port;
 
 /// Number of users in a scenario.
 const USERS: usize = 20;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::Stage;
 use super::certificates::{Authority, CA_FILE, Certificate};
-use super::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Running, free_port};
 
 /// Kind of a database.
 #[derive(Clone, Copy, PartialEq, Eq)]

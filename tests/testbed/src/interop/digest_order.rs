@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::process::free_port;
 use super::sipp::{Connections, Sipp, User};
 use super::softphone::Line;
 use super::{Scenario, Stage, Transport, baresip, linphone};
+use crate::process::free_port;
 
 const OFFERS: [&[&str]; 5] =
     [&["MD5"], &["SHA-256"], &["SHA-256", "MD5"], &["MD5", "SHA-256"], &["MD5", "SHA-256", "MD5"]];

@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use super::calls::{Play, users};
-use super::process::{Running, free_port};
 use super::server::{Server, Wanted};
 use super::sipp::{Connections, User, succeeded};
 use super::{Scenario, Stage, Transport};
+use crate::process::{Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let own = |scenario| Scenario { reference: false, ..scenario };

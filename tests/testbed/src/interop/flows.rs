@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::baresip::{Phone, WITH_FLOWS, home_of};
 use super::nat::Nat;
-use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport};
+use crate::process::{PATIENCE, Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     // Its order of two registrations is that of their delays.

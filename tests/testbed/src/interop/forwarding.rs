@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::baresip::{self, WITHOUT_ANSWER};
-use super::linphone;
 use super::server::{Server, Wanted};
 use super::softphone::{Line, Softphone};
-use super::{Scenario, Stage, Transport};
+use super::{Scenario, Stage, Transport, linphone};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let scenario = |name: &str, body: fn(&Stage) -> Result<()>| Scenario {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::calls::{Play, users};
-use super::process::{Running, await_listener, free_port};
 use super::server::{Server, Wanted};
 use super::sipp::{Connections, succeeded};
 use super::{Scenario, Stage, Transport};
+use crate::process::{Running, await_listener, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let scenario = |name: &str, transport: Transport| Scenario {

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::calls::{Play, users};
-use super::process::{Running, free_port};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::sipp::succeeded;
 use super::{Scenario, Stage, Transport};
+use crate::process::{Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();

@@ -5,10 +5,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::calls::{Play, users};
-use super::process::{PATIENCE, Running, free_port};
 use super::server::{Mode, Server, Wanted};
 use super::sipp::{Sipp, User, rows, succeeded};
 use super::{Scenario, Stage, Transport};
+use crate::process::{PATIENCE, Running, free_port};
 
 /// Scenarios of the lab.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -1,8 +1,8 @@
 //! `ringway lab run` with Kamailio as a target, and with a database.
 
 use super::database::{Database, Engine};
-use super::process::Running;
 use super::{Scenario, Stage};
+use crate::process::Running;
 use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::record::{self, Record};
 use std::collections::BTreeSet;

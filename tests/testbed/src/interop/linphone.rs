@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 
 use super::audio::write_tone;
 use super::certificates::CA_FILE;
-use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::{Scenario, Stage, Transport};
+use crate::process::{PATIENCE, Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let register = |transport: Transport| {

@@ -5,9 +5,9 @@ use ringway_sip::digest::Ha1;
 
 use super::calls::{Play, users};
 use super::database::{Database, Engine};
-use super::process::free_port;
 use super::server::{Server, Wanted};
 use super::{Scenario, Stage, Transport};
+use crate::process::free_port;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let all = Engine::ALL.map(|engine| Scenario {

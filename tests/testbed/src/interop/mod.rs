@@ -27,7 +27,6 @@ pub(crate) mod namespace;
 mod nat;
 mod phone;
 mod presence;
-pub(crate) mod process;
 mod provisioning;
 mod relay;
 mod restart;
@@ -52,7 +51,7 @@ use anyhow::{Context, Result, bail};
 use xtask::workspace::{Form, built_server, root, target_dir};
 
 use self::namespace::Namespace;
-use crate::metal::Machine;
+use crate::machine::Machine;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::baresip;
 use super::calls::Play;
-use super::linphone;
-use super::process::{PATIENCE, free_port};
 use super::server::{Server, Wanted};
 use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
-use super::{Scenario, Stage, Transport};
+use super::{Scenario, Stage, Transport, baresip, linphone};
+use crate::process::{PATIENCE, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let phones = |transport: Transport| {

@@ -9,10 +9,10 @@ use ringway_sip::digest::Ha1;
 use super::calls::{Play, users};
 use super::certificates::{Authority, CA_FILE};
 use super::database::{Database, Engine};
-use super::process::free_port;
 use super::server::{Server, Wanted};
 use super::sipp::User;
 use super::{Scenario, Stage, Transport};
+use crate::process::free_port;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let engines = [Engine::MariaDb, Engine::PostgreSql];

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::calls::{Play, users};
-use super::process::free_port;
 use super::server::{Server, Wanted};
 use super::sipp::succeeded;
 use super::{Scenario, Stage, Transport};
+use crate::process::free_port;
 
 /// Number of kills in a scenario.
 const ROUNDS: u32 = 10;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::certificates::{CA_FILE, Certificate};
-use super::process::{PATIENCE, Running, free_port};
 use super::{Ringway, Stage, Transport, namespace};
+use crate::process::{PATIENCE, Running, free_port};
 
 /// Configuration of the server in a scenario.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::{PATIENCE, Running, await_listener};
 use super::{Stage, Transport};
+use crate::process::{PATIENCE, Running, await_listener};
 
 /// Parameters of a SIPp process.
 pub(crate) struct Sipp<'a> {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::baresip::{Phone, modules};
-use super::process::{Running, free_port};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::softphone::{Keys, Line, Softphone};
 use super::{Scenario, Stage, Transport};
+use crate::process::{Running, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::Stage;
-use super::process::{Running, free_port};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
+use crate::process::{Running, free_port};
 
 /// A twinkle that sends a tone and records received sound.
 pub(crate) struct Phone {

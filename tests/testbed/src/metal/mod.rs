@@ -1,8 +1,6 @@
 //! `cargo xtask metal`: Ringway without an operating system, built as an image and run in an emulated PC.
 
 mod build;
-mod emulator;
-mod machine;
 mod phone;
 mod run;
 mod test;
@@ -27,8 +25,6 @@ enum Task {
     /// Boots the image in QEMU and tests it: SIPp, bad input, files, faults, times, memory, instructions
     Test(test::Args),
 }
-
-pub(crate) use machine::Machine;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.task {

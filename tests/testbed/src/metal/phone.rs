@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use xtask::image::Image;
 
-use super::emulator::{BootFrom, Card, Emulator, Network};
+use crate::machine::emulator::{BootFrom, Card, Emulator, Network};
 
 use crate::interop::audio::Recording;
-use crate::interop::process::{Running, free_port};
+use crate::process::{Running, free_port};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

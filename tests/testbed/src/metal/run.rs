@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use xtask::image::{Image, need};
 use xtask::workspace::target_dir;
 
-use super::emulator::{BootFrom, Card, Emulator, Network, need_free_port};
+use crate::machine::emulator::{BootFrom, Card, Emulator, Network, need_free_port};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -12,10 +12,9 @@ use ringway_lab::statistics::median;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use ringway_linux::sys;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Delay of the calls before and during `dead_for` of calls to names that cannot be looked up.
 pub(super) fn rows(environment: &Environment, dead_for: Duration) -> Result<Vec<Row>> {

@@ -11,11 +11,10 @@ use ringway_lab::machine;
 use ringway_lab::process::Process;
 use ringway_lab::server::Under;
 use ringway_lab::template::DOMAIN;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// A running server.
 pub(super) struct Node<'s> {

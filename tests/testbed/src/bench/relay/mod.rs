@@ -24,11 +24,10 @@ use ringway_lab::statistics::median;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Measures what a media relay adds to the CPU time of a call.
 ///

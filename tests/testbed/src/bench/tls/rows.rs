@@ -1,10 +1,9 @@
 //! Rows of operations.
 
 use super::super::report::{Row, Verdict};
-use super::Bench;
 use super::load::{Load, Operation, Readings, measure};
-use super::saturated;
 use super::servers::{Handshake, Servers, Which};
+use super::{Bench, saturated};
 use anyhow::Result;
 use ringway_lab::handshake_cost;
 use ringway_lab::load::{Flow, Transport};

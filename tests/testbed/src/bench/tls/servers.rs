@@ -8,12 +8,11 @@ use ringway_lab::process::Process;
 use ringway_lab::server::{Environment, Under, free_port};
 use ringway_lab::template::DOMAIN;
 use ringway_tls::{ClientAuth, DomainFiles, Offer, PeerCa, TlsFiles, TlsVersion};
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Name for which the servers have a certificate with an RSA key.
 pub(super) const RSA_NAME: &str = "rsa.example.org";

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use xtask::workspace::root;
 
-use super::super::process::{PATIENCE as ANSWER_WITHIN, Running};
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage};
 use super::phones::installed;
+use crate::process::{PATIENCE as ANSWER_WITHIN, Running};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new("browser/dashboard", dashboard), Scenario::new("browser/dashboard-load", load)]

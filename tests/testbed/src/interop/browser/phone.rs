@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::super::audio::Recording;
 use super::super::certificates::CA_FILE;
-use super::super::process::Running;
 use super::super::server::Server;
 use super::super::{Scenario, Stage, Transport};
 use super::phones::Phones;
 use super::{password, server};
+use crate::process::Running;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

@@ -10,7 +10,7 @@ use xtask::workspace::target_dir;
 
 use super::super::Stage;
 use super::super::certificates::CA_FILE;
-use super::super::process::{Running, free_port};
+use crate::process::{Running, free_port};
 
 /// A browser whose tabs are phones.
 pub(in super::super) struct Phones {

@@ -9,10 +9,10 @@ use super::redis::Redis;
 use super::{register, two_users};
 use crate::interop::calls::users;
 use crate::interop::namespace::Namespace;
-use crate::interop::process::free_port;
 use crate::interop::server::Wanted;
 use crate::interop::softphone::{Line, Softphone};
 use crate::interop::{Stage, Transport, baresip};
+use crate::process::free_port;
 
 /// Two phones at different nodes, each with a connection to its own.
 struct Phones {

@@ -12,11 +12,11 @@ use super::redis::Redis;
 use super::{two_users, user};
 use crate::interop::baresip::Phone;
 use crate::interop::namespace::Namespace;
-use crate::interop::process::{Running, free_port};
 use crate::interop::server::{Server, Wanted};
 use crate::interop::sipp::User;
 use crate::interop::softphone::{Line, Softphone};
 use crate::interop::{Scenario, Stage, Transport, audio, linphone};
+use crate::process::{Running, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

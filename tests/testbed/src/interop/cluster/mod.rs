@@ -15,11 +15,11 @@ use self::nodes::{Nodes, eventually};
 pub(crate) use self::redis::Redis;
 use super::calls::{Play, users};
 use super::database::{Database, Engine};
-use super::process::{Running, free_port};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport, audio, baresip, linphone, provisioning};
+use crate::process::{Running, free_port};
 
 /// Starts a store.
 type StartStore = fn(&Stage) -> Result<Redis>;

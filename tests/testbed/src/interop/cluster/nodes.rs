@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use super::redis::Redis;
 use crate::interop::Stage;
-use crate::interop::process::free_port;
 use crate::interop::server::{Server, Wanted};
 use crate::interop::sipp::User;
+use crate::process::free_port;
 
 /// Running nodes `a`, `b`, … with the same users, of the same store.
 pub(super) struct Nodes {

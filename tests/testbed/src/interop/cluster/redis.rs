@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::interop::Stage;
-use crate::interop::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Running, free_port};
 
 /// A running Redis, as one program or several.
 pub(crate) struct Redis {

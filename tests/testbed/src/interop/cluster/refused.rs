@@ -9,8 +9,8 @@ use super::redis::Redis;
 use super::register;
 use crate::interop::Stage;
 use crate::interop::calls::users;
-use crate::interop::process::free_port;
 use crate::interop::server::{Server, Wanted};
+use crate::process::free_port;
 
 /// With strict durability a user whose change the store refuses gets 503, and the others 200.
 pub(super) fn change(stage: &Stage) -> Result<()> {

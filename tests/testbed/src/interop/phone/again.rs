@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, linphone};
 use super::call::Caller;
+use crate::process::{Running, free_port};
 
 /// With linphone, which retains secrets too.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -8,10 +8,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::process::{Running, free_port};
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
+use crate::process::{Running, free_port};
 
 /// Ringway's phone calls, directly and through Kamailio; baresip calls, which answers every realm with its account's password.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::audio::Recording;
-use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip, twinkle};
 use super::call::Caller;
+use crate::process::{Running, free_port};
 
 /// baresip is called and calls.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
-use super::super::process::Running;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip, linphone};
+use crate::process::Running;
 
 /// baresip with `srtp-mand`, linphonec with mandatory SRTP.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::process::Running;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
+use crate::process::Running;
 
 /// Each over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {

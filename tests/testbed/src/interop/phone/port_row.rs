@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
 use super::super::counting_nat::CountingNat;
-use super::super::process::Running;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
+use crate::process::Running;
 
 /// With a row of ports, and without: then both record silence.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::process::Running;
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
+use crate::process::Running;
 
 /// Over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {

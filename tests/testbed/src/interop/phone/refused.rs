@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
+use crate::process::{Running, free_port};
 
 /// With baresip, which requires its protection too.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::super::audio::{Recording, write_tone};
-use super::super::process::{PATIENCE, Running, free_port};
 use super::super::{Scenario, Stage};
+use crate::process::{PATIENCE, Running, free_port};
 
 /// Calls with a sound server, with one that is lost, and without one.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::super::audio::Recording;
 use super::super::nat::Nat;
-use super::super::process::{Running, await_listener, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
+use crate::process::{Running, await_listener, free_port};
 
 /// baresip is called and calls, and sends its RTP to the address that coturn reported.
 pub(crate) fn scenarios() -> Vec<Scenario> {

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::super::certificates::CA_FILE;
-use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Stage, Transport, baresip, linphone};
+use crate::process::{Running, free_port};
 
 /// Actions of the phone in its call. Ringway's phone gets them at its start.
 pub(crate) struct Plan<'a> {

@@ -7,13 +7,13 @@ use anyhow::{Result, ensure};
 
 use super::super::audio::Recording;
 use super::super::browser::{Phones, server_with};
-use super::super::process::free_port;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use super::failover::first_media_port;
 use super::rtpengine::Rtpengine;
 use super::talk::{Access, Talker, uri};
+use crate::process::free_port;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

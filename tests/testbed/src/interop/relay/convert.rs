@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
-use super::super::process::free_port;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use super::failover::first_media_port;
 use super::rtpengine::Rtpengine;
 use super::talk::{Access, Talker, accounts, uri};
+use crate::process::free_port;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

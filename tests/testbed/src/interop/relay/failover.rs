@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::super::process::free_port;
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
 use super::rtpengine::Rtpengine;
 use super::talk::{Access, Talker, accounts};
+use crate::process::free_port;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
-use super::super::process::{Running, free_port};
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip, namespace};
 use super::network::{Kind, Network, PRIVATE, PUBLIC};
 use super::rtpengine::Rtpengine;
 use super::talk::{Access, Talker, accounts, uri};
+use crate::process::{Running, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let relayed = |name: &str, kinds: [Kind; 2]| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::super::process::{PATIENCE, Running};
 use super::super::{Stage, namespace};
+use crate::process::{PATIENCE, Running};
 
 /// A running rtpengine.
 pub(super) struct Rtpengine {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
-use super::super::process::Running;
 use super::super::{Stage, Transport};
+use crate::process::Running;
 
 /// `ringway call` or `ringway answer` with a tone.
 pub(super) struct Talker {

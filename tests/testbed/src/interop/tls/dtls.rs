@@ -5,9 +5,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::super::certificates::{Authority, CA_FILE, Certificate};
-use super::super::process::Running;
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
+use crate::process::Running;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new("tls/openssl/dtls", registers_and_asks)]

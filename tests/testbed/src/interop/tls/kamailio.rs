@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::certificates::{Authority, CA_FILE, Certificate, Issuer};
-use super::super::process::{Running, free_port};
 use super::super::server::{Server, await_sip, kamailio};
 use super::super::{Scenario, Stage, Transport};
 use super::openssl;
+use crate::process::{Running, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::super::certificates::{Authority, CA_FILE, Certificate, Issuer};
-use super::super::process::{Running, await_listener, free_port};
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
+use crate::process::{Running, await_listener, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =

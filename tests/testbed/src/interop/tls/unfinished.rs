@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::super::calls::{Play, users};
 use super::super::certificates::{Authority, Certificate};
-use super::super::process::free_port;
 use super::super::server::{Server, Wanted};
 use super::super::sipp::{Load, Statistics};
 use super::super::{Scenario, Stage, Transport};
 use super::openssl::{client, expect_answer};
+use crate::process::free_port;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new("tls/sipp-tcp-beside", beside_load)]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use xtask::workspace::root;
 
-use super::super::machine::{Machine, Medium};
 use super::booted::{ANSWER_TIME, Booted, options};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let check = |(name, body): (&str, Body)| {

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::super::machine::{Machine, Medium};
 use super::figures;
-use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
+use crate::process::{Running, free_port};
 use ringway_lab::statistics::median;
 
 pub(super) fn checks() -> Vec<Scenario> {

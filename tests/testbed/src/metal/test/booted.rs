@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::machine::Machine;
 use crate::interop::Stage;
-use crate::interop::process::{Running, free_port};
 use crate::interop::server::await_sip;
+use crate::machine::Machine;
+use crate::process::{Running, free_port};
 
 /// A machine with the address of its port 5060.
 pub(super) struct Booted {

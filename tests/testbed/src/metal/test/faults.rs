@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::super::machine::{Machine, Medium};
 use super::booted::Booted;
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let fault = |(name, exit, words): (&'static str, i32, &'static [&'static str])| {

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::super::machine::{Machine, Medium};
 use super::booted::Booted;
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new("files/missing-wrong-right", missing_wrong_right)]

@@ -6,12 +6,12 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::super::machine::{Machine, Medium};
 use super::booted::Booted;
 use super::{figures, tls};
 use crate::bench::Record;
-use crate::interop::process::free_port;
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
+use crate::process::free_port;
 use ringway_lab::load::Transport;
 use ringway_lab::registering::Registering;
 use xtask::workspace::root;

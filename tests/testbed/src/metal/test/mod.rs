@@ -21,8 +21,8 @@ use anyhow::{Result, bail};
 use xtask::image::Image;
 use xtask::workspace::{Form, built_server};
 
-use super::emulator::Card;
-use super::machine::{Machine, Medium};
+use crate::machine::emulator::Card;
+use crate::machine::{Machine, Medium};
 
 use crate::interop::{Ringway, Scenario, calls, play};
 

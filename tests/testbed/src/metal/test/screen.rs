@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::super::machine::{Machine, Medium};
+use crate::machine::{Machine, Medium};
 
 use super::booted::Booted;
 use super::figures;
-use crate::interop::process::{PATIENCE, Running};
 use crate::interop::{Scenario, Stage};
+use crate::process::{PATIENCE, Running};
 use ringway_lab::registering::Registering;
 use xtask::image::{Image, elf};
 use xtask::workspace::{root, target_dir};

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use xtask::image::Image;
 
-use super::super::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
 use crate::interop::audio::{Recording, write_stereo_tone};
-use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
+use crate::machine::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
+use crate::process::{Running, free_port};
 
 pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new(NAME, answered_by_a_person)]

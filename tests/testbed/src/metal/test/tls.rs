@@ -12,11 +12,11 @@ use anyhow::{Context, Result, ensure};
 use ringway_lab::load::LoadTls;
 use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
 
-use super::super::machine::{Machine, Medium};
 use super::booted::{Booted, options};
 use crate::interop::certificates::{Authority, CA_FILE, Certificate};
-use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
+use crate::process::{Running, free_port};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let register =

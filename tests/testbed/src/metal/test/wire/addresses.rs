@@ -4,11 +4,11 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
 
-use super::super::super::machine::{Machine, Medium};
 use super::frames::EVERYBODY;
 use super::host::Host;
 use super::{CabledMachine, with_fast_clock};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
 use ringway_test_support::dhcp::Answer;
 
 pub(super) fn checks() -> Vec<Scenario> {

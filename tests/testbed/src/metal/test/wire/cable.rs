@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::super::emulator::Network;
-use crate::interop::process::PATIENCE;
+use crate::machine::emulator::Network;
+use crate::process::PATIENCE;
 
 /// Our end of the cable.
 pub(super) struct Cable {

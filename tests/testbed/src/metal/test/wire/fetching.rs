@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use anyhow::{Result, bail};
 use ringway_test_support::tftp::{Answer, TftpServer};
 
-use super::super::super::machine::{Machine, Medium};
 use super::host::Host;
 use super::tftp::TftpLink;
 use super::{CabledMachine, with_fast_clock};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new("wire/tftp-errors", errors), Scenario::new("wire/tftp", bad_link)]

@@ -18,9 +18,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::machine::{Machine, Medium};
-use crate::interop::process::{PATIENCE, Running};
 use crate::interop::{Scenario, Stage};
+use crate::machine::{Machine, Medium};
+use crate::process::{PATIENCE, Running};
 use cable::Cable;
 use host::{Host, TURN};
 

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use anyhow::{Context, Result, bail};
 use smoltcp::wire::{ArpOperation, EthernetProtocol, IpProtocol, Ipv4Packet};
 
-use super::super::super::emulator::Card;
-use super::super::super::machine::{Machine, Medium};
 use super::super::screen::on_page;
 use super::CabledMachine;
 use super::frames::{self, ALL_CARDS, EVERYBODY, HOST, HOST_HARDWARE, IP_BYTES, MACHINE, MACHINE_HARDWARE};
 use super::host::{DHCP_CLIENT, DHCP_SERVER, Host, OTHER_PHONE, machine, phone};
 use crate::interop::{Scenario, Stage};
+use crate::machine::emulator::Card;
+use crate::machine::{Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let on = |(name, card): (&str, Card)| {
@@ -112,7 +112,7 @@ fn whole(machine: &mut CabledMachine) -> Result<()> {
     let is_answered = |host: &Host| {
         host.statuses.contains_key(&number) && host.accepted.contains(&from) && !host.echoes.is_empty()
     };
-    if !host.turn_until(crate::interop::process::PATIENCE, is_answered)? {
+    if !host.turn_until(crate::process::PATIENCE, is_answered)? {
         bail!("one of these is not answered: OPTIONS in fragments, a connection, an echo request");
     }
     host.echoes.clear();

@@ -1,15 +1,17 @@
 //! The image in an emulated PC for tests: its serial port is the process's standard input and output, and a
 //! reset ends the process.
 
+pub(crate) mod emulator;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use xtask::image::Image;
 
-use super::emulator::{BootFrom, Card, Emulator, Network};
+use emulator::{BootFrom, Card, Emulator, Network};
 
-use crate::interop::process::Running;
+use crate::process::Running;
 
 /// Configuration of a PC.
 #[derive(Clone, Debug)]
