@@ -2,6 +2,7 @@
 //!
 //! Each finding is one line: file, line, what is wrong. The rules run as a test too, so that `cargo test` shows them.
 
+mod architecture;
 mod lengths;
 mod links;
 mod modules;
@@ -56,12 +57,14 @@ fn findings(root: &Path) -> Result<Vec<String>> {
         }
         if file.path.ends_with(".md") {
             findings.extend(links::findings(root, file));
+            findings.extend(architecture::decision_findings(root, file));
         }
     }
     findings.extend(modules::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(links::contents_findings(&files));
     findings.extend(purity::crate_findings(root, &files)?);
+    findings.extend(architecture::dependency_findings(root, &files)?);
     Ok(findings)
 }
 

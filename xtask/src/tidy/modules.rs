@@ -1,4 +1,4 @@
-//! Rules for the modules of a crate: no import cycle between files, and no type with methods in many files.
+//! Rules for the modules of a crate: no import cycle, no type with methods in many files, and none that functions of other files change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,10 @@ use super::lengths::code_of;
 
 /// Maximum number of files with `impl` blocks of one type.
 const IMPL_FILES_MAX: usize = 4;
+/// Types that are passed through a crate on purpose: what a call works with.
+const PASSED: [&str; 2] = ["Env", "CoreContext"];
+/// Types that functions of other files still change. A number may only fall.
+const CHANGED_ELSEWHERE: [(&str, usize); 3] = [("Proxy", 26), ("Calls", 1), ("Client", 1)];
 /// Maximum number of re-exports between a name and its definition.
 const REEXPORTS_MAX: usize = 6;
 
@@ -38,36 +42,75 @@ pub(super) fn findings(files: &[File]) -> Vec<String> {
         let module = modules.entry(names.join("::")).or_insert(Module { file, imports: Vec::new() });
         module.imports.extend(imports(&lines));
     }
-    crates.values().flat_map(|modules| [cycles(modules), scattered_types(modules)].concat()).collect()
+    crates
+        .values()
+        .flat_map(|modules| [cycles(modules), scattered_types(modules), methods_elsewhere(modules)].concat())
+        .collect()
 }
 
-/// A finding for each import that is part of a cycle. Imports by a module from those that it is in do not count.
+/// A finding for each import that is part of a cycle of modules with the same parent. A module includes those in it. Imports by a module from
+/// those that it is in do not count.
 fn cycles(modules: &Modules<'_>) -> Vec<String> {
-    let mut edges: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    let mut parents: BTreeMap<&str, Siblings<'_>> = BTreeMap::new();
     for (path, module) in modules {
         for import in module.imports.iter().filter(|import| !import.is_reexport) {
             let target = absolute(modules, path, &import.path).map(|name| definition(modules, &name, 0));
-            if let Some(target) = target.filter(|target| !is_inside(path, target)) {
-                edges.entry(path).or_default().entry(target).or_insert(import.line);
+            if let Some((common, from, to)) = target.as_deref().and_then(|target| siblings(path, target)) {
+                let finding = module.file.finding(import.line, format!("import cycle with the module {to}"));
+                let edges = parents.entry(common).or_default().entry(from).or_default();
+                edges.entry(to.to_owned()).or_default().push(finding);
             }
         }
     }
-    let mut findings = Vec::new();
-    for (path, targets) in &edges {
-        for (target, line) in targets {
-            let mut reached = BTreeSet::from([target]);
-            let mut open = vec![target];
-            while let Some(next) = open.pop() {
-                let more = edges.get(next.as_str()).into_iter().flat_map(BTreeMap::keys);
-                open.extend(more.filter(|more| reached.insert(more)));
-            }
-            if let Some(module) = modules.get(*path).filter(|_| reached.iter().any(|reached| reached == path))
-            {
-                findings.push(module.file.finding(*line, format!("import cycle with the module {target}")));
-            }
-        }
-    }
+    let mut findings: Vec<String> = parents.into_values().flat_map(in_cycles).collect();
+    findings.sort();
+    findings.dedup();
     findings
+}
+
+/// The modules with one parent: by importing and by imported module, a finding for each import.
+type Siblings<'m> = BTreeMap<&'m str, BTreeMap<String, Vec<String>>>;
+
+/// Findings of the imports that are part of a cycle.
+fn in_cycles(siblings: Siblings<'_>) -> Vec<String> {
+    let is_reached = |from: &str, to: &str| {
+        let mut reached = BTreeSet::from([from]);
+        let mut open = vec![from];
+        while let Some(next) = open.pop() {
+            let more = siblings.get(next).into_iter().flat_map(BTreeMap::keys).map(String::as_str);
+            open.extend(more.filter(|more| reached.insert(more)));
+        }
+        reached.contains(to)
+    };
+    let edges = siblings.iter().flat_map(|(from, targets)| targets.iter().map(move |edge| (*from, edge)));
+    let found = edges.filter(|(from, (to, _))| is_reached(to, from));
+    found.flat_map(|(_, (_, findings))| findings.iter().cloned()).collect()
+}
+
+/// The parent that both modules are in, and the children of it that they are or are in. `None`: one is in the other.
+fn siblings<'m, 't>(module: &'m str, target: &'t str) -> Option<(&'m str, &'m str, &'t str)> {
+    if target.is_empty() {
+        return None;
+    }
+    let mut common = 0;
+    for ((at, name), other) in with_starts(module).zip(target.split("::")) {
+        if name != other {
+            let parent = module.get(..at).unwrap_or_default().trim_end_matches("::");
+            let child = module.get(..at + name.len()).unwrap_or_default();
+            return Some((parent, child, target.get(..common + other.len()).unwrap_or_default()));
+        }
+        common += name.len() + "::".len();
+    }
+    None
+}
+
+/// The names of a path, each with its position.
+fn with_starts(path: &str) -> impl Iterator<Item = (usize, &str)> {
+    path.split("::").scan(0, |next, name| {
+        let at = *next;
+        *next += name.len() + "::".len();
+        Some((at, name))
+    })
 }
 
 /// Types with `impl` blocks in more than [`IMPL_FILES_MAX`] files.
@@ -86,6 +129,66 @@ fn scattered_types(modules: &Modules<'_>) -> Vec<String> {
             format!("{first}:1: {name} has `impl` blocks in {count} files; the limit is {IMPL_FILES_MAX}")
         })
         .collect()
+}
+
+/// Functions of pure crates whose first argument is `&mut` of a type of another file: methods in disguise, which the limit on files would not
+/// see.
+fn methods_elsewhere(modules: &Modules<'_>) -> Vec<String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let pure = modules.values().filter(|module| module.file.path.starts_with("proto/"));
+    let files: Vec<(&File, Vec<&str>)> =
+        pure.filter_map(|module| Some((module.file, code_of(module.file)?))).collect();
+    for (file, lines) in &files {
+        let types = lines.iter().filter_map(|line| {
+            let item = line.split_once("struct ").or_else(|| line.split_once("enum "));
+            item.filter(|(before, _)| before.is_empty() || before.starts_with("pub"))
+        });
+        for (_, rest) in types {
+            let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            owners.insert(name, &file.path);
+        }
+    }
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (file, lines) in &files {
+        let starts = (0..)
+            .zip(lines)
+            .filter(|(_, line)| line.starts_with("fn ") || line.starts_with("pub") && line.contains(" fn "));
+        for (number, _) in starts {
+            let head = lines.iter().skip(number).take(2).copied().collect::<Vec<_>>().concat();
+            let Some((name, owner)) = changed_type(&head).and_then(|name| owners.get_key_value(name)) else {
+                continue;
+            };
+            if *owner != file.path && !PASSED.contains(name) {
+                let finding = file.finding(
+                    number + 1,
+                    format!("a function that changes `{name}` of {owner} belongs there"),
+                );
+                found.entry(name).or_default().push(finding);
+            }
+        }
+    }
+    let limit = |name: &str| {
+        CHANGED_ELSEWHERE.iter().find(|(known, _)| *known == name).map_or(0, |(_, limit)| *limit)
+    };
+    found
+        .into_iter()
+        .filter(|(name, findings)| findings.len() > limit(name))
+        .flat_map(|(_, findings)| findings)
+        .collect()
+}
+
+/// Name of the type of the first argument of a function, if that is `&mut`.
+fn changed_type(head: &str) -> Option<&str> {
+    let (_, argument) = head.split_once('(')?.1.split_once(':')?;
+    let argument = argument.trim_start().strip_prefix('&')?;
+    let argument = argument
+        .strip_prefix('\'')
+        .map_or(argument, |rest| rest.split_once(' ').map_or(rest, |(_, rest)| rest));
+    let path = argument
+        .strip_prefix("mut ")?
+        .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+        .next()?;
+    path.rsplit("::").next()
 }
 
 /// Name of the type that an `impl` block is for: the last word of its first line, without generic arguments.
@@ -181,12 +284,6 @@ fn definition(modules: &Modules<'_>, name: &str, depth: usize) -> String {
     }
 }
 
-/// True for a module and those that it is in.
-fn is_inside(module: &str, outer: &str) -> bool {
-    outer.is_empty()
-        || module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-}
-
 fn parent(path: &str) -> &str {
     path.rsplit_once("::").map_or("", |(parent, _)| parent)
 }
@@ -212,9 +309,16 @@ mod tests {
         let event = ("proto/a/src/event.rs", "fn f(call: crate::Call) {}\n");
         let expected = [
             "proto/a/src/call/state.rs:3: import cycle with the module event",
-            "proto/a/src/event.rs:1: import cycle with the module call::state",
+            "proto/a/src/event.rs:1: import cycle with the module call",
         ];
         assert_eq!(found(&[root, call, state, event]), expected);
+        let outer = ("proto/a/src/event.rs", "fn f(timer: crate::call::timer::Timer) {}\n");
+        let timer = ("proto/a/src/call/timer.rs", "struct Timer;\n");
+        let expected = [
+            "proto/a/src/call/state.rs:3: import cycle with the module event",
+            "proto/a/src/event.rs:1: import cycle with the module call",
+        ];
+        assert_eq!(found(&[root, call, state, timer, outer]), expected);
         let inner = ("proto/a/src/event.rs", "#[cfg(test)]\nmod tests {\n    use crate::Call;\n}\n");
         assert!(found(&[root, call, state, inner]).is_empty());
     }
@@ -224,6 +328,17 @@ mod tests {
         let call = ("proto/a/src/call/mod.rs", "mod state;\nuse state::Call;\nstruct Timer;\n");
         let state = ("proto/a/src/call/state.rs", "use super::Timer;\nuse crate::call;\n");
         assert!(found(&[call, state]).is_empty());
+    }
+
+    #[test]
+    fn a_function_that_changes_a_type_of_another_file_is_found() {
+        let owner = ("proto/a/src/call.rs", "pub(crate) struct Call<'a>;\nfn own(call: &mut Call<'_>) {}\n");
+        let text = "fn end(\n    call: &mut super::Call<'_>,\n) {}\nfn read(call: &Call<'_>) {}\nfn pass(env: &mut Env) {}\n";
+        let other = ("proto/a/src/state.rs", text);
+        let expected =
+            "proto/a/src/state.rs:1: a function that changes `Call` of proto/a/src/call.rs belongs there";
+        assert_eq!(found(&[owner, other]), [expected]);
+        assert!(found(&[("apps/a/src/call.rs", owner.1), ("apps/a/src/state.rs", text)]).is_empty());
     }
 
     #[test]

@@ -1,0 +1,147 @@
+//! ARCHITECTURE.md and the decisions against what they describe: dependencies of the crates, and files of the decisions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::File;
+
+/// The file whose first table says what each crate may depend on.
+const MAP: &str = "ARCHITECTURE.md";
+/// Heading of the last column of that table.
+const HEADING: &str = "May depend on";
+
+/// Crates by folder, each with the folders of the crates that it may depend on: `proto/sip`, `services/*`.
+type Permissions<'t> = BTreeMap<&'t str, Vec<String>>;
+
+/// Dependencies of crates of ours that the table does not permit, and crates that it does not have.
+///
+/// # Errors
+/// The workspace's manifest cannot be read, or another one is not TOML.
+pub(super) fn dependency_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
+    let Some(map) = files.iter().find(|file| file.path == MAP) else {
+        return Ok(vec![format!("{MAP}:1: the file is missing")]);
+    };
+    let text =
+        std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
+    let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
+    let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
+    let permissions = permissions(&map.text);
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| is_crate(&file.path)) {
+        let folder = file.path.trim_end_matches("/Cargo.toml");
+        let Some(permitted) = permissions.get(folder) else {
+            findings.push(map.finding(1, format!("the crate {folder} is not in the table of crates")));
+            continue;
+        };
+        let manifest: toml::Table =
+            file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        for name in dependencies.into_iter().flat_map(toml::Table::keys) {
+            let path = shared.and_then(|shared| shared.get(name)?.get("path")?.as_str());
+            if let Some(path) = path.filter(|path| !permitted.iter().any(|pattern| covers(pattern, path))) {
+                findings.push(file.finding(1, format!("{MAP} does not permit a dependency on {path}")));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Decisions without a status, and files in their status lines that do not exist.
+pub(super) fn decision_findings(root: &Path, file: &File) -> Vec<String> {
+    let is_decision =
+        file.path.strip_prefix("docs/decisions/").is_some_and(|name| name.starts_with(char::is_numeric));
+    if !is_decision {
+        return Vec::new();
+    }
+    let Some(start) = file.text.lines().position(|line| line.starts_with("Status: ")) else {
+        return vec![file.finding(1, "a decision needs a line `Status: …`")];
+    };
+    let lines = (start + 1..).zip(file.text.lines().skip(start).take_while(|line| !line.is_empty()));
+    let paths =
+        lines.flat_map(|(number, line)| line.split('`').skip(1).step_by(2).map(move |path| (number, path)));
+    paths
+        .filter(|(_, path)| path.contains('/') && !path.contains(' ') && !root.join(path).exists())
+        .map(|(number, path)| file.finding(number, format!("`{path}` does not exist")))
+        .collect()
+}
+
+/// True for the manifest of a crate of the workspace.
+fn is_crate(path: &str) -> bool {
+    let is_part = ["proto/", "drivers/", "services/", "apps/", "tests/", "xtask/"];
+    path.ends_with("/Cargo.toml") && is_part.iter().any(|part| path.starts_with(part))
+}
+
+/// The rows of the table: folder of the crate, and the names in backticks in its last column. A name without a folder is a crate of `proto/`.
+fn permissions(map: &str) -> Permissions<'_> {
+    let rows =
+        map.lines().skip_while(|line| !line.contains(HEADING)).take_while(|line| line.starts_with('|'));
+    let mut permissions = Permissions::new();
+    for row in rows {
+        let mut cells = row.trim_matches('|').split(" | ");
+        let folder = cells.next().and_then(|cell| cell.split('`').nth(1));
+        if let (Some(folder), Some(last)) = (folder, cells.last()) {
+            let names = last.split('`').skip(1).step_by(2);
+            let folders =
+                names.map(|name| if is_folder(name) { name.to_owned() } else { format!("proto/{name}") });
+            permissions.insert(folder, folders.collect());
+        }
+    }
+    permissions
+}
+
+fn is_folder(name: &str) -> bool {
+    name.contains('/') || name == "xtask"
+}
+
+/// True if a folder is the pattern, or in it for a pattern that ends in `*`.
+fn covers(pattern: &str, folder: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => folder.starts_with(start),
+        None => folder == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_dependency_that_the_table_does_not_permit_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = "[workspace.dependencies]\na = { path = \"proto/a\" }\nb = { path = \"services/b\" }\nserde = \"1\"\n";
+        std::fs::write(folder.path().join("Cargo.toml"), workspace).unwrap();
+        let map = "| Crate | What it is | May depend on |\n|---|---|---|\n| `proto/a` | x \\| y | nothing |\n\
+                   | `apps/c` | z | `a`, `drivers/*` |\n\n| `apps/d` | not in the table | `a` |\n";
+        let manifest = "[dependencies]\na.workspace = true\nb.workspace = true\nserde.workspace = true\n";
+        let files = [
+            file(MAP, map),
+            file("proto/a/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
+            file("apps/c/Cargo.toml", manifest),
+            file("apps/d/Cargo.toml", manifest),
+        ];
+        let expected = [
+            "apps/c/Cargo.toml:1: ARCHITECTURE.md does not permit a dependency on services/b",
+            "ARCHITECTURE.md:1: the crate apps/d is not in the table of crates",
+        ];
+        assert_eq!(dependency_findings(folder.path(), &files).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_decision_without_a_status_and_with_a_lost_file_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("here.rs"), "").unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        let text = "# 0001: x\n\nStatus: built. Modules: `a/`,\n`a/gone.rs`, `Type`.\n\nSee `b/gone.rs`.\n";
+        let found = decision_findings(folder.path(), &file("docs/decisions/0001-x.md", text));
+        assert_eq!(found, ["docs/decisions/0001-x.md:4: `a/gone.rs` does not exist"]);
+        let found = decision_findings(folder.path(), &file("docs/decisions/0002-y.md", "# 0002: y\n"));
+        assert_eq!(found, ["docs/decisions/0002-y.md:1: a decision needs a line `Status: …`"]);
+        assert!(decision_findings(folder.path(), &file("docs/plan.md", "")).is_empty());
+    }
+}
