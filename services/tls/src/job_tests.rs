@@ -67,21 +67,6 @@ fn handshakes_run_on_the_worker_while_it_has_time_for_them() {
     }
 }
 
-#[test]
-fn a_flood_of_handshakes_is_handed_over() {
-    let ca = Ca::new();
-    let files = ca.files(Some(ca.issue("server", |_| {})));
-    let (client, _) = inline(&files);
-    let (layers, _) = served(&files, HandshakeLimits::default().inline_burst);
-    // The server's share of the time would be a third on an idle machine, and some percent on a busy one.
-    for _ in 0..200 {
-        shake_hands(&client, accept(&layers));
-    }
-    let counts = layers.counters().counts();
-    assert_eq!(counts.tls_handshakes_inline + counts.tls_handshakes_handed_over, 200);
-    assert!(counts.tls_handshakes_handed_over > 20, "{counts:?}");
-}
-
 /// Counters of a server after three connections of a client with the certificate and `more` certificates of authorities.
 fn with_certificates(version: TlsVersion, more: usize) -> TlsCounts {
     let ca = Ca::new();
