@@ -4,7 +4,7 @@ use ringway_sansio::Transport;
 use ringway_server::CallEnd;
 use ringway_sim::{Fate, Trace, TracedPacket};
 use ringway_sip::{HeaderName, Limits, Message, Method, Start};
-use ringway_test_support::services::TestServices;
+use ringway_test_support::host::TestHost;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -104,7 +104,7 @@ fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {
 }
 
 /// Panics if a call without an answer is still open, or if a call has two records: one that its callee challenged may have another.
-pub fn calls(services: &TestServices) {
+pub fn calls(services: &TestHost) {
     let calls = services.calls.lock().expect("no test panicked");
     let mut slot = Some(0);
     while let Some(first) = slot {

@@ -11,7 +11,7 @@ use ringway_server::{
     Action, Algorithm, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server,
 };
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
-use ringway_test_support::services::{ServiceLimits, TestServices};
+use ringway_test_support::host::{HostLimits, TestHost};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct World {
     /// Simulated network.
     pub sim: Sim,
     /// Subscribers and store of the server.
-    pub services: Arc<TestServices>,
+    pub services: Arc<TestHost>,
     /// Host of the server.
     pub server: HostId,
     seed: u64,
@@ -41,13 +41,13 @@ pub struct World {
 }
 
 /// Server as a host.
-type RealServer = Server<Arc<TestServices>>;
+type RealServer = Server;
 
 impl World {
     /// Creates a world. The number of shards is a function of the seed: 1 to 4.
     pub(crate) fn new(seed: u64, faults: Faults, configure: fn(&mut Config)) -> Self {
         let root = Seed::from_number(seed);
-        let services = Arc::new(TestServices::new(LIMITS, &root.part(1), BEGIN));
+        let services = Arc::new(TestHost::new(LIMITS, &root.part(1), BEGIN));
         let mut config = default_config();
         configure(&mut config);
         let mut sim = Sim::new(&root.part(2), BEGIN);
@@ -245,9 +245,8 @@ impl World {
     /// Kills the server and starts another with the stored bindings.
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
-        self.services.forget_reservations();
         self.services.stop_calls(self.sim.now());
-        self.services.forget_lamps();
+        self.services.restart(self.sim.now());
         let seed = self.seed.wrapping_add(1000);
         let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
@@ -345,8 +344,12 @@ impl World {
         self.sim.set_faults(Faults::default());
         self.wait(100);
         assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
-        assert_eq!(self.services.reserved_bytes(), 0, "memory is still reserved");
-        assert_eq!(self.services.open_lamps().1, 0, "a lamp of a call without an answer is lit");
+        assert_eq!(self.services.tables().reserved_bytes(), 0, "memory is still reserved");
+        assert_eq!(
+            self.services.tables().change_lamps((0, 0), |lamps| lamps.open()).1,
+            0,
+            "a lamp of a call without an answer is lit"
+        );
         assert_eq!(self.relay.calls().0, 0, "calls are left at the media relay");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
@@ -384,14 +387,14 @@ fn add_server(
     sim: &mut Sim,
     seed: u64,
     config: &Arc<Config>,
-    (services, hosts, relay): (&Arc<TestServices>, &Arc<Hosts>, &Relay),
+    (services, hosts, relay): (&Arc<TestHost>, &Arc<Hosts>, &Relay),
 ) -> HostId {
     let count = u16::try_from(1 + seed % 4).expect("it is small");
     let now = sim.now();
     let mut shards: Vec<RealServer> = (0..count)
         .map(|shard| {
             let seed = Seed::from_number(seed).part(3);
-            Server::new(Arc::clone(config), Arc::clone(services), shard, seed, now)
+            Server::new(Arc::clone(config), (Arc::clone(services) as _, services.tables()), shard, seed, now)
         })
         .collect();
     for (aor, record) in services.stored() {
@@ -490,10 +493,10 @@ const PHONES: &str = "10.0.0.0/8";
 /// Address of the server's listeners, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
 pub(crate) const BEGIN: Instant = Instant::from_secs(1_700_000_000);
-pub(crate) const LIMITS: ServiceLimits = ServiceLimits {
+pub(crate) const LIMITS: HostLimits = HostLimits {
     nonce_lifetime: Duration::from_secs(300),
     nonces_max: 10_000,
-    guesses_max: None,
+    proofs_max: 10_000,
     per_second: 0,
     record_bytes_max: usize::MAX,
 };

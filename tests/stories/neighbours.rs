@@ -58,7 +58,10 @@ fn probes(world: &World) -> usize {
 fn stops(world: &mut World) {
     world.stop_server();
     world.wait(100);
-    assert_eq!((world.pending(), world.services.neighbour_calls()), ((0, 0, 0), 0));
+    assert_eq!(
+        (world.pending(), world.services.tables().read_neighbours(0, |table| table.calls_len())),
+        ((0, 0, 0), 0)
+    );
     let deadlines = |shard: &_| ringway_sansio::Node::next_deadline(shard).map(|deadline| deadline.reason);
     let reasons: Vec<_> = world.shards().iter().filter_map(deadlines).collect();
     assert!(reasons.iter().all(|reason| *reason == "a binding ends"), "{reasons:?}");
@@ -124,7 +127,10 @@ fn each_call_has_a_connection_and_all_end() {
             call(world, phone);
         }
         world.wait(5);
-        assert_eq!((world.services.neighbour_calls(), tcp_connections(world)), (3, 4));
+        assert_eq!(
+            (world.services.tables().read_neighbours(0, |table| table.calls_len()), tcp_connections(world)),
+            (3, 4)
+        );
         // Either side ends, as the seed says; a BYE of the neighbour comes over a connection of its own.
         let by = if world.seed() % 2 == 0 { [phones[0], phones[1]] } else { [gate, phones[1]] };
         for phone in by {
@@ -141,12 +147,12 @@ fn each_call_has_a_connection_and_all_end() {
         world.cancel(alice);
         world.wait(5);
         let left = world.calls_up(&phones).iter().sum();
-        assert_eq!(world.services.neighbour_calls(), left);
+        assert_eq!(world.services.tables().read_neighbours(0, |table| table.calls_len()), left);
         for phone in phones {
             world.hang_up(phone);
             world.wait(5);
         }
-        assert_eq!(world.services.neighbour_calls(), 0);
+        assert_eq!(world.services.tables().read_neighbours(0, |table| table.calls_len()), 0);
         stops(world);
     });
 }
@@ -157,16 +163,28 @@ fn a_call_whose_bye_is_lost_ends_by_time() {
         let (gate, alice) = hosts(world);
         call(world, alice);
         world.wait(5);
-        assert_eq!((world.calls_up(&[alice, gate]), world.services.neighbour_calls()), (vec![1, 1], 1));
+        assert_eq!(
+            (
+                world.calls_up(&[alice, gate]),
+                world.services.tables().read_neighbours(0, |table| table.calls_len())
+            ),
+            (vec![1, 1], 1)
+        );
         world.wait(1700);
         assert_eq!(tcp_connections(world), 2);
         world.wait(200);
-        assert_eq!((world.services.neighbour_calls(), tcp_connections(world)), (0, 1));
+        assert_eq!(
+            (world.services.tables().read_neighbours(0, |table| table.calls_len()), tcp_connections(world)),
+            (0, 1)
+        );
         // The dialog is still there: its BYE opens another connection, which ends too.
         world.hang_up(alice);
         world.wait(5);
         assert_eq!(world.calls_up(&[alice, gate]), [0, 0]);
-        assert_eq!((world.services.neighbour_calls(), tcp_connections(world)), (0, 1));
+        assert_eq!(
+            (world.services.tables().read_neighbours(0, |table| table.calls_len()), tcp_connections(world)),
+            (0, 1)
+        );
         stops(world);
     });
 }

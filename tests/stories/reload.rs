@@ -8,7 +8,7 @@ use std::time::Duration;
 
 fn block(world: &World, callers: &[&str]) {
     let patterns = callers.iter().map(|caller| BlockPattern::caller(caller).expect("a caller"));
-    world.services.blocks.lock().expect("no test has failed").set_all(patterns);
+    world.services.tables().change_blocks(|list| list.set_all(patterns));
 }
 
 #[test]

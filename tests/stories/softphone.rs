@@ -107,7 +107,7 @@ fn with_nonces_for_one_use_each_answer_has_the_next_one() {
             "the first INVITE, and both BYEs: the phone sends them without credentials"
         );
         assert_eq!(world.agent(alice).counters().next_nonces, 5, "REGISTER, INVITE, BYE, INVITE, BYE");
-        assert_eq!(*world.services.logins.lock().unwrap(), [6, 0, 0]);
+        assert_eq!(world.services.tables().logins(), [6, 0, 0]);
     });
 }
 
@@ -129,7 +129,7 @@ fn with_nonces_for_one_use_losses_cost_a_challenge_and_no_password() {
         let is_asked =
             |event: &AgentEvent| matches!(event, AgentEvent::RegistrationFailed { status: 401, .. });
         assert!(!events.iter().any(is_asked), "{events:?}");
-        assert_eq!(world.services.logins.lock().unwrap()[1..], [0, 0], "no password was wrong");
+        assert_eq!(world.services.tables().logins()[1..], [0, 0], "no password was wrong");
         assert!(world.agent(alice).counters().next_nonces > 20);
         world.agent_do(alice, |agent, cx| agent.shut_down(cx));
         world.wait(100);

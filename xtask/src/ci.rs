@@ -294,7 +294,8 @@ fn ringway() -> PathBuf {
 /// Cargo's command that builds the tests of [`RELEASED`], and the program whose instructions are counted: together, so that
 /// crates have one set of features.
 fn optimized() -> Command {
-    let mut command = cargo(&["build", "--quiet", "--profile", "optimized", "--bins", "--tests"]);
+    let mut command =
+        cargo(&["build", "--quiet", "--profile", "optimized", "--example", "in_memory", "--tests"]);
     command.args(RELEASED.iter().flat_map(|package| ["--package", *package]));
     command.args(["--package", "ringway-in-memory"]);
     command

@@ -13,22 +13,19 @@
 extern crate alloc;
 
 mod consoles;
-mod counted_node;
 mod machine;
 mod network;
 mod phone;
 mod program;
 mod serial_log;
-mod services;
 mod tls;
 mod view;
 
-pub use counted_node::{CountedNode, Traffic};
 pub use machine::Machine;
 pub use phone::PhoneMachine;
 pub use program::Program;
+pub use ringway_in_memory::{CountedNode, MakeTables, MemoryHost, Traffic, tables_with};
 pub use ringway_media::headset::SoundCard;
-pub use services::MemoryServices;
 
 use alloc::boxed::Box;
 use ringway_sansio::Seed;
@@ -48,6 +45,8 @@ pub struct Hardware {
     pub boot_file: Option<&'static [u8]>,
     /// Words of the command line that the image itself handles.
     pub words: &'static [&'static str],
+    /// Maker of the tables of a server, with locks of this hardware.
+    pub tables: MakeTables,
     /// Sound card, for programs with [`Program::HAS_SOUND`]; `None`: there is none.
     pub sound: Option<Box<dyn SoundCard>>,
 }

@@ -10,9 +10,7 @@
 //! ```
 
 use crate::consoles::Consoles;
-use crate::counted_node::CountedNode;
 use crate::network::{fixed_lease, lease_in_words};
-use crate::services::MemoryServices;
 use crate::{Hardware, Memory, Program};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -23,6 +21,7 @@ use core::time::Duration;
 use ringway_ethernet::{
     Card, Change, Download, DownloadError, DownloadLimits, Lease, Port, Station, TFTP_PORT, Worked,
 };
+use ringway_in_memory::{CountedNode, MemoryHost};
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::{Action, BindingChange, Server};
 use ringway_settings::MachineSettings;
@@ -33,14 +32,14 @@ use ringway_users::{NameHash, Subscribers};
 
 /// A server on one network card.
 pub struct Machine<C> {
-    pub(crate) station: Station<C, CountedNode<Server<MemoryServices>>, TlsLayers>,
+    pub(crate) station: Station<C, CountedNode<Server>, TlsLayers>,
     pub(crate) hardware: Hardware,
     pub(crate) settings: MachineSettings,
     pub(crate) stage: Stage,
     pub(crate) users: Users,
     pub(crate) admin: Admin,
     pub(crate) consoles: Consoles,
-    pub(crate) services: Option<MemoryServices>,
+    pub(crate) host: Option<Arc<MemoryHost>>,
     pub(crate) leased_at: Instant,
     /// Time of the next warning that no DHCP server answers.
     dhcp_warning_at: Option<Instant>,
@@ -115,7 +114,7 @@ impl<C: Card> Program<C> for Machine<C> {
             users: Users::default(),
             admin: Admin::new(now),
             consoles: Consoles::new(now, ringway_ui::SPARE_ROW),
-            services: None,
+            host: None,
             leased_at: now,
             dhcp_warning_at: None,
             started: now,
@@ -246,7 +245,7 @@ impl<C: Card> Machine<C> {
                 self.log(now, Level::Error, "network: the lease is gone; asking for another address");
                 self.station.set_lease(None);
                 self.station.stop_serving();
-                self.services = None;
+                self.host = None;
                 self.stage = Stage::Addressing;
                 self.dhcp_warning_at = Some(now + DHCP_WARNING_AFTER);
             }
@@ -372,19 +371,16 @@ impl<C: Card> Machine<C> {
         let users = self.users.loaded.take().unwrap_or_else(|| Subscribers::new(NameHash::new(key)));
         let ports: Vec<Port> = settings.listen.iter().map(port_of).collect();
         let config = Arc::new(server_config(settings, address, &ports, *self.seed.part(3).bytes()));
-        let services = MemoryServices::new(
-            users,
-            config.auth.nonce_lifetime,
-            settings.limits.per_source_rate,
-            &self.seed.part(4),
-            now,
-        );
-        let has_no_users = settings.auth.enabled && services.users().is_empty();
+        let host = Arc::new(MemoryHost::new(users, self.hardware.tables));
+        let rate = settings.limits.per_source_rate;
+        let tables = self.hardware.tables.tables(config.auth.nonce_lifetime, rate, &self.seed.part(4), now);
+        let has_no_users = settings.auth.enabled && host.users().is_empty();
         let is_open = !settings.auth.enabled;
         let message_bytes_max = settings.limits.max_message_bytes;
-        let server = Server::new(config, services.clone(), 0, self.seed.part(5), now);
+        let server =
+            Server::new(config, (Arc::clone(&host) as _, Arc::new(tables)), 0, self.seed.part(5), now);
         self.station.serve(CountedNode::new(server), ports.clone(), message_bytes_max);
-        self.services = Some(services);
+        self.host = Some(host);
         self.stage = Stage::Serving;
         if is_open {
             let text =
@@ -419,8 +415,8 @@ impl<C: Card> Machine<C> {
 
     /// Passes changes of bindings to the administration screen.
     fn show_changes(&mut self, now: Instant) {
-        let Some(services) = &self.services else { return };
-        while let Some(changed) = services.take_change() {
+        let Some(host) = &self.host else { return };
+        while let Some(changed) = host.take_change() {
             let what = match changed.change {
                 BindingChange::Registered => What::Registered,
                 BindingChange::Refreshed => What::Refreshed,

@@ -1,14 +1,13 @@
 //! Data of the administration screen.
 
-use crate::counted_node::CountedNode;
 use crate::machine::{BootFile, Machine, Stage, TRANSACTIONS_MAX};
 use crate::network::network;
-use crate::services::MemoryServices;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
+use ringway_in_memory::{CountedNode, MemoryHost, NONCES_MAX};
 use ringway_sansio::Instant;
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
@@ -21,7 +20,7 @@ impl<C: Card> Machine<C> {
     /// Draws the page if due. False: it was not due.
     pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
         let is_up = self.station.is_up();
-        let Self { station, hardware, settings, stage, users, admin, consoles, services, .. } = self;
+        let Self { station, hardware, settings, stage, users, admin, consoles, host, .. } = self;
         if !admin.is_due(now) {
             return false;
         }
@@ -30,7 +29,7 @@ impl<C: Card> Machine<C> {
             settings,
             stage,
             users,
-            services: services.as_ref(),
+            host: host.as_deref(),
             uptime: now.since(self.started),
             is_short: self.is_short,
             has_tls: self.has_tls,
@@ -78,11 +77,11 @@ impl<C: Card> Machine<C> {
 
 /// Sources of the displayed facts.
 struct View<'m, C> {
-    station: &'m Station<C, CountedNode<Server<MemoryServices>>, TlsLayers>,
+    station: &'m Station<C, CountedNode<Server>, TlsLayers>,
     settings: &'m MachineSettings,
     stage: &'m Stage,
     users: &'m crate::machine::Users,
-    services: Option<&'m MemoryServices>,
+    host: Option<&'m MemoryHost>,
     uptime: Duration,
     is_short: bool,
     has_tls: bool,
@@ -116,14 +115,12 @@ impl<'m, C: Card> View<'m, C> {
         if let Some(why) = &self.users.failure {
             return Users::Failed { from, why };
         }
-        match (self.stage, self.services) {
+        match (self.stage, self.host) {
             (Stage::Fetching(BootFile::Users), _) => {
                 let bytes = self.station.fetching().map_or(0, |(bytes, _)| bytes as u64);
                 Users::Loading { from, bytes }
             }
-            (_, Some(services)) if !from.is_empty() => {
-                Users::Loaded { from, count: services.users().len() as u64 }
-            }
+            (_, Some(host)) if !from.is_empty() => Users::Loaded { from, count: host.users().len() as u64 },
             _ => Users::None,
         }
     }
@@ -193,14 +190,14 @@ impl<'m, C: Card> View<'m, C> {
             limits.push(counted("TLS handshakes completed", tls.completed));
             limits.push(counted("connections to the TLS port without TLS", tls.not_tls));
         }
-        if let (Some(node), Some(services)) = (self.station.node(), self.services) {
+        if let Some(node) = self.station.node().filter(|_| self.host.is_some()) {
             let server = node.inner();
             let (servers, clients) = server.transactions_len();
             let full = server.transaction_counters().transactions_refused;
             limits.push(limited("server transactions", servers, TRANSACTIONS_MAX, full));
             limits.push(limited("client transactions", clients, TRANSACTIONS_MAX, full));
-            let (nonces, most, evicted) = services.nonces();
-            limits.push(limited("nonces remembered", nonces, most, evicted));
+            let (nonces, evicted) = server.tables().nonces();
+            limits.push(limited("nonces remembered", nonces, NONCES_MAX, evicted));
             server.counters().for_each(|name, _, value| {
                 if is_drop(name) {
                     limits.push(counted(name, value));
@@ -218,7 +215,7 @@ fn is_drop(name: &str) -> bool {
     !TRAFFIC.contains(&name)
 }
 
-fn totals(node: &CountedNode<Server<MemoryServices>>) -> Totals {
+fn totals(node: &CountedNode<Server>) -> Totals {
     let traffic = node.traffic();
     let [_, _, successes, redirections, client_errors, fifth, sixth] = traffic.responses;
     Totals {
@@ -232,7 +229,7 @@ fn totals(node: &CountedNode<Server<MemoryServices>>) -> Totals {
 }
 
 /// Location table as a [`RegistrationSource`].
-struct Registered<'s>(Option<&'s Server<MemoryServices>>, Instant);
+struct Registered<'s>(Option<&'s Server>, Instant);
 
 impl RegistrationSource for Registered<'_> {
     fn rows(

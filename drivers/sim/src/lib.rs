@@ -14,6 +14,7 @@
 mod connection;
 mod faults;
 mod host;
+mod lock;
 mod sim;
 mod stream;
 mod trace;
@@ -21,6 +22,7 @@ mod trace;
 pub use connection::{SimConnection, Socket};
 pub use faults::Faults;
 pub use host::{Effects, HostId, Hosted, SimNode, shard_key};
+pub use lock::SimLocks;
 pub use sim::{AddressInUse, ClosedPorts, Reading, Sim};
 pub use trace::{Fate, Trace, TracedPacket};
 

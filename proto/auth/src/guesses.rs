@@ -65,6 +65,8 @@ pub struct GuessLimits {
     old: HashMap<u64, Instant, SeededHash>,
     young_since: Instant,
     proofs_max: usize,
+    /// Number of logins by result: proven, wrong, slowed.
+    logins: [u64; 3],
     /// Time from which on every bucket is full.
     quiet_from: Instant,
 }
@@ -88,6 +90,7 @@ impl GuessLimits {
     pub fn new(proofs_max: usize, seed: &Seed, now: Instant) -> Self {
         let hash = SeededHash::new(seed);
         Self {
+            logins: [0; 3],
             hash,
             sources: Buckets::new(Self::SOURCE_BURST, Self::SOURCE_INTERVAL, hash),
             networks: [4, 16].map(|sources| {
@@ -120,6 +123,9 @@ impl GuessLimits {
 
     /// Notes the result of a login.
     pub fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        if let Some(count) = self.logins.get_mut(result as usize) {
+            *count += 1;
+        }
         match result {
             LoginResult::Proven => self.note_proof(now, login),
             LoginResult::Wrong => {
@@ -142,6 +148,11 @@ impl GuessLimits {
             }
             LoginResult::Slowed => {}
         }
+    }
+
+    /// Number of logins by result: proven, wrong, slowed.
+    pub const fn logins(&self) -> [u64; 3] {
+        self.logins
     }
 
     fn note_proof(&mut self, now: Instant, login: &Login<'_>) {

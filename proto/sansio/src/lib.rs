@@ -2,7 +2,7 @@
 //!
 //! Does: defines the types that cross this interface: [`Instant`] and [`Rng`] (a machine has no other source of time and
 //! randomness), [`Received`] and [`Event`] (input), [`Outbox`] and [`Context`] (output), [`Flow`], [`Deadline`] and the
-//! timer [`Wheel`]; and the trait [`Node`], through which every driver (Linux, simulator, bare metal) runs every machine.
+//! timer [`Wheel`]; the locks that a driver supplies ([`Guarded`]); and the trait [`Node`], through which every driver (Linux, simulator, bare metal) runs every machine.
 //! Machines that send at a fixed packet interval, such as RTP, implement [`PacedNode`].
 //!
 //! Does not: contain SIP, sockets, clocks or threads.
@@ -18,6 +18,7 @@ mod counters;
 mod entropy;
 mod flow;
 mod locate;
+mod lock;
 mod memory;
 mod node;
 mod outbox;
@@ -36,6 +37,7 @@ pub use flow::{
     ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, WideNetwork, source_of,
 };
 pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
+pub use lock::{Guarded, Locked, Locks};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Dialler, Outbox, Packet};

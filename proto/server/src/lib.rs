@@ -3,8 +3,8 @@
 //! Does: [`Server`], a [`Node`](ringway_sansio::Node) for one shard of the users: REGISTER by RFC 3261 §10.3, stateful and
 //! stateless proxying by §16, redirecting by §8.3, digest authentication by RFC 7616 and 8760, the location table.
 //!
-//! Does not: open sockets, read clocks, resolve names or write files. Data that it needs at once comes from [`Services`],
-//! which answers from memory; everything else is a requested [`Action`].
+//! Does not: open sockets, read clocks, resolve names or write files. Data that it needs at once comes from the tables that its shards share
+//! ([`SharedTables`]) and from its [`Host`], which answers from memory; everything else is a requested [`Action`].
 //!
 //! Start reading at `server.rs`, then `server/dispatch.rs`, then the method.
 #![no_std]
@@ -47,7 +47,7 @@ mod token;
 mod trunk;
 
 pub use aor::{Aor, Authenticated};
-pub use base::{Action, Services, StoreFailed, store_failed_reply};
+pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus, store_failed_reply};
 pub use call_record::{
     CallCounters, CallEnd, CallLimits, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };
@@ -72,6 +72,7 @@ pub use ringway_auth::{
     Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker,
     NoncePolicy, NonceUse, ReplayWindows,
 };
+pub use ringway_location::NodeName;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
@@ -80,6 +81,6 @@ pub use shard::{shard_of_aor, shard_of_user};
 pub use tables::{
     BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, DialogExtensions, FailedServers, LampFilter,
     LampState, LampStatus, LampTable, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
-    NeighbourTable, NewLeg, NotAPattern, NotLit, PausedTrunks, Payer, Role, ShownCall, SideTable,
-    SourceRates, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
+    NeighbourTable, NewLeg, NotAPattern, NotLit, PausedTrunks, Payer, Role, SharedTables, ShownCall,
+    SideTable, SourceRates, TableLimits, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
 };

@@ -15,7 +15,7 @@ use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
 use crate::proxy::{Proxy, RingingCall, Unreached};
-use crate::{Action, Config, Counters, Forwards, Services, SourceRates};
+use crate::{Action, Config, Counters, Forwards, Host, SharedTables, SourceRates};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -27,9 +27,9 @@ use ringway_transaction::{BranchKey, Notice};
 
 /// A registrar, proxy and redirect server for one shard of the users.
 ///
-/// The shards of a server share the configuration, the secret in it, and [`Services`]; nothing else.
-pub struct Server<S> {
-    environment: Environment<S>,
+/// The shards of a server share the configuration, the secret in it, the [`Host`] and [`SharedTables`]; nothing else.
+pub struct Server {
+    environment: Environment,
     transactions: Transactions,
     authenticator: Authenticator,
     registrar: Registrar,
@@ -49,10 +49,16 @@ pub struct Server<S> {
     shard: u16,
 }
 
-impl<S: Services> Server<S> {
+impl Server {
     /// Creates shard `shard` of a server. `seed` is its only source of randomness; it is the same for all shards, which
     /// accept each other's nonces. Everything that must survive a restart is derived from [`Config::secret`].
-    pub fn new(config: Arc<Config>, services: S, shard: u16, seed: Seed, now: Instant) -> Self {
+    pub fn new(
+        config: Arc<Config>,
+        (host, tables): (Arc<dyn Host>, Arc<SharedTables>),
+        shard: u16,
+        seed: Seed,
+        now: Instant,
+    ) -> Self {
         let authenticator = Authenticator::new(&config, &seed, shard);
         let seed = seed.part(u64::from(shard));
         let mut match_key = [0; 16];
@@ -66,7 +72,7 @@ impl<S: Services> Server<S> {
         let mut registrar = Registrar::new(&seed, now);
         registrar.note_changes(events.is_on() || messages.is_active());
         Self {
-            environment: Environment::new(config, services, &seed, now),
+            environment: Environment::new(config, (host, tables), &seed, now),
             transactions,
             authenticator,
             registrar,
@@ -83,12 +89,17 @@ impl<S: Services> Server<S> {
         }
     }
 
+    /// Tables that the shards share.
+    pub fn tables(&self) -> &SharedTables {
+        self.environment.tables()
+    }
+
     /// Replaces the configuration. The secret must not change, nor the numbers of listeners: new ones follow the others, and
     /// one that is taken out is in [`Config::removed_listeners`]. Existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.reconfigure(&config);
         self.neighbours.reconfigure(&config);
-        self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
+        self.events.reconfigure(&config, self.environment.tables(), &mut self.transactions);
         self.messages.reconfigure(&config);
         self.note_changes();
         if self.environment.config().trunking.trunks != config.trunking.trunks {
@@ -128,10 +139,10 @@ impl<S: Services> Server<S> {
     }
 
     /// Restores the bindings of a user, or a kept message, after a restart; `key` and `record` were passed to
-    /// [`Services::store`]. No binding ends later than a new one could.
+    /// [`Host::store`]. No binding ends later than a new one could.
     pub fn restore(&mut self, key: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
         if message::is_key(key) {
-            let restored = self.messages.restore(self.environment.services(), key, record, now);
+            let restored = self.messages.restore(self.environment.tables(), key, record, now);
             self.note_changes();
             return restored;
         }
@@ -167,7 +178,7 @@ impl<S: Services> Server<S> {
         self.registrar.on_taken(aor, number);
     }
 
-    /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`; returns the next slot,
+    /// Passes the bindings of this node to [`Host::share`] again, for up to `count` users from slot `from`; returns the next slot,
     /// `None` at the end. What changed elsewhere meanwhile stays. Users that registered here after `since` are passed over: that
     /// update had all their bindings.
     ///
@@ -192,7 +203,7 @@ impl<S: Services> Server<S> {
         count: u32,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
-        self.registrar.sweep(now, self.environment.services(), (from, count), is_confirmed)
+        self.registrar.sweep(now, self.environment.host(), (from, count), is_confirmed)
     }
 
     fn note_changes(&mut self) {
@@ -212,7 +223,7 @@ impl<S: Services> Server<S> {
     /// Removes all bindings and messages of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
         self.registrar.remove_user(&self.environment.storage(), aor);
-        self.messages.remove_user(self.environment.services(), aor);
+        self.messages.remove_user((self.environment.host(), self.environment.tables()), aor);
     }
 
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
@@ -347,7 +358,7 @@ impl<S: Services> Server<S> {
     }
 }
 
-impl<S: Services> Node for Server<S> {
+impl Node for Server {
     type Action = Action;
     type Framer = crate::SipFramer;
 
@@ -494,7 +505,7 @@ impl<S: Services> Node for Server<S> {
     }
 }
 
-impl<S> core::fmt::Debug for Server<S> {
+impl core::fmt::Debug for Server {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Server").field("shard", &self.shard).finish_non_exhaustive()
     }

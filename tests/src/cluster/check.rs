@@ -131,7 +131,7 @@ impl Cluster {
                 "{} has {contexts} contexts, {servers} and {clients} transactions",
                 node.name
             );
-            assert_eq!(node.services.reserved_bytes(), 0, "{} reserves memory", node.name);
+            assert_eq!(node.services.tables().reserved_bytes(), 0, "{} reserves memory", node.name);
             for other in (0..Self::NODES).filter(|other| *other != index) {
                 assert!(self.is_linked(index, other), "no link from node {index} to {other}");
             }

@@ -8,7 +8,7 @@ use ringway_server::{
     Action, CallerNumber, CallerPrivacy, Config, Neighbour, NeighbourConnection, Network, Server, Trunk,
 };
 use ringway_sim::{Effects, HostId, Hosted, Sim};
-use ringway_test_support::services::TestServices;
+use ringway_test_support::host::TestHost;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Front of a cluster, at the address of node [`Cluster::FRONT`](super::Cluster::FRONT).
 pub(super) struct Front {
     host: HostId,
-    services: Arc<TestServices>,
+    services: Arc<TestHost>,
 }
 
 impl Front {
@@ -25,10 +25,11 @@ impl Front {
         let address = SocketAddr::new(node::ip(super::Cluster::FRONT), 5060);
         let transport = if seed.is_multiple_of(2) { Transport::Udp } else { Transport::Tcp };
         let root = Seed::from_number(seed).part(50);
-        let services = Arc::new(TestServices::new(LIMITS, &root, sim.now()));
+        let services = Arc::new(TestHost::new(LIMITS, &root, sim.now()));
         let config = Arc::new(config(address, nodes, transport));
         let shards = (0..1 + (seed % 3) as u16).map(|shard| {
-            Server::new(Arc::clone(&config), Arc::clone(&services), shard, root.part(1), sim.now())
+            let shared = (Arc::clone(&services) as _, services.tables());
+            Server::new(Arc::clone(&config), shared, shard, root.part(1), sim.now())
         });
         let hosted: Hosted<RealServer> = Hosted::new(shards.collect(), |_, action, effects: &mut Effects| {
             // It has the addresses of the nodes, and asks for no name.
@@ -58,7 +59,7 @@ impl Front {
             assert_eq!((shard.contexts_len(), shard.transactions_len().0), (0, 0), "the front has requests");
             assert_eq!(shard.location().iter().count(), 0, "the front has bindings");
         }
-        assert_eq!(self.services.reserved_bytes(), 0, "the front reserves memory");
+        assert_eq!(self.services.tables().reserved_bytes(), 0, "the front reserves memory");
     }
 
     fn shards<'a>(&self, sim: &'a Sim) -> &'a [RealServer] {

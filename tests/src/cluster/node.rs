@@ -10,10 +10,10 @@ use ringway_location::{NodeName, Update};
 use ringway_sansio::{Event, Instant, ListenerId, LocatedServers, Rng, Seed, Transport};
 use ringway_server::{
     Action, Aor, Cluster, Config, Hold, LinkedNode, Links, Listener, Neighbour, NeighbourConnection,
-    NodeState, Server, Services, shard_of_aor,
+    NodeState, Server, shard_of_aor,
 };
 use ringway_sim::{Effects, HostId, Hosted, Reading, Sim, SimNode, shard_key};
-use ringway_test_support::services::TestServices;
+use ringway_test_support::host::TestHost;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub(super) struct ClusterNode {
     pub(super) name: NodeName,
     pub(super) host: Option<HostId>,
-    /// Services of its process.
-    pub(super) services: Arc<TestServices>,
+    /// Host of its process.
+    pub(super) services: Arc<TestHost>,
     pub(super) reaches_store: bool,
     pub(super) is_draining: bool,
     /// Version of the records that it writes; it reads those of earlier versions too.
@@ -132,8 +132,8 @@ impl ClusterNode {
         let config = Arc::new(self.config());
         let shards = (0..self.shards).map(|shard| {
             let seed = Seed::from_number(self.seed).part(1000 * self.incarnation + self.index as u64);
-            let (config, services) = (Arc::clone(&config), Arc::clone(&self.services));
-            Server::new(config, services, shard, seed, sim.now() + ahead)
+            let shared = (Arc::clone(&self.services) as _, self.services.tables());
+            Server::new(Arc::clone(&config), shared, shard, seed, sim.now() + ahead)
         });
         let locates = Rc::clone(&self.locates);
         locates.borrow_mut().clear();
@@ -217,7 +217,7 @@ impl ClusterNode {
     pub(super) fn is_linked(&self, node: &NodeName) -> bool {
         let nodes = &self.identity.borrow().nodes;
         let at = nodes.iter().position(|linked| linked.name == *node);
-        at.is_some_and(|at| self.services.is_neighbour_up(at))
+        at.is_some_and(|at| self.services.tables().is_neighbour_up(at))
     }
 
     /// Sends its heartbeat, and takes those of the others.
@@ -499,8 +499,8 @@ impl ClusterNode {
     }
 }
 
-fn services(seed: u64, index: usize, now: Instant) -> TestServices {
-    TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), now)
+fn services(seed: u64, index: usize, now: Instant) -> TestHost {
+    TestHost::new(LIMITS, &Seed::from_number(seed).part(index as u64), now)
 }
 
 fn neighbour(node: &LinkedNode) -> Neighbour {

@@ -4,11 +4,9 @@ use ringway_sansio::{ConnectionId, Deadline, Event, Flow, IcmpError, Instant, No
 use ringway_server::Server;
 use ringway_sim::{Effects, Hosted, SimConnection, SimNode};
 use ringway_stream::{Layer, Origin};
-use ringway_test_support::services::TestServices;
-use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) type RealServer = Server<Arc<TestServices>>;
+pub(super) type RealServer = Server;
 
 /// Server whose clock differs from that of the simulation, and which can pause.
 pub(super) struct Shell {

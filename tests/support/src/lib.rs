@@ -1,7 +1,7 @@
 //! Servers, links and measurements that tests of several crates use.
 //!
 //! Does: answers DHCP and TFTP, with faults on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of
-//! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the services of
+//! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the host of
 //! a server (feature `server`), starts servers of Redis (feature `redis`), looks for programs ([`programs`]).
 //!
 //! Does not: belong to any program. Support for the tests of only one crate stays in that crate.
@@ -10,10 +10,10 @@
 pub mod dhcp;
 #[cfg(feature = "ethernet")]
 pub mod ethernet;
+#[cfg(feature = "server")]
+pub mod host;
 pub mod programs;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "server")]
-pub mod services;
 pub mod tftp;
 pub mod tone;

@@ -24,6 +24,7 @@ mod entropy;
 mod fault;
 mod heap;
 mod keyboard;
+mod lock;
 mod machine;
 mod measure;
 mod paging;

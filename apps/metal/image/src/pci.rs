@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use virtio_drivers::transport::pci::bus::{BarInfo, Command, ConfigurationAccess, DeviceFunction, DeviceFunctionInfo, HeaderType, PciRoot};
+use virtio_drivers::transport::pci::bus::{
+    BarInfo, Command, ConfigurationAccess, DeviceFunction, DeviceFunctionInfo, HeaderType, PciRoot,
+};
 
 use crate::port::{inl, outl};
 

@@ -3,11 +3,12 @@
 use core::time::Duration;
 
 use ringway_ethernet::Worked;
-use ringway_metal::{Memory, Program};
+use ringway_metal::{Memory, Program, tables_with};
 use ringway_sansio::Seed;
 
 use crate::card::AnyCard;
 use crate::keyboard::Keyboard;
+use crate::lock::CoreLocks;
 use crate::machine::Hardware;
 use crate::measure::Measure;
 use crate::port::tsc;
@@ -32,6 +33,7 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         tls_seed: tls_seed.map(Seed::from_bytes),
         boot_file: boot.file,
         sound,
+        tables: tables_with::<CoreLocks>(),
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
     let mut measure = boot.value("measure").and_then(Measure::of);

@@ -12,7 +12,7 @@ pub(super) fn load(store: &Store, services: &SharedServices) -> Result<(), Store
     BlockLists::of(store)
         .list(0, usize::MAX >> 1, |row| lists.entry(row.user.clone()).or_default().push(row))?;
     if !lists.is_empty() {
-        services.change_blocks(|list| {
+        services.tables().change_blocks(|list| {
             for (user, rows) in lists {
                 match user {
                     None => list.set_all(patterns(rows)),
@@ -31,7 +31,7 @@ pub(super) fn replace(services: &SharedServices, changed: Vec<(String, String, V
     if changed.is_empty() {
         return;
     }
-    services.change_blocks(|list| {
+    services.tables().change_blocks(|list| {
         for (name, domain, rows) in changed {
             match name.as_str() {
                 "" => list.set_all(patterns(rows)),

@@ -34,8 +34,7 @@ fn node(name: &str, running: &Running) -> LinkedNode {
 #[track_caller]
 fn has_links(node: &Running, up: usize) {
     for _ in 0..2000 {
-        let mut counts = (0, 0);
-        ringway_server::Services::change_neighbours(&node.services, &mut |table| counts = table.counts());
+        let counts = node.services.tables().read_neighbours((0, 0), ringway_server::NeighbourTable::counts);
         if counts == (up, up) {
             return;
         }

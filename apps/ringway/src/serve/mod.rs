@@ -1,6 +1,6 @@
 //! `ringway serve`: opens the store, binds the listeners, loads users and bindings, and runs until a signal.
 //!
-//! Start reading at [`run`]. `services.rs` implements the server machine's `Services`, `settings.rs` converts the
+//! Start reading at [`run`]. `services.rs` is the server machine's `Host`, `settings.rs` converts the
 //! configuration, `reload.rs` changes it, `changes.rs` applies changes of `ringway user` and `ringway block`, `view.rs` has the
 //! data of the admin API.
 
@@ -79,7 +79,7 @@ use tls::ServerTls;
 use view::ServerView;
 
 /// Node of a shard.
-type Node = Server<Arc<SharedServices>>;
+type Node = Server;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
@@ -269,7 +269,7 @@ impl Running {
             self.services.traces().expire(std::time::Instant::now());
             self.services.records().expire(self.clock.now());
             // Returns memory of a flood to the system after its requests have ended.
-            let reserved = self.services.memory().used();
+            let reserved = self.services.tables().memory().used();
             high_water = high_water.max(reserved);
             let is_over = reserved < TRIM_BYTES_MIN / 16 && high_water > TRIM_BYTES_MIN / 8;
             if is_over || high_water - reserved > TRIM_BYTES_MIN {
@@ -392,7 +392,7 @@ fn runtime_config(
         message_bytes_max: settings::message_bytes_max(settings),
         max_connections: config.limits.max_connections,
         max_connections_per_source: config.limits.max_connections_per_source,
-        memory: Some(Arc::clone(services.memory())),
+        memory: Some(Arc::clone(services.tables().memory())),
         shard_key: services.shard_key(),
         trace: Some(message_trace(services)),
         layers: tls.layers(),
@@ -426,9 +426,9 @@ fn new_nodes(
     settings.transaction_limits =
         ringway_transaction::Limits { servers_max: transactions, clients_max: transactions };
     let settings = &Arc::new(settings);
-    (0..count as u16)
-        .map(|shard| Server::new(Arc::clone(settings), Arc::clone(services), shard, seed, now))
-        .collect()
+    let shared = || (Arc::clone(services) as _, Arc::clone(services.tables()));
+    let shard = |shard| Server::new(Arc::clone(settings), shared(), shard, seed, now);
+    (0..count as u16).map(shard).collect()
 }
 
 /// Loads subscribers and permanent contacts from the database. Returns the number of the last change that was applied

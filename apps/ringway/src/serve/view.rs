@@ -17,7 +17,7 @@ use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime,
 use ringway_provisioning::{Provisioning, Status};
 use ringway_rtpengine::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
-use ringway_server::{RegistrationRef, Services, TrunkPause, shard_of_user};
+use ringway_server::{NeighbourTable, RegistrationRef, TrunkPause, shard_of_user};
 use ringway_store::{Store, UserName};
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
@@ -208,7 +208,9 @@ impl View for ServerView {
                 transport: connection.transport.to_string(),
                 address: connection.remote.to_string(),
                 local: connection.local.to_string(),
-                neighbour: self.services.neighbour_of(connection),
+                neighbour: self.services.tables().read_neighbours(None, |table| {
+                    table.name_of(connection.id, connection.dialled).map(str::to_owned)
+                }),
                 age_s: now.since(connection.since).as_secs(),
             };
             let has_text = |text: &str| {
@@ -321,10 +323,10 @@ impl ServerView {
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
-        let (neighbours, up) = self.services.neighbours();
+        let (neighbours, up) = self.services.tables().read_neighbours((0, 0), NeighbourTable::counts);
         stats.push(gauge("neighbours_up", "Neighbours with a connection that works.", up));
         stats.push(gauge("neighbours_down", "Neighbours without one.", neighbours - up));
-        let calls = self.services.neighbour_calls();
+        let calls = self.services.tables().read_neighbours(0, NeighbourTable::calls_len);
         stats.push(gauge("neighbour_calls", "Calls to neighbours with a connection of their own.", calls));
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
@@ -356,10 +358,10 @@ impl ServerView {
 
     /// State of a trunk in one word.
     fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
-        let pause = self.services.trunk_pause(now, index);
+        let pause = self.services.tables().trunk_pause(now, index);
         match row.neighbour {
             _ if pause == Some(TrunkPause::Silent) => "silent",
-            Some(neighbour) if !self.services.is_neighbour_up(neighbour) => "down",
+            Some(neighbour) if !self.services.tables().is_neighbour_up(neighbour) => "down",
             _ if pause == Some(TrunkPause::RetryAfter) => "busy",
             Some(_) => "up",
             None if row.last_answer().is_some() => "up",
@@ -462,7 +464,7 @@ impl ServerView {
 
     fn store_stats(&self) -> Stats {
         let store = self.services.writer_stats();
-        let (nonces, evicted) = self.services.nonces();
+        let (nonces, evicted) = self.services.tables().nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
         let (traces, lost) = self.services.traces().counts();
         let mut stats = vec![
@@ -481,7 +483,12 @@ impl ServerView {
             Stat::gauge(
                 "reserved_bytes",
                 "Bytes held by pending requests and TCP connections.",
-                self.services.memory().used() as f64,
+                self.services.tables().memory().used() as f64,
+            ),
+            Stat::counter(
+                "logins_proven",
+                "Requests whose password was right.",
+                self.services.tables().logins()[0],
             ),
             Stat::counter("nonces_evicted", "Nonces evicted early because there were too many.", evicted),
             Stat::gauge("store_failed", "1 while bindings cannot be written to the disk.", failed),

@@ -2,8 +2,9 @@
 
 use super::certified::is_certified;
 use crate::base::{Env, Request, derive};
+use crate::tables::SharedTables;
 use crate::token::UserHash;
-use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
+use crate::{Aor, AuthConfig, Authenticated, Config, Detail, Host, LogEvent, LoginRefusal, NameForm, Reason};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_auth::{
@@ -18,7 +19,7 @@ use siphasher::sip::SipHasher13;
 /// Authenticates the senders of requests.
 ///
 /// Nonces are made by each shard; used nonce counts and counts of wrong passwords are common to all shards, in
-/// [`Services`].
+/// [`SharedTables`].
 pub(crate) struct Authenticator {
     nonces: NonceMaker,
     /// Key of the hashes that identify requests in a replay window.
@@ -55,11 +56,7 @@ impl Authenticator {
 
     /// Challenges the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the caller's request must not
     /// depend on the mode of the server. False if the request was answered.
-    pub(crate) fn authenticate_caller(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        request: &Request<'_, '_>,
-    ) -> bool {
+    pub(crate) fn authenticate_caller(&mut self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
         let mut from = Aor::default();
         if !env.config.read_aor(&request.message.from().uri, &mut from) {
             env.refuse_plainly(request, 403, "Caller Has No Name");
@@ -75,7 +72,7 @@ impl Authenticator {
     /// Challenges the user of ours that is the side of a dialog which sends the request. False if the request was answered.
     pub(crate) fn authenticate_side(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         side: UserHash,
     ) -> bool {
@@ -100,7 +97,7 @@ impl Authenticator {
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` if the request was answered.
     pub(crate) fn prove_owner<'p>(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &'p Aor,
     ) -> Option<Authenticated<&'p Aor>> {
@@ -117,7 +114,7 @@ impl Authenticator {
     /// User whose password the request proves; `None` if the request was answered.
     pub(crate) fn authenticate(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         header: HeaderName,
         domain: &[u8],
@@ -137,7 +134,7 @@ impl Authenticator {
             algorithms: &auth.algorithms,
             policy: auth.digest,
             opaque: opaque.as_ref().map(|digits| digits.as_slice()),
-            logins: ServerLogins { config: env.config, services: env.services },
+            logins: ServerLogins { config: env.config, host: env.host, tables: env.tables },
             nonces: &mut self.nonces,
             domain,
             source: request.client(env.config),
@@ -169,7 +166,7 @@ impl Authenticator {
             }
             Outcome::Wrong { user } => {
                 env.counters.wrong_passwords += 1;
-                let reason = match env.services.is_known(&user, domain) {
+                let reason = match env.host.is_known(&user, domain) {
                     true => LoginRefusal::WrongPassword,
                     false => LoginRefusal::UnknownUser,
                 };
@@ -197,14 +194,14 @@ impl Authenticator {
     /// Its nonce is fresh, so the source address is not forged.
     fn refuse_unusable(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         header: HeaderName,
         (user, domain): (&[u8], &[u8]),
         why: Unusable,
     ) {
         env.counters.unusable_digests += 1;
-        let reason = match env.services.is_known(user, domain) {
+        let reason = match env.host.is_known(user, domain) {
             true => LoginRefusal::Unusable,
             false => LoginRefusal::UnknownUser,
         };
@@ -218,7 +215,7 @@ impl Authenticator {
             Unusable::NoCount => "Digest Has No Valid nc And cnonce",
             Unusable::OtherOpaque => "Digest Has Another opaque",
         };
-        if env.services.may_challenge(env.cx.now, &login) {
+        if env.tables.may_challenge(env.cx.now, &login) {
             let realm = env.config.auth.realms.of(domain);
             env.decided(request, Reason::UnusableDigest, Detail::Text(phrase.as_bytes()));
             // The password may be right: its user need not be asked again.
@@ -232,7 +229,7 @@ impl Authenticator {
     /// except for an in-dialog INVITE.
     fn challenge(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         header: HeaderName,
         realm: &str,
@@ -267,31 +264,32 @@ impl Authenticator {
     }
 }
 
-/// Adapter from [`Services`] to a verifier.
-struct ServerLogins<'s, S> {
+/// Adapter from [`Host`] and [`SharedTables`] to a verifier.
+struct ServerLogins<'s> {
     config: &'s Config,
-    services: &'s S,
+    host: &'s dyn Host,
+    tables: &'s SharedTables,
 }
 
-impl<S: Services> Logins for ServerLogins<'_, S> {
+impl Logins for ServerLogins<'_> {
     fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
-        self.services.credentials(user, domain)
+        self.host.credentials(user, domain, NameForm::User)
     }
 
     fn full_credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
-        self.services.full_credentials(user, domain)
+        self.host.credentials(user, domain, NameForm::WithDomain)
     }
 
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
-        self.services.use_nonce(now, nonce, count, request)
+        self.tables.use_nonce(now, nonce, count, request)
     }
 
     fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
-        self.services.may_log_in(now, login)
+        self.tables.may_log_in(now, login) && self.host.has_read(login.user, login.domain)
     }
 
     fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
-        self.services.on_login(now, login, result);
+        self.tables.on_login(now, login, result);
     }
 
     /// True for the server itself. SIPp writes the address that it sends to, which a server behind a NAT does not have.
@@ -313,12 +311,7 @@ fn opaque(auth: &AuthConfig, key: &[u8; 16], realm: &str) -> Option<[u8; 8]> {
 }
 
 /// True if `user` is the user of `address`; otherwise the request is refused.
-fn is_address_of(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    user: &[u8],
-    address: &Aor,
-) -> bool {
+fn is_address_of(env: &mut Env<'_>, request: &Request<'_, '_>, user: &[u8], address: &Aor) -> bool {
     if user == address.user() {
         return true;
     }
@@ -327,16 +320,16 @@ fn is_address_of(
 }
 
 /// Refuses a request with the password of a user whose address it does not have.
-fn refuse_other_user(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8]) {
+fn refuse_other_user(env: &mut Env<'_>, request: &Request<'_, '_>, user: &[u8]) {
     observe_login(env, request, user, LoginRefusal::NotItsAddress);
     env.refuse_decided(request, 403, "Not Your Address");
 }
 
-fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
+fn observe_login(env: &Env<'_>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
     let mut address = request.flow.remote;
     // A program that blocks addresses must not block the front.
     address.set_ip(request.client(env.config));
-    env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
+    env.host.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
     let reason = match reason {
         LoginRefusal::WrongPassword => Reason::WrongPassword,
         LoginRefusal::UnknownUser => Reason::UnknownUser,
@@ -349,7 +342,7 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
 }
 
 /// Reports an accepted login with its algorithm, if that is wanted.
-fn note_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, header: HeaderName) {
+fn note_login(env: &Env<'_>, request: &Request<'_, '_>, header: HeaderName) {
     if !env.is_tracing {
         return;
     }

@@ -1,13 +1,13 @@
 //! Users that are proven by the certificate of their connection.
 
 use crate::base::{Env, Request};
-use crate::{Aor, Config, Detail, Reason, Services};
+use crate::{Aor, Config, Detail, Reason};
 use ringway_sip::{Scheme, Uri};
 
 /// True if the certificate of the request's connection is one of a user that `is_wanted` accepts. The user must be a
 /// subscriber, as with a password. A neighbour's certificate names no users.
 pub(crate) fn is_certified(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     is_wanted: impl Fn(&Aor) -> bool,
 ) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn is_certified(
     let is_proven = peer.users(now).any(|text| {
         read_user(env.config, text, &mut aor)
             && is_wanted(&aor)
-            && env.services.is_known(aor.user(), aor.domain())
+            && env.host.is_known(aor.user(), aor.domain())
     });
     env.counters.certified += u64::from(is_proven);
     if is_proven {

@@ -7,17 +7,13 @@ use crate::route::{NextHop, Routed, SenderSide, hop_of};
 use crate::sources::{Origin, SourceHash};
 use crate::tables::{DialogSide, Moved, Way};
 use crate::token::{Identities, Mark, Side, TagHash, TargetHash, UriHash, UserHash};
-use crate::{Aor, Services, edge};
+use crate::{Aor, edge};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use ringway_sip::{Message, Method, Uri};
 
 /// Mark in the request's Route, unless it is too old. A target refresh extends it.
-pub(crate) fn live_mark(
-    env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-) -> Option<LiveMark> {
+pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<LiveMark> {
     let mark = routed.mark?;
     let is_of_node = env.config.is_link(&request.flow);
     let (now, lifetime) = (env.cx.now, env.config.dialog_lifetime);
@@ -28,7 +24,7 @@ pub(crate) fn live_mark(
         Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
         Mark::Dialog { to: recorded, id, made_s, is_of_caller, identities, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
-            let is_live = mark.is_younger_than(now, lifetime) || env.services.is_dialog_extended(now, id);
+            let is_live = mark.is_younger_than(now, lifetime) || env.tables.is_dialog_extended(now, id);
             if !is_in_dialog || !is_live {
                 return None;
             }
@@ -57,7 +53,7 @@ pub(crate) fn live_mark(
                 Method::Invite | Method::Update | Method::Subscribe | Method::Notify
             );
             if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
-                env.services.extend_dialog(now, id, now + lifetime);
+                env.tables.extend_dialog(now, id, now + lifetime);
             }
             // A request over the flow of a token was sent to a connection whose address is not in the token.
             let is_its_connection = matches!(
@@ -87,41 +83,33 @@ pub(crate) fn live_mark(
 }
 
 /// Moves of the side that sends a request, and of the other side of its dialog.
-pub(crate) fn moved_sides(
-    env: &Env<'_, impl Services>,
-    sender: impl FnOnce() -> DialogSide,
-) -> [Option<Moved>; 2] {
-    let mut moved = [None; 2];
+pub(crate) fn moved_sides(env: &Env<'_>, sender: impl FnOnce() -> DialogSide) -> [Option<Moved>; 2] {
     // Usually no side has moved.
-    if env.services.has_moved_sides() {
-        let sender = sender();
-        env.services.change_sides(&mut |table| {
-            moved = [sender, sender.other()].map(|side| table.moved(env.cx.now, side).copied());
-        });
+    if !env.tables.has_moved_sides() {
+        return [None; 2];
     }
-    moved
+    let sender = sender();
+    let sides = [sender, sender.other()];
+    env.tables.read_sides([None; 2], |table| sides.map(|side| table.moved(env.cx.now, side).copied()))
 }
 
 /// Flow that the phone of a user's side has registered with since; of a front that its phone has registered with at its registrar.
 fn registered(
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     message: &Message<'_>,
     side: Side,
     (user, since_s): (UserHash, u64),
 ) -> Option<Side> {
-    if !env.services.has_moved_sides() {
+    if !env.tables.has_moved_sides() {
         return None;
     }
     let (key, to) = (&env.keys.route, &message.to().uri);
     let user = named_user(env, user, to).or_else(|| edge::user_of(env.config, key, to))?;
-    let mut registered = None;
-    env.services
-        .change_sides(&mut |table| registered = table.registered(key, side, user, (env.cx.now, since_s)));
-    registered
+    env.tables.read_sides(None, |table| table.registered(key, side, user, (env.cx.now, since_s)))
 }
 
 /// Hash of the user of ours that a side is, if its name can be found; `uri` is that in From of its requests, or in To of those for it.
-pub(crate) fn named_user<S>(env: &Env<'_, S>, user: UserHash, uri: &Uri<'_>) -> Option<UserHash> {
+pub(crate) fn named_user(env: &Env<'_>, user: UserHash, uri: &Uri<'_>) -> Option<UserHash> {
     if user != UserHash::OF_HEADER {
         return user.is_named().then_some(user);
     }
@@ -132,8 +120,8 @@ pub(crate) fn named_user<S>(env: &Env<'_, S>, user: UserHash, uri: &Uri<'_>) -> 
 
 /// User of ours that the side is which a request is for: that of To, or another one with this hash, whose name is in To or the Request-URI;
 /// `None` for any other.
-pub(crate) fn user_of_side<S>(
-    env: &Env<'_, S>,
+pub(crate) fn user_of_side(
+    env: &Env<'_>,
     message: &Message<'_>,
     routed: &Routed<'_>,
     user: UserHash,
@@ -159,8 +147,8 @@ pub(crate) fn user_of_side<S>(
 }
 
 /// Compares To tag and Request-URI of a request for a trunk with those of its dialog.
-fn trunk_target<S>(
-    env: &Env<'_, S>,
+fn trunk_target(
+    env: &Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     (identities, is_of_caller): (&Identities, bool),
@@ -187,7 +175,7 @@ fn trunk_target<S>(
 }
 
 /// True if a request goes to this side of its dialog; the address of a host name is compared after its lookup.
-fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
+fn reaches(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> bool {
     match (side, hop_of(env.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
         (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name(_)) => true,
         (Side::Named { name, .. }, NextHop::Name(host)) => {
@@ -201,7 +189,7 @@ fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
 }
 
 /// True for a side of a dialog that is another node.
-fn is_node<S>(env: &Env<'_, S>, side: Side) -> bool {
+fn is_node(env: &Env<'_>, side: Side) -> bool {
     let Some(links) = &env.config.links else { return false };
     match side {
         Side::Connection(_, listener, _) => listener == links.listener,
@@ -213,7 +201,7 @@ fn is_node<S>(env: &Env<'_, S>, side: Side) -> bool {
 }
 
 /// Compares a source address with those of the side that sends.
-fn origin<S>(env: &Env<'_, S>, source: IpAddr, recorded: [SourceHash; 2]) -> Origin {
+fn origin(env: &Env<'_>, source: IpAddr, recorded: [SourceHash; 2]) -> Origin {
     let is_recorded = |ip| recorded.contains(&SourceHash::of(&env.keys.route, ip));
     let has_none = recorded == [SourceHash::NONE; 2];
     if has_none || !env.config.auth.enabled || is_recorded(source) {

@@ -5,7 +5,7 @@ use crate::base::{Env, Request, Sender};
 
 /// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
 /// callers, who are no users of ours.
-pub(crate) fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
+pub(crate) fn proven_sender(env: &Env<'_>, request: &Request<'_, '_>) -> Option<Aor> {
     let is_proven = match request.grant.sender {
         Sender::Proven | Sender::Believed => true,
         Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),

@@ -3,7 +3,7 @@
 use crate::Aor;
 use ringway_sansio::{NumberTarget, RelayRequest, Target};
 
-/// Requested action: anything but a packet or a query to [`Services`](crate::Services).
+/// Requested action: anything but a packet or a query to the [`Host`](crate::Host).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Look up the servers of a host name; the result is [`Event::Resolved`](ringway_sansio::Event::Resolved).

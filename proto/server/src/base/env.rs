@@ -1,13 +1,15 @@
-//! Environment of the components: configuration, services, keys, counters.
+//! Environment of the components: configuration, host, tables, keys, counters.
 
+use super::host::Host;
 use super::keys::Keys;
 use crate::base::request::Request;
 use crate::diversion::ForwardTable;
 use crate::ended::EndedInvites;
 use crate::refused::RefusedInDialog;
+use crate::tables::SharedTables;
 use crate::{
     Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Condition, Config, Counters, Decision,
-    Detail, DiversionReason, LogEvent, Reason, Services,
+    Detail, DiversionReason, LogEvent, Reason,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,9 +17,10 @@ use ringway_sansio::{Context, Flow, Instant, Seed};
 use ringway_sip::{Message, Uri};
 
 /// Owner of everything that the components of one shard share.
-pub(crate) struct Environment<S> {
+pub(crate) struct Environment {
     config: Arc<Config>,
-    services: S,
+    host: Arc<dyn Host>,
+    tables: Arc<SharedTables>,
     keys: Keys,
     counters: Counters,
     refused_in_dialog: RefusedInDialog,
@@ -30,10 +33,11 @@ pub(crate) struct Environment<S> {
 }
 
 /// Context and environment of one input.
-pub(crate) struct Env<'e, S> {
+pub(crate) struct Env<'e> {
     pub(crate) cx: Context<'e, Action>,
     pub(crate) config: &'e Config,
-    pub(crate) services: &'e S,
+    pub(crate) host: &'e dyn Host,
+    pub(crate) tables: &'e SharedTables,
     pub(crate) keys: &'e Keys,
     pub(crate) counters: &'e mut Counters,
     pub(crate) refused_in_dialog: &'e mut RefusedInDialog,
@@ -51,8 +55,8 @@ pub(crate) struct Env<'e, S> {
 }
 
 /// Parts of the environment by which changed bindings are kept: in the journal of this server, or in the store that nodes share.
-pub(crate) struct Storage<'e, S> {
-    pub(crate) services: &'e S,
+pub(crate) struct Storage<'e> {
+    pub(crate) host: &'e dyn Host,
     pub(crate) cluster: Option<&'e Cluster>,
     /// Key of flow tokens.
     pub(crate) link_key: &'e [u8; 16],
@@ -62,12 +66,18 @@ pub(crate) struct Storage<'e, S> {
     pub(crate) started_s: u64,
 }
 
-impl<S> Environment<S> {
-    pub(crate) fn new(config: Arc<Config>, services: S, seed: &Seed, now: Instant) -> Self {
+impl Environment {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        (host, tables): (Arc<dyn Host>, Arc<SharedTables>),
+        seed: &Seed,
+        now: Instant,
+    ) -> Self {
         let keys = Keys::of(&config);
         Self {
             config,
-            services,
+            host,
+            tables,
             keys,
             counters: Counters::default(),
             refused_in_dialog: RefusedInDialog::default(),
@@ -97,8 +107,12 @@ impl<S> Environment<S> {
         &self.keys
     }
 
-    pub(crate) const fn services(&self) -> &S {
-        &self.services
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    pub(crate) fn tables(&self) -> &SharedTables {
+        &self.tables
     }
 
     pub(crate) const fn counters_mut(&mut self) -> &mut Counters {
@@ -113,9 +127,9 @@ impl<S> Environment<S> {
         self.calls_checked_at
     }
 
-    pub(crate) fn storage(&self) -> Storage<'_, S> {
+    pub(crate) fn storage(&self) -> Storage<'_> {
         Storage {
-            services: &self.services,
+            host: &*self.host,
             cluster: self.config.cluster.as_ref(),
             link_key: self.keys.of_links(&self.config),
             source_key: &self.keys.route,
@@ -124,27 +138,22 @@ impl<S> Environment<S> {
     }
 
     /// Begins an input: decides once whether its decisions are wanted.
-    pub(crate) fn begin_input(&mut self)
-    where
-        S: Services,
-    {
-        self.is_tracing = self.services.is_tracing();
+    pub(crate) fn begin_input(&mut self) {
+        self.is_tracing = self.host.is_traced(None);
     }
 
     /// Decides whether the decisions about the message of an input are wanted, after it was parsed.
-    pub(crate) fn begin_message(&mut self, message: &Message<'_>)
-    where
-        S: Services,
-    {
-        self.is_tracing = self.is_tracing && self.services.is_traced(message);
+    pub(crate) fn begin_message(&mut self, message: &Message<'_>) {
+        self.is_tracing = self.is_tracing && self.host.is_traced(Some(message));
     }
 
-    pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
+    pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e> {
         self.answer_info.clear();
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
             config: &self.config,
-            services: &self.services,
+            host: &*self.host,
+            tables: &self.tables,
             keys: &self.keys,
             counters: &mut self.counters,
             refused_in_dialog: &mut self.refused_in_dialog,
@@ -158,10 +167,10 @@ impl<S> Environment<S> {
     }
 }
 
-impl<'e, S> Env<'e, S> {
-    pub(crate) const fn storage(&self) -> Storage<'e, S> {
+impl<'e> Env<'e> {
+    pub(crate) const fn storage(&self) -> Storage<'e> {
         Storage {
-            services: self.services,
+            host: self.host,
             cluster: self.config.cluster.as_ref(),
             link_key: self.keys.of_links(self.config),
             source_key: &self.keys.route,
@@ -170,7 +179,7 @@ impl<'e, S> Env<'e, S> {
     }
 }
 
-impl<S: Services> Env<'_, S> {
+impl Env<'_> {
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         self.observe_step(request, step, None);
@@ -188,14 +197,14 @@ impl<S: Services> Env<'_, S> {
 
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
         let event = CallEvent { name: request.call, target, ..event_of(request, step) };
-        self.services.observe(self.cx.now, &LogEvent::Call(event));
+        self.host.observe(self.cx.now, &LogEvent::Call(event));
     }
 
     /// Reports a call that begins; returns its name, if calls are recorded.
     pub(crate) fn begin_call(&self, request: &Request<'_, '_>) -> Option<CallName> {
         let event = event_of(request, CallStep::Begun);
-        let Some(names) = self.services.call_names() else {
-            self.services.observe(self.cx.now, &LogEvent::Call(event));
+        let Some(names) = self.host.call_names() else {
+            self.host.observe(self.cx.now, &LogEvent::Call(event));
             return None;
         };
         let mut user = Aor::default();
@@ -206,13 +215,13 @@ impl<S: Services> Env<'_, S> {
         let event = CallEvent { user, is_spiral, ..event };
         let name = names.of(&event);
         let event = CallEvent { name: name.as_ref(), ..event };
-        self.services.observe(self.cx.now, &LogEvent::Call(event));
+        self.host.observe(self.cx.now, &LogEvent::Call(event));
         name
     }
 
     /// Name of the call that a BYE is to end, if calls are recorded.
     pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
-        self.services.call_names()?.of(&event_of(request, CallStep::Bye))
+        self.host.call_names()?.of(&event_of(request, CallStep::Bye))
     }
 
     /// Counts a request of which one of these URIs has a dot at the end of its domain.
@@ -239,7 +248,7 @@ impl<S: Services> Env<'_, S> {
     #[inline]
     pub(crate) fn decided_about(&self, message: &[u8], reason: Reason, detail: Detail<'_>) {
         if self.is_tracing {
-            report(self.services, self.cx.now, message, Decision { reason, detail });
+            report(self.host, self.cx.now, message, Decision { reason, detail });
         }
     }
 
@@ -266,8 +275,8 @@ fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
 /// Reports a decision; apart from the callers, which run without a trace.
 #[cold]
 #[inline(never)]
-fn report(services: &impl Services, now: Instant, message: &[u8], decision: Decision<'_>) {
-    services.observe(now, &LogEvent::Decided { message, decision });
+fn report(host: &dyn Host, now: Instant, message: &[u8], decision: Decision<'_>) {
+    host.observe(now, &LogEvent::Decided { message, decision });
 }
 
 /// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].

@@ -3,13 +3,13 @@
 use crate::base::env::Env;
 use crate::base::grant::Sender;
 use crate::base::request::Request;
-use crate::{Action, Aor, CallStep, Detail, Reason, Services};
+use crate::{Action, Aor, CallStep, Detail, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, write_number};
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow, to_tag};
 
-impl<S: Services> Env<'_, S> {
+impl Env<'_> {
     /// Answers without a transaction (RFC 3261 §8.2.7): a retransmitted request gets the same response. A response to an
     /// unverified address that exceeds its allowance is not sent.
     pub(crate) fn reply(
@@ -116,7 +116,7 @@ impl<S: Services> Env<'_, S> {
 
     /// Answers 404 or 480 for a user without a binding.
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
-        if self.services.is_known(aor.user(), aor.domain()) {
+        if self.host.is_known(aor.user(), aor.domain()) {
             self.refuse_plainly(request, 480, "Temporarily Unavailable");
         } else {
             self.refuse_plainly(request, 404, "Not Found");

@@ -18,7 +18,8 @@ pub(crate) use reg::ContactEnd;
 use crate::base::{Env, Owner, Reach, Request, Transactions};
 use crate::location::LocationTable;
 use crate::route::Routed;
-use crate::{Action, Aor, Config, LampStatus, Payer, Services};
+use crate::tables::SharedTables;
+use crate::{Action, Aor, Config, LampStatus, Payer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -99,7 +100,7 @@ impl Events {
     pub(crate) fn reconfigure(
         &mut self,
         config: &Config,
-        services: &impl Services,
+        tables: &SharedTables,
         transactions: &mut Transactions,
     ) {
         if self.is_on() && !config.presence.is_on() {
@@ -110,7 +111,7 @@ impl Events {
                 self.drop_publications(key);
             }
             // The ends of calls are not reported from now on. Only what this shard noted: another one may serve subscriptions again.
-            services.change_lamps(&mut |lamps| {
+            tables.change_lamps((), |lamps| {
                 self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user));
                 lamps.forget_unwatched();
             });
@@ -138,7 +139,7 @@ impl Events {
     /// are part of another dialog, or this server sent them to itself.
     pub(crate) fn on_request(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
@@ -163,7 +164,7 @@ impl Events {
     /// Handles a change of the contacts of users.
     pub(crate) fn on_changes(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         changes: impl Iterator<Item = ChangedUser>,
     ) {
@@ -189,7 +190,7 @@ impl Events {
     /// Ends the subscriptions over a connection: nothing else reaches their subscribers.
     pub(crate) fn on_closed(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &Env<'_>,
         transactions: &mut Transactions,
         connection: ConnectionId,
     ) {
@@ -202,7 +203,7 @@ impl Events {
     /// Takes the notices of failed NOTIFYs out of the list.
     pub(crate) fn take_notices(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         notices: &mut Vec<Notice<Owner>>,
     ) {
@@ -220,7 +221,7 @@ impl Events {
     }
 
     /// Ends what has expired, and sends the NOTIFYs that are due.
-    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, parts: &mut Parts<'_>) {
+    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, parts: &mut Parts<'_>) {
         if !cfg!(feature = "events") {
             return;
         }
@@ -242,12 +243,7 @@ impl Events {
     }
 
     /// Handles a change of the calls of `user@domain`.
-    pub(crate) fn on_calls_changed(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        parts: &mut Parts<'_>,
-        user: &[u8],
-    ) {
+    pub(crate) fn on_calls_changed(&mut self, env: &mut Env<'_>, parts: &mut Parts<'_>, user: &[u8]) {
         if let Some(key) = self.presentities.find(user) {
             self.look_at_calls(env, key);
             self.on_timeout(env, parts);
@@ -256,11 +252,11 @@ impl Events {
 
     /// Makes the subscriptions to the dialogs of a user due if its calls changed and no phone of it publishes them. While it has calls they
     /// are looked at again at the end of the first one, and in [`LOOK_INTERVAL`], in case a change was not delivered.
-    fn look_at_calls(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey) {
+    fn look_at_calls(&mut self, env: &mut Env<'_>, key: SlabKey) {
         let Some(user) = self.presentities.get_mut(key) else { return };
-        let (now, mut status, mut changed) = (env.cx.now, LampStatus::default(), Vec::new());
-        env.services.change_lamps(&mut |lamps| {
-            status = lamps.status(now, user.aor.as_bytes(), &mut changed);
+        let (now, mut changed) = (env.cx.now, Vec::new());
+        let status = env.tables.change_lamps(LampStatus::default(), |lamps| {
+            lamps.status(now, user.aor.as_bytes(), &mut changed)
         });
         // Calls of other users may have ended too.
         let others = changed.into_iter().filter(|other| *other != user.aor);
@@ -326,14 +322,12 @@ impl Events {
     }
 
     /// Gives back the memory of everything that was dropped, and reports the subscriptions to dialogs.
-    fn release(&mut self, env: &Env<'_, impl Services>) {
+    fn release(&mut self, env: &Env<'_>) {
         if !self.unwatched.is_empty() {
-            env.services
-                .change_lamps(&mut |lamps| self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user)));
+            env.tables
+                .change_lamps((), |lamps| self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user)));
         }
-        self.unreleased
-            .drain(..)
-            .for_each(|(source, bytes)| env.services.release(Payer::Known(source), bytes));
+        self.unreleased.drain(..).for_each(|(source, bytes)| env.tables.release(Payer::Known(source), bytes));
     }
 }
 
@@ -349,7 +343,7 @@ fn arm(wheel: &mut Wheel<Due>, now: Instant, key: SlabKey, subscription: &mut Su
 }
 
 /// Requested lifetime in seconds, within the limits; `None` if it is too brief and the request was answered.
-fn lifetime_of(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> Option<u32> {
+fn lifetime_of(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<u32> {
     let wanted = request.message.first(HeaderName::Expires).and_then(delta_seconds);
     let (wanted, min) = (wanted.unwrap_or(DEFAULT_EXPIRES_S), env.config.presence.min_expires_s);
     // RFC 6665 §4.2.1.1: an hour is never too brief.
@@ -364,7 +358,7 @@ fn lifetime_of(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> O
 }
 
 /// Answers 489 with the packages that are served.
-fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, served: &[u8]) {
+fn refuse_event(env: &mut Env<'_>, request: &Request<'_, '_>, served: &[u8]) {
     env.counters.refused += 1;
     env.refuse(request, 489, "Bad Event", |response| {
         response.header(HeaderName::AllowEvents, served);
@@ -372,13 +366,9 @@ fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ser
 }
 
 /// Reserves memory for the client of a request; `None` if there is none and the request was answered.
-fn reserve(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    bytes: usize,
-) -> Option<(IpAddr, usize)> {
+fn reserve(env: &mut Env<'_>, request: &Request<'_, '_>, bytes: usize) -> Option<(IpAddr, usize)> {
     let client = request.client(env.config);
-    if env.services.reserve(Payer::Known(client), bytes) {
+    if env.tables.reserve(Payer::Known(client), bytes) {
         return Some((client, bytes));
     }
     env.counters.over_memory += 1;
@@ -387,7 +377,7 @@ fn reserve(
 }
 
 /// Answers 503 because there is no room.
-fn refuse_for_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+fn refuse_for_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {
     env.counters.refused += 1;
     env.refuse(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, RETRY_S);

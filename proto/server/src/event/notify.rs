@@ -7,10 +7,10 @@ use super::subscription::{Delivery, End, Subscription};
 use super::{
     Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
 };
+use crate::ShownCall;
 use crate::base::{Env, Owner};
 use crate::location::LocationTable;
 use crate::tables::{PAUSE_MAX, retry_after};
-use crate::{Services, ShownCall};
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
 use ringway_sip::Message;
@@ -20,7 +20,7 @@ impl Events {
     /// Handles the response to a NOTIFY (RFC 6665 §4.2.2).
     pub(crate) fn on_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         key: SlabKey,
         (message, status): (&Message<'_>, u16),
@@ -53,12 +53,7 @@ impl Events {
     }
 
     /// Handles the timer of a subscription: it has expired, or a NOTIFY is due.
-    pub(super) fn on_subscription_due(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        parts: &mut Parts<'_>,
-        key: SlabKey,
-    ) {
+    pub(super) fn on_subscription_due(&mut self, env: &mut Env<'_>, parts: &mut Parts<'_>, key: SlabKey) {
         let now = env.cx.now;
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         if subscription.client().is_some() {
@@ -81,7 +76,7 @@ impl Events {
     }
 
     /// Sends a NOTIFY at once, unless one is under way: then the next one follows it.
-    pub(super) fn notify(&mut self, env: &mut Env<'_, impl Services>, parts: &mut Parts<'_>, key: SlabKey) {
+    pub(super) fn notify(&mut self, env: &mut Env<'_>, parts: &mut Parts<'_>, key: SlabKey) {
         let now = env.cx.now;
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         if subscription.client().is_some() {
@@ -91,7 +86,7 @@ impl Events {
         self.body.clear();
         let mut calls = Vec::new();
         if subscription.package == Package::Dialog {
-            env.services.change_lamps(&mut |lamps| lamps.calls_of(user.aor.as_bytes(), &mut calls));
+            env.tables.change_lamps((), |lamps| lamps.calls_of(user.aor.as_bytes(), &mut calls));
         }
         let left_out = write_document(user, subscription, (parts.table, &calls), now, &mut self.body);
         env.counters.lamps_left_out += left_out as u64;

@@ -6,7 +6,7 @@ use super::{Due, Events, Parts, lifetime_of, refuse_event, refuse_for_now, reser
 use crate::auth::proven_sender;
 use crate::base::{Env, Request};
 use crate::route::Routed;
-use crate::{Aor, Payer, Services};
+use crate::{Aor, Payer};
 use alloc::boxed::Box;
 use core::time::Duration;
 use ringway_sansio::Instant;
@@ -28,7 +28,7 @@ impl Events {
     /// Handles a PUBLISH for a user of this server; false: it is to be forwarded.
     pub(super) fn on_publish(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
@@ -50,7 +50,7 @@ impl Events {
 
     fn publish(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         (package, aor): (Package, &Aor),
@@ -100,7 +100,7 @@ impl Events {
     /// Refreshes a publication (RFC 3903 §4.1). The document of the package that watchers get is the same before and after.
     fn extend(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
         (package, earlier, etag): (Package, u64, u64),
@@ -124,7 +124,7 @@ impl Events {
     /// Adds the publication of a request, with its document; false if it was refused.
     fn store(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         (key, package): (SlabKey, Package),
         (matched, etag): (Matched, u64),
@@ -187,7 +187,7 @@ impl Events {
     /// subscribe.
     pub(super) fn on_summary(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
@@ -202,7 +202,7 @@ impl Events {
             || !is_trusted
             || message.to().tag().is_some()
             || !env.config.read_aor(&routed.uri, &mut aor)
-            || !env.services.is_known(aor.user(), aor.domain())
+            || !env.host.is_known(aor.user(), aor.domain())
         {
             return false;
         }
@@ -215,7 +215,7 @@ impl Events {
             env.counters.publications_refused += 1;
             return false;
         }
-        if !env.services.reserve(Payer::Known(source.ip()), bytes) {
+        if !env.tables.reserve(Payer::Known(source.ip()), bytes) {
             env.counters.over_memory += 1;
             return false;
         }
@@ -237,7 +237,7 @@ impl Events {
 }
 
 /// Checks type and length of a document. False if the request was answered.
-fn is_usable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, package: Package) -> bool {
+fn is_usable(env: &mut Env<'_>, request: &Request<'_, '_>, package: Package) -> bool {
     if !package.is_type_of(request.message) {
         env.counters.refused += 1;
         env.refuse(request, 415, "Unsupported Media Type", |response| {
@@ -253,7 +253,7 @@ fn is_usable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, packag
     true
 }
 
-fn confirm(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, etag: u64, lifetime_s: u32) {
+fn confirm(env: &mut Env<'_>, request: &Request<'_, '_>, etag: u64, lifetime_s: u32) {
     env.reply(request, 200, "OK", |response| {
         response.header_named("SIP-ETag", &hex16(etag));
         response.header_number(HeaderName::Expires, u64::from(lifetime_s));

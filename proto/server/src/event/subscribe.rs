@@ -7,7 +7,7 @@ use super::{Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
 use crate::auth::proven_sender;
 use crate::base::{Env, Request};
 use crate::route::Routed;
-use crate::{Aor, Services, Watchers};
+use crate::{Aor, Watchers};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
@@ -18,7 +18,7 @@ impl Events {
     /// Handles a SUBSCRIBE for a user of this server; false: it is to be forwarded.
     pub(super) fn on_subscribe(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
@@ -42,7 +42,7 @@ impl Events {
             self.refresh(env, parts, request, &event);
             return true;
         }
-        if env.config.auth.enabled && !env.services.is_known(aor.user(), aor.domain()) {
+        if env.config.auth.enabled && !env.host.is_known(aor.user(), aor.domain()) {
             return false;
         }
         self.subscribe(env, parts, request, (&event, &aor));
@@ -52,7 +52,7 @@ impl Events {
     /// Begins a subscription.
     fn subscribe(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         (event, aor): (&Event<'_>, &Aor),
@@ -123,7 +123,7 @@ impl Events {
         }
         env.counters.subscriptions += 1;
         if event.package == Package::Dialog {
-            env.services.change_lamps(&mut |lamps| lamps.watch(aor));
+            env.tables.change_lamps((), |lamps| lamps.watch(aor));
             self.look_at_calls(env, presentity);
         }
         env.cx.out.keep(&flow, expires);
@@ -134,7 +134,7 @@ impl Events {
     /// Refreshes or ends a subscription.
     fn refresh(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
         event: &Event<'_>,
@@ -192,12 +192,7 @@ impl Events {
 
     /// Checks what a first and a later SUBSCRIBE have in common, and returns the lifetime; `None` if the request was
     /// answered.
-    fn check(
-        &self,
-        env: &mut Env<'_, impl Services>,
-        request: &Request<'_, '_>,
-        event: &Event<'_>,
-    ) -> Option<u32> {
+    fn check(&self, env: &mut Env<'_>, request: &Request<'_, '_>, event: &Event<'_>) -> Option<u32> {
         if request.message.has(HeaderName::Require) {
             env.refuse_extensions(request, HeaderName::Require);
             return None;
@@ -215,7 +210,7 @@ impl Events {
     /// Reserves the memory of a subscription within the limits; `None` if the request was refused.
     fn admit(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         watcher: &Aor,
         presentity: SlabKey,
@@ -243,7 +238,7 @@ impl Events {
     }
 
     /// Answers 200.
-    fn confirm(&self, env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, key: SlabKey) {
+    fn confirm(&self, env: &mut Env<'_>, request: &Request<'_, '_>, key: SlabKey) {
         let Some(subscription) = self.subscriptions.get(key) else { return };
         let host = env.config.sent_by(request.flow.listener, request.flow.remote.ip());
         let left_s = seconds_left(subscription, env.cx.now);

@@ -7,7 +7,7 @@ use crate::auth::proven_sender;
 use crate::base::{Env, Reach, Request};
 use crate::route::Routed;
 use crate::tables::{LampTable, NewLeg, NotLit, Role};
-use crate::{Action, Aor, Services};
+use crate::{Action, Aor};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) enum Ended {
 /// Begins the calls of the two users of an INVITE, if they are watched. With `is_diverted` the called user's phones are not called.
 #[inline]
 pub(crate) fn begin(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     is_diverted: bool,
@@ -53,12 +53,15 @@ pub(crate) fn begin(
 
 #[inline(never)]
 fn begin_watched(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     is_diverted: bool,
 ) -> Option<Box<LitCall>> {
-    let filter = env.services.lamps().filter(|filter| filter.is_watching())?;
+    let filter = env.tables.lamps();
+    if !filter.is_watching() {
+        return None;
+    }
     let message = request.message;
     let from_tag = message.from().tag().filter(|_| message.to().tag().is_none())?;
     let mut callee = Aor::default();
@@ -104,17 +107,12 @@ fn begin_watched(
 }
 
 /// Handles a provisional response.
-pub(crate) fn on_ringing(env: &mut Env<'_, impl Services>, lit: &LitCall) {
+pub(crate) fn on_ringing(env: &mut Env<'_>, lit: &LitCall) {
     step(env, |table, now, changed| lit.keys().for_each(|key| table.ring(now, key, changed)));
 }
 
 /// Handles the answer.
-pub(crate) fn on_answer(
-    env: &mut Env<'_, impl Services>,
-    lit: &LitCall,
-    answer: Answer,
-    response: &Message<'_>,
-) {
+pub(crate) fn on_answer(env: &mut Env<'_>, lit: &LitCall, answer: Answer, response: &Message<'_>) {
     let (to_tag, until) = (response.to().tag().unwrap_or_default(), end_of(env, response));
     step(env, |table, now, changed| {
         if let Some(caller) = lit.caller {
@@ -129,19 +127,19 @@ pub(crate) fn on_answer(
 }
 
 /// Ends the part of the called user: its phones are not called any more.
-pub(crate) fn end_callee(env: &mut Env<'_, impl Services>, lit: &LitCall) {
+pub(crate) fn end_callee(env: &mut Env<'_>, lit: &LitCall) {
     if let Some(callee) = lit.callee {
         step(env, |table, now, changed| table.end_unanswered(now, callee, changed));
     }
 }
 
 /// Ends a call, unless it was answered.
-pub(crate) fn end_unanswered(env: &mut Env<'_, impl Services>, lit: &LitCall) {
+pub(crate) fn end_unanswered(env: &mut Env<'_>, lit: &LitCall) {
     step(env, |table, now, changed| lit.keys().for_each(|key| table.end_unanswered(now, key, changed)));
 }
 
 /// Ends the calls that a BYE ends, of its sender or of both sides.
-pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8], ended: Ended) {
+pub(crate) fn end_dialog(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if !has_calls(env) {
         return;
     }
@@ -156,7 +154,7 @@ pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8], ended: En
 }
 
 /// Handles the 2xx of an INVITE or an UPDATE, which refreshes the session (RFC 4028).
-pub(crate) fn refresh(env: &mut Env<'_, impl Services>, response: &Message<'_>) {
+pub(crate) fn refresh(env: &mut Env<'_>, response: &Message<'_>) {
     if !has_calls(env) || !may_have(env, response.call_id()) {
         return;
     }
@@ -171,18 +169,18 @@ impl LitCall {
     }
 }
 
-fn has_calls(env: &Env<'_, impl Services>) -> bool {
-    env.config.presence.is_on() && env.services.lamps().is_some_and(|filter| filter.has_calls())
+fn has_calls(env: &Env<'_>) -> bool {
+    env.config.presence.is_on() && env.tables.lamps().has_calls()
 }
 
-fn may_have(env: &Env<'_, impl Services>, call_id: &[u8]) -> bool {
-    env.services.lamps().is_some_and(|filter| filter.may_have(call_id))
+fn may_have(env: &Env<'_>, call_id: &[u8]) -> bool {
+    env.tables.lamps().may_have(call_id)
 }
 
 /// Changes the table, and has the shards of the changed users notify their watchers.
-fn step(env: &mut Env<'_, impl Services>, change: impl FnOnce(&mut LampTable, Instant, &mut Vec<Aor>)) {
+fn step(env: &mut Env<'_>, change: impl FnOnce(&mut LampTable, Instant, &mut Vec<Aor>)) {
     let (now, mut changed, mut change) = (env.cx.now, Vec::new(), Some(change));
-    env.services.change_lamps(&mut |table| {
+    env.tables.change_lamps((), |table| {
         if let Some(change) = change.take() {
             change(table, now, &mut changed);
         }
@@ -191,7 +189,7 @@ fn step(env: &mut Env<'_, impl Services>, change: impl FnOnce(&mut LampTable, In
 }
 
 /// Latest end of the session of this 2xx: its session interval, if it has one, and the time for the BYE after it.
-fn end_of(env: &Env<'_, impl Services>, response: &Message<'_>) -> Instant {
+fn end_of(env: &Env<'_>, response: &Message<'_>) -> Instant {
     let longest = env.config.dialog_lifetime;
     let interval = response.named(b"Session-Expires").or_else(|| response.named(b"x"));
     let interval = interval.and_then(|value| {

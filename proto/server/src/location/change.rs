@@ -37,7 +37,7 @@ impl Change<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) contacts: usize,
-    /// See [`Services::record_bytes_max`](crate::Services::record_bytes_max).
+    /// See [`Host::record_bytes_max`](crate::Host::record_bytes_max).
     pub(crate) record_bytes: Result<usize, StoreFailed>,
 }
 

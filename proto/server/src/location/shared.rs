@@ -5,7 +5,7 @@ use super::change::{Change, removed_by};
 use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
 use super::table::{LocationTable, retain};
-use crate::{Cluster, Config, Hold, NodeState, Services};
+use crate::{Cluster, Config, Hold, Host, NodeState};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -277,7 +277,7 @@ impl LocationTable {
     pub(crate) fn sweep(
         &mut self,
         (from, count): (u32, u32),
-        services: &impl Services,
+        host: &dyn Host,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
         ended: impl Fn(&[u8], &Binding),
         mut changed: impl FnMut(&[u8]),
@@ -292,7 +292,7 @@ impl LocationTable {
                     && self
                         .nodes
                         .name_of(binding.owner)
-                        .is_some_and(|name| services.node_state(name) != NodeState::Gone)
+                        .is_some_and(|name| host.node_state(name) != NodeState::Gone)
             };
             let ids: SmallVec<[EntryId; 1]> =
                 user.bindings.iter().filter(|binding| is_left(binding)).map(Binding::entry_id).collect();
@@ -315,11 +315,11 @@ impl LocationTable {
         &'a self,
         aor: &[u8],
         now: Instant,
-        services: &'a impl Services,
+        host: &'a dyn Host,
     ) -> impl Iterator<Item = Offer<'a>> {
         self.lookup(aor, now).filter_map(|binding| {
             let path = binding.text().path;
-            if !binding.owner.is_over_link() || !self.is_gone(binding.owner, services) {
+            if !binding.owner.is_over_link() || !self.is_gone(binding.owner, host) {
                 return Some(Offer { binding, path });
             }
             let path = without_link(path);
@@ -327,8 +327,8 @@ impl LocationTable {
         })
     }
 
-    fn is_gone(&self, owner: Owner, services: &impl Services) -> bool {
-        self.nodes.name_of(owner).is_some_and(|name| services.node_state(name) == NodeState::Gone)
+    fn is_gone(&self, owner: Owner, host: &dyn Host) -> bool {
+        self.nodes.name_of(owner).is_some_and(|name| host.node_state(name) == NodeState::Gone)
     }
 
     /// Reads an entry; `None` if it cannot be used.

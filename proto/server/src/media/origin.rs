@@ -5,7 +5,7 @@
 //! that the side's first packets come from.
 
 use crate::base::{Env, Request, Sender};
-use crate::{Aor, Config, Services};
+use crate::{Aor, Config};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{PartHasher, RelayHolder};
@@ -13,7 +13,7 @@ use ringway_sip::{HeaderName, Via};
 use siphasher::sip::SipHasher13;
 
 /// Peer that a relayed call counts for, which `request` begins or changes.
-pub(crate) fn holder_of(env: &Env<'_, impl Services>, request: &Request<'_, '_>) -> RelayHolder {
+pub(crate) fn holder_of(env: &Env<'_>, request: &Request<'_, '_>) -> RelayHolder {
     let origin = origin_of(env.config, request);
     let is_own = origin != request.flow.remote.ip();
     let mut aor = Aor::default();

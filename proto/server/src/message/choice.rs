@@ -2,10 +2,10 @@
 
 use super::contact::ContactId;
 use super::mailbox::{Kept, Mailbox, Mailboxes};
+use crate::Config;
 use crate::base::Env;
 use crate::location::{LocationTable, Offer};
 use crate::proxy::{BindingHop, hop_to_binding};
-use crate::{Config, Services};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use ringway_sansio::Instant;
@@ -35,9 +35,9 @@ pub(super) enum Choice<'p> {
 
 impl Phone {
     /// Phones of a user, without contacts of an administrator and those at this server.
-    pub(super) fn all_of(env: &Env<'_, impl Services>, table: &LocationTable, aor: &[u8]) -> Vec<Self> {
+    pub(super) fn all_of(env: &Env<'_>, table: &LocationTable, aor: &[u8]) -> Vec<Self> {
         let (config, key) = (env.config, &env.keys.message);
-        let offers = table.offers(aor, env.cx.now, env.services);
+        let offers = table.offers(aor, env.cx.now, env.host);
         offers.filter_map(|offer| Self::of(config, key, offer)).collect()
     }
 

@@ -12,7 +12,7 @@ use crate::location::{Binding, LocationTable};
 use crate::neighbour::Sending;
 use crate::proxy::BindingHop;
 use crate::tables::{CallRequest, CallResult, retry_after};
-use crate::{Caller, Detail, LogEvent, MessageDrop, Reason, Services};
+use crate::{Caller, Detail, LogEvent, MessageDrop, Reason};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -49,7 +49,7 @@ impl Messages {
     /// Ends what has expired, and delivers what is due.
     pub(crate) fn on_timeout(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         table: &LocationTable,
     ) {
@@ -69,7 +69,7 @@ impl Messages {
     /// Handles a change of the contacts of a user.
     pub(crate) fn on_change(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         table: &LocationTable,
         change: &ChangedUser,
@@ -101,7 +101,7 @@ impl Messages {
     /// Handles the response to a delivery.
     pub(crate) fn on_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         key: SlabKey,
         (message, status): (&Message<'_>, u16),
     ) {
@@ -140,18 +140,14 @@ impl Messages {
     }
 
     /// Handles an attempt without a response.
-    pub(super) fn on_silence(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        (key, attempt): (SlabKey, Attempt),
-    ) {
+    pub(super) fn on_silence(&mut self, env: &mut Env<'_>, (key, attempt): (SlabKey, Attempt)) {
         self.on_failure(env, (key, attempt), (SILENT, Duration::ZERO));
     }
 
     /// Handles an attempt that says that the phone is not ready, which is not tried again for `pause` at least.
     fn on_failure(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         (key, attempt): (SlabKey, Attempt),
         (status, pause): (u16, Duration),
     ) {
@@ -171,7 +167,7 @@ impl Messages {
     }
 
     /// Handles the answer of a phone that does not take this message.
-    fn on_refusal(&mut self, env: &mut Env<'_, impl Services>, attempt: Attempt, status: u16) {
+    fn on_refusal(&mut self, env: &mut Env<'_>, attempt: Attempt, status: u16) {
         env.counters.message_failures += 1;
         if let Some(kept) = self.boxes.message_mut(attempt.message) {
             kept.set_back = kept.set_back.saturating_add(1);
@@ -182,7 +178,7 @@ impl Messages {
     }
 
     /// Ends a message after a failed attempt if its time has passed, or if it was the last attempt.
-    fn end_late(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey, status: u16) {
+    fn end_late(&mut self, env: &mut Env<'_>, key: SlabKey, status: u16) {
         let Some(kept) = self.boxes.message(key) else { return };
         if kept.expires <= env.cx.now {
             self.end(env, key, End::Expired);
@@ -193,18 +189,18 @@ impl Messages {
     }
 
     /// Removes a message that is not delivered, and reports it.
-    fn drop_message(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey, reason: MessageDrop) {
+    fn drop_message(&mut self, env: &mut Env<'_>, key: SlabKey, reason: MessageDrop) {
         if let Some(kept) = self.boxes.message(key)
             && let Some(mailbox) = self.boxes.mailbox(kept.mailbox)
         {
             let (sender, recipient) = (&*kept.sender, &*mailbox.aor);
             let event = LogEvent::MessageDropped { sender, recipient, reason };
-            env.services.observe(env.cx.now, &event);
+            env.host.observe(env.cx.now, &event);
         }
         self.end(env, key, End::Rejected);
     }
 
-    fn on_expiry(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey) {
+    fn on_expiry(&mut self, env: &mut Env<'_>, key: SlabKey) {
         let Some(kept) = self.boxes.message_mut(key) else { return };
         kept.timer = TimerKey::NONE;
         let mailbox = kept.mailbox;
@@ -218,7 +214,7 @@ impl Messages {
     /// Delivers the next message of a user, if there is a phone for it.
     fn on_mailbox_due(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         table: &LocationTable,
         key: SlabKey,
@@ -259,18 +255,18 @@ impl Messages {
     }
 
     /// True if the sender was blocked since the receipt of the message.
-    fn is_blocked(&self, env: &Env<'_, impl Services>, key: SlabKey) -> bool {
+    fn is_blocked(&self, env: &Env<'_>, key: SlabKey) -> bool {
         let Some(kept) = self.boxes.message(key) else { return false };
         let Some(mailbox) = self.boxes.mailbox(kept.mailbox) else { return false };
         let from = Record::read(&kept.record).and_then(|record| NameAddr::parse(record.from()).ok());
         from.is_some_and(|from| {
-            env.services.is_caller_blocked(&Caller::of_kept(env.config, &from.uri, &mailbox.aor))
+            env.tables.is_caller_blocked(&Caller::of_kept(env.config, &from.uri, &mailbox.aor))
         })
     }
 
     fn send(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         (key, message): (SlabKey, SlabKey),
         (contact, hop): (ContactId, &BindingHop),

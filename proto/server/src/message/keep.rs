@@ -8,7 +8,7 @@ use crate::base::{Env, Reach, Request};
 use crate::location::LocationTable;
 use crate::proxy::{Candidate, hop_to_binding};
 use crate::route::Routed;
-use crate::{Aor, Detail, LogEvent, Reason, Services};
+use crate::{Aor, Detail, LogEvent, Reason};
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::PartHasher;
@@ -20,7 +20,7 @@ impl Messages {
     /// Users of a request that is kept if no phone takes it. `None`: it never is.
     pub(crate) fn candidate(
         &self,
-        env: &Env<'_, impl Services>,
+        env: &Env<'_>,
         table: &LocationTable,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
@@ -41,14 +41,14 @@ impl Messages {
         let sender = proven_sender(env, request)?;
         let mut recipient = Aor::default();
         if !env.config.read_aor(&routed.uri, &mut recipient)
-            || !env.services.is_known(recipient.user(), recipient.domain())
+            || !env.host.is_known(recipient.user(), recipient.domain())
         {
             return None;
         }
         // Contacts of an administrator, and those of other users, are not waited for.
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let may_wait = table
-            .offers(recipient.as_bytes(), env.cx.now, env.services)
+            .offers(recipient.as_bytes(), env.cx.now, env.host)
             .all(|offer| hop_to_binding(env.config, offer, is_sips).is_some());
         may_wait.then_some(Candidate { recipient, sender })
     }
@@ -56,7 +56,7 @@ impl Messages {
     /// Answers a repeated request of a kept message; false: it is none.
     pub(crate) fn answer_repeated(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         candidate: &Candidate,
     ) -> bool {
@@ -68,12 +68,7 @@ impl Messages {
     }
 
     /// Keeps a message that no phone took, and answers it.
-    pub(crate) fn keep(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        request: &Request<'_, '_>,
-        candidate: &Candidate,
-    ) {
+    pub(crate) fn keep(&mut self, env: &mut Env<'_>, request: &Request<'_, '_>, candidate: &Candidate) {
         if self.answer_repeated(env, request, candidate) {
             return;
         }
@@ -94,7 +89,7 @@ impl Messages {
                 let (sender, recipient) = (candidate.sender.as_bytes(), candidate.recipient.as_bytes());
                 let (reason, address) = (refusal.text(), request.flow.remote);
                 let event = LogEvent::MessageRefused { sender, recipient, reason, address };
-                env.services.observe(env.cx.now, &event);
+                env.host.observe(env.cx.now, &event);
                 match refusal {
                     Refusal::NoUser => env.refuse_decided(request, 404, "Not Found"),
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),
@@ -106,14 +101,14 @@ impl Messages {
 
     fn try_keep(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &Env<'_>,
         request: &Request<'_, '_>,
         candidate: &Candidate,
     ) -> Result<(), Refusal> {
         let (message, now) = (request.message, env.cx.now);
         let Candidate { recipient, sender } = candidate;
         // It may have been removed while its phones were silent.
-        if !env.services.is_known(recipient.user(), recipient.domain()) {
+        if !env.host.is_known(recipient.user(), recipient.domain()) {
             return Err(Refusal::NoUser);
         }
         let content_type = content_type_of(message).ok_or(Refusal::HeadTooLarge)?;
@@ -140,21 +135,21 @@ impl Messages {
         let number = number_of(&env.keys.message, message, candidate);
         write_key(recipient.as_bytes(), number, &mut self.key);
         // A REGISTER is repeated; a message that got 202 is not.
-        if env.services.has_store_failed() {
+        if env.host.store_status().has_failed {
             return Err(Refusal::Store);
         }
-        match env.services.record_bytes_max(&self.key) {
+        match env.host.record_bytes_max(&self.key) {
             Ok(max) if written.len() <= max => {}
             Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
         }
         // The sender may have a part of the memory that is left.
         let reserved = reserved_bytes(written.len());
         let for_others = (SENDER_SHARE - 1) * self.boxes.bytes_of_sender(sender.as_bytes());
-        if !env.services.reserve(SOURCE, reserved + for_others) {
+        if !env.tables.reserve(SOURCE, reserved + for_others) {
             return Err(Refusal::Memory);
         }
-        env.services.shrink(SOURCE, for_others);
-        env.services.store(&self.key, &written);
+        env.tables.shrink(SOURCE, for_others);
+        env.host.store(&self.key, &written);
         let mailbox = self.boxes.find_or_add(recipient.as_bytes());
         self.add(Kept::new((mailbox, number), &record, &written, now, reserved));
         // A phone that did not answer may do so later.
@@ -185,7 +180,7 @@ impl Refusal {
 }
 
 /// Answers 202; with strict durability not before the message is on the disk.
-fn accept(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+fn accept(env: &mut Env<'_>, request: &Request<'_, '_>) {
     let before = env.cx.out.len();
     env.reply(request, 202, "Accepted", |_| {});
     if env.cx.out.len() > before {

@@ -9,7 +9,8 @@ mod record;
 
 use crate::base::{Env, Owner};
 use crate::location::BadRecord;
-use crate::{Config, Payer, Services};
+use crate::tables::SharedTables;
+use crate::{Config, Host, Payer};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -118,10 +119,10 @@ impl Messages {
         }
     }
 
-    /// Restores a message after a restart; the key and the record were passed to [`Services::store`].
+    /// Restores a message after a restart; the key and the record were passed to [`Host::store`].
     pub(crate) fn restore(
         &mut self,
-        services: &impl Services,
+        tables: &SharedTables,
         key: &[u8],
         record: &[u8],
         now: Instant,
@@ -137,7 +138,7 @@ impl Messages {
                     self.remove(key);
                 }
             });
-            self.unreleased.drain(..).for_each(|bytes| services.release(SOURCE, bytes));
+            self.unreleased.drain(..).for_each(|bytes| tables.release(SOURCE, bytes));
             return Ok(());
         }
         let mut read = Record::read(record).ok_or(BadRecord)?;
@@ -149,7 +150,7 @@ impl Messages {
         }
         let bytes = reserved_bytes(record.len());
         // It was accepted: it is kept also where there is no memory left for it.
-        let reserved = if services.reserve(SOURCE, bytes) { bytes } else { 0 };
+        let reserved = if tables.reserve(SOURCE, bytes) { bytes } else { 0 };
         let mailbox = self.boxes.find_or_add(aor);
         self.add(Kept::new((mailbox, number), &read, record, now, reserved));
         // Its user may have registered before the restart.
@@ -175,19 +176,15 @@ impl Messages {
     }
 
     /// Removes the messages of a removed subscriber.
-    pub(crate) fn remove_user(&mut self, services: &impl Services, aor: &[u8]) {
+    pub(crate) fn remove_user(&mut self, (host, tables): (&dyn Host, &SharedTables), aor: &[u8]) {
         for key in self.boxes.keys_of(aor) {
-            self.end_stored(services, key);
+            self.end_stored(host, key);
         }
-        self.unreleased.drain(..).for_each(|bytes| services.release(SOURCE, bytes));
+        self.unreleased.drain(..).for_each(|bytes| tables.release(SOURCE, bytes));
     }
 
     /// Takes the notices of deliveries without answer out of the list.
-    pub(crate) fn take_notices(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        notices: &mut Vec<Notice<Owner>>,
-    ) {
+    pub(crate) fn take_notices(&mut self, env: &mut Env<'_>, notices: &mut Vec<Notice<Owner>>) {
         notices.retain(|notice| {
             let (Notice::ClientTimedOut { client, owner } | Notice::ClientUnreachable { client, owner }) =
                 *notice;
@@ -228,7 +225,7 @@ impl Messages {
     }
 
     /// Ends a message: removes it from memory and from the store.
-    fn end(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey, end: End) {
+    fn end(&mut self, env: &mut Env<'_>, key: SlabKey, end: End) {
         let counter = match end {
             End::Delivered => &mut env.counters.messages_delivered,
             End::Rejected => &mut env.counters.messages_rejected,
@@ -239,20 +236,20 @@ impl Messages {
             // Timer F of the sender and of its last retransmission.
             (kept.number, kept.sender.clone(), kept.received + env.config.timers.t1 * 64 * 2)
         });
-        self.end_stored(env.services, key);
+        self.end_stored(env.host, key);
         if let Some((number, sender, until)) = repeated_until.filter(|(_, _, until)| *until > env.cx.now) {
             self.boxes.note_ended(number, sender);
             self.wheel.arm(until, Due::Ended(number));
         }
     }
 
-    fn end_stored(&mut self, services: &impl Services, key: SlabKey) {
+    fn end_stored(&mut self, host: &dyn Host, key: SlabKey) {
         let mailbox = self.boxes.message(key).map(|kept| (kept.mailbox, kept.number));
         if let Some((mailbox, number)) = mailbox
             && let Some(mailbox) = self.boxes.mailbox(mailbox)
         {
             write_key(&mailbox.aor, number, &mut self.key);
-            services.store(&self.key, b"");
+            host.store(&self.key, b"");
         }
         self.remove(key);
     }
@@ -268,8 +265,8 @@ impl Messages {
     }
 
     /// Gives back the memory of everything that was removed.
-    fn release(&mut self, env: &Env<'_, impl Services>) {
-        self.unreleased.drain(..).for_each(|bytes| env.services.release(SOURCE, bytes));
+    fn release(&mut self, env: &Env<'_>) {
+        self.unreleased.drain(..).for_each(|bytes| env.tables.release(SOURCE, bytes));
     }
 }
 

@@ -6,7 +6,7 @@
 use super::Registrar;
 use crate::base::{Env, Request};
 use crate::drain::Drain;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason};
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::HeaderName;
@@ -32,7 +32,7 @@ impl Registrar {
     }
 
     /// Closes the connections of users whose time has come. Those with a Path are a proxy's, which has other users too.
-    pub(crate) fn close_drained(&mut self, env: &mut Env<'_, impl Services>) {
+    pub(crate) fn close_drained(&mut self, env: &mut Env<'_>) {
         let Self { drain: Some(drain), table, .. } = self else { return };
         let now = env.cx.now;
         if drain.closes_at.is_none_or(|at| at > now) {
@@ -49,7 +49,7 @@ impl Registrar {
     /// True if a REGISTER was refused because the time of its user has come.
     pub(super) fn is_refused_by_drain(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &[u8],
     ) -> bool {

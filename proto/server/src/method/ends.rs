@@ -6,15 +6,15 @@ use super::sharing;
 use crate::base::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
-use crate::{BindingChange, BindingEnd, Config, LogEvent, Services, aor};
+use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus, aor};
 use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 
 impl Registrar {
-    pub(crate) fn remove_user(&mut self, storage: &Storage<'_, impl Services>, aor: &[u8]) {
+    pub(crate) fn remove_user(&mut self, storage: &Storage<'_>, aor: &[u8]) {
         let Self { table, record, .. } = self;
         if table.forget(aor) {
-            storage.services.on_change(aor, BindingChange::Removed, None);
+            storage.host.on_change(aor, BindingChange::Removed, None);
             let removed = Removed { all: true, ..Removed::default() };
             sharing::store(storage, table, (aor, None), &removed, Instant::default(), record);
         }
@@ -22,15 +22,10 @@ impl Registrar {
     }
 
     /// Ends the bindings of REGISTER requests of a user; returns their number.
-    pub(crate) fn end_registrations(
-        &mut self,
-        now: Instant,
-        storage: &Storage<'_, impl Services>,
-        aor: &[u8],
-    ) -> usize {
+    pub(crate) fn end_registrations(&mut self, now: Instant, storage: &Storage<'_>, aor: &[u8]) -> usize {
         let Self { table, record, .. } = self;
         let before = table.bindings_len();
-        let ended = ended(storage.services, now, BindingEnd::Administrator);
+        let ended = ended(storage.host, now, BindingEnd::Administrator);
         let removed = Removed { all: true, ..Removed::default() };
         table.end_registrations(aor, ended, |table, aor| {
             sharing::store_fewer(storage, table, aor, &removed, now, record);
@@ -39,14 +34,9 @@ impl Registrar {
     }
 
     /// Ends the bindings that only a closed connection reached.
-    pub(crate) fn on_closed(
-        &mut self,
-        now: Instant,
-        storage: &Storage<'_, impl Services>,
-        connection: ConnectionId,
-    ) {
+    pub(crate) fn on_closed(&mut self, now: Instant, storage: &Storage<'_>, connection: ConnectionId) {
         let Self { table, record, changes, .. } = self;
-        let ended = ended(storage.services, now, BindingEnd::ConnectionClosed);
+        let ended = ended(storage.host, now, BindingEnd::ConnectionClosed);
         table.on_closed(connection, ended, |table, aor, has_fewer| {
             if !has_fewer {
                 // Other nodes dial it too from now on.
@@ -62,13 +52,13 @@ impl Registrar {
     }
 
     /// Ends the expired bindings.
-    pub(crate) fn on_timeout(&mut self, now: Instant, storage: &Storage<'_, impl Services>) {
+    pub(crate) fn on_timeout(&mut self, now: Instant, storage: &Storage<'_>) {
         let Self { table, record, changes, .. } = self;
-        let ended = ended(storage.services, now, BindingEnd::Expired);
+        let ended = ended(storage.host, now, BindingEnd::Expired);
         table.expire(now, ended, |table, aor| {
             match storage.cluster {
                 // The store that nodes share ends them by its own clock.
-                Some(_) => storage.services.on_change(aor, BindingChange::Ended, None),
+                Some(_) => storage.host.on_change(aor, BindingChange::Ended, None),
                 None => {
                     sharing::store_fewer(storage, table, aor, &Removed::default(), now, record);
                 }
@@ -83,7 +73,7 @@ impl Registrar {
         &mut self,
         now: Instant,
         since: Instant,
-        storage: &Storage<'_, impl Services>,
+        storage: &Storage<'_>,
         slots: (u32, u32),
     ) -> Option<u32> {
         let Self { table, record, .. } = self;
@@ -111,14 +101,14 @@ impl Registrar {
     pub(crate) fn sweep(
         &mut self,
         now: Instant,
-        services: &impl Services,
+        host: &dyn Host,
         slots: (u32, u32),
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
         let Self { table, changes, .. } = self;
-        let ended = ended(services, now, BindingEnd::OtherNode);
-        table.sweep(slots, services, is_confirmed, ended, |aor| {
-            services.on_change(aor, BindingChange::Ended, None);
+        let ended = ended(host, now, BindingEnd::OtherNode);
+        table.sweep(slots, host, is_confirmed, ended, |aor| {
+            host.on_change(aor, BindingChange::Ended, None);
             changes.note(aor, ContactEnd::Unregistered);
         })
     }
@@ -128,7 +118,7 @@ impl Registrar {
     pub(crate) fn on_record(
         &mut self,
         config: &Config,
-        storage: &Storage<'_, impl Services>,
+        storage: &Storage<'_>,
         (aor, is_looked_up): (&[u8], bool),
         record: &Record<'_>,
         time: RecordTime,
@@ -143,16 +133,16 @@ impl Registrar {
             return Taken::default();
         }
         let time = RecordTime { holding, ..time };
-        let services = storage.services;
+        let host = storage.host;
         let before = self.table.bindings_len();
-        let ended = ended(services, time.now, BindingEnd::OtherNode);
+        let ended = ended(host, time.now, BindingEnd::OtherNode);
         let joined = self.table.join(aor, record, time, (cluster, config), ended);
         if joined.is_changed {
-            services.on_change(aor, change_of(before, self.table.bindings_len()), None);
+            host.on_change(aor, change_of(before, self.table.bindings_len()), None);
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
         }
         // The other nodes would offer and count them until they expire.
-        for dead in joined.dead.iter().filter(|_| services.has_name()) {
+        for dead in joined.dead.iter().filter(|_| host.store_status().name == NodeNameStatus::Own) {
             let Registered { age_ms, call, cseq } = dead.registered;
             let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), age_ms, call, cseq };
             let key = self.table.key_of(aor);
@@ -172,9 +162,9 @@ pub(crate) struct Taken {
 }
 
 /// Reports the end of bindings.
-fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
+fn ended(host: &dyn Host, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
     move |aor, binding| {
         let (contact, flow) = (binding.uri(), binding.flow);
-        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+        host.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
     }
 }

@@ -1,11 +1,10 @@
 //! OPTIONS to the server itself (RFC 3261 §11.2).
 
-use crate::Services;
 use crate::base::{Env, Request, write_allow};
 use ringway_sip::HeaderName;
 
 /// Answers with the capabilities of this server.
-pub(crate) fn on_options(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+pub(crate) fn on_options(env: &mut Env<'_>, request: &Request<'_, '_>) {
     if request.message.has(HeaderName::Require) {
         return env.refuse_extensions(request, HeaderName::Require);
     }

@@ -5,14 +5,14 @@ use crate::diversion::DivertedTo;
 use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Condition, Detail, DiversionReason, Reason, Services};
+use crate::{Aor, CallStep, Condition, Detail, DiversionReason, Reason};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};
 use ringway_transaction::Allowance;
 
 /// Answers 302 with the contacts, the preferred first; 404 for a user that does not exist, 480 for one without a contact.
 pub(crate) fn redirect(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     table: &LocationTable,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn redirect(
 
 /// Target of the user's forward for this condition.
 fn forward(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     aor: &Aor,
@@ -86,7 +86,7 @@ fn forward(
     Some(Found { q: 1000, uri: to.uri, expires_s: None })
 }
 
-fn answer(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, found: &[Found]) {
+fn answer(env: &mut Env<'_>, request: &Request<'_, '_>, found: &[Found]) {
     env.counters.redirected += 1;
     env.decided(request, Reason::RedirectServer, Detail::Count(found.len()));
     if request.method == Method::Invite {
@@ -117,7 +117,7 @@ struct Found {
 }
 
 /// Drops the least preferred contacts that exceed the allowance of an unverified address.
-fn keep_within_allowance<S>(env: &mut Env<'_, S>, request: &Request<'_, '_>, found: &mut Vec<Found>) {
+fn keep_within_allowance(env: &mut Env<'_>, request: &Request<'_, '_>, found: &mut Vec<Found>) {
     let received = request.message.as_bytes().len();
     let mut left = Allowance::generated_max(received).saturating_sub(received + STATUS_BYTES);
     let kept = found.iter().take_while(|contact| {

@@ -12,7 +12,8 @@ use crate::location::{
 };
 use crate::token::UserHash;
 use crate::{
-    Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent, Reason, Services, gruu,
+    Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent, NodeNameStatus, Reason,
+    gruu,
 };
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -132,7 +133,7 @@ impl Registrar {
     /// Adds, refreshes, removes or lists bindings.
     pub(crate) fn on_register(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         authenticator: &mut Authenticator,
         request: &Request<'_, '_>,
     ) {
@@ -143,7 +144,7 @@ impl Registrar {
 
     fn register(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         authenticator: &mut Authenticator,
         request: &Request<'_, '_>,
         aor: &mut Aor,
@@ -174,7 +175,7 @@ impl Registrar {
         let before = self.table.bindings_len();
         if env.config.cluster.is_some() {
             self.removed = Removed::default();
-            if env.services.is_name_taken() {
+            if env.host.store_status().name == NodeNameStatus::Taken {
                 return refuse_name_taken(env, request);
             }
         }
@@ -225,7 +226,7 @@ impl Registrar {
     /// Reports an accepted REGISTER; `before` is the number of bindings before it.
     fn report_accepted(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
         (before, accepted): (usize, &Accepted),
@@ -240,9 +241,9 @@ impl Registrar {
         }
         let change = change_of(before, self.table.bindings_len());
         self.changes.note_register(aor.as_bytes(), ContactEnd::Unregistered, message.call_id());
-        env.services.on_change(aor.as_bytes(), change, Some(request.flow));
+        env.host.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
-        env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
+        env.host.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
         if env.is_tracing {
             self.note_bindings(env, request, change, accepted.saved.key);
         }
@@ -252,7 +253,7 @@ impl Registrar {
     #[cold]
     fn note_bindings(
         &self,
-        env: &Env<'_, impl Services>,
+        env: &Env<'_>,
         request: &Request<'_, '_>,
         change: BindingChange,
         key: Option<SlabKey>,
@@ -284,7 +285,7 @@ impl Registrar {
     /// Step 7: all contacts or none.
     fn save_contacts(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         proof: &Authenticated<&Aor>,
         (path, count): (&Path, usize),
@@ -323,7 +324,7 @@ impl Registrar {
 
     fn save(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         proof: &Authenticated<&Aor>,
         changes: &[Change<'_>],
@@ -345,7 +346,7 @@ impl Registrar {
     /// Step 8: 200 with all bindings, after the changes are passed to the store.
     fn confirm(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
         (accepted, path): (Accepted, &Path),
@@ -425,19 +426,17 @@ fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
 }
 
 /// Notes that a phone has another flow, so that requests in its dialogs follow it.
-fn note_left(env: &mut Env<'_, impl Services>, aor: &Aor, left: &Flow, flow: &Flow) {
+fn note_left(env: &mut Env<'_>, aor: &Aor, left: &Flow, flow: &Flow) {
     let (key, now) = (&env.keys.route, env.cx.now);
     let user = UserHash::of(key, aor.user(), aor.domain());
     let until = now + env.config.dialog_lifetime;
-    let mut has_room = true;
-    env.services.change_sides(&mut |table| {
-        has_room = table.note_left(key, (left, flow), user, (now, until));
-    });
+    let has_room =
+        env.tables.change_sides(false, |table| table.note_left(key, (left, flow), user, (now, until)));
     env.counters.sides_overflow += u64::from(!has_room);
 }
 
-fn room(env: &Env<'_, impl Services>, aor: &Aor) -> Room {
-    let record_bytes = env.services.record_bytes_max(aor.as_bytes());
+fn room(env: &Env<'_>, aor: &Aor) -> Room {
+    let record_bytes = env.host.record_bytes_max(aor.as_bytes());
     let contacts = env.config.registrar.max_contacts;
     match env.config.cluster {
         None => Room { contacts, record_bytes },
@@ -499,7 +498,7 @@ fn read_contact<'a>(
 }
 
 /// False for a REGISTER that requires an extension that is not supported: it was answered.
-fn are_extensions_supported(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+fn are_extensions_supported(env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
     let (config, message) = (env.config, request.message);
     let is_supported = |tag: &[u8]| extensions::is_supported(config, tag);
     let are = !message.has(HeaderName::Require) || message.values(HeaderName::Require).all(is_supported);
@@ -518,7 +517,7 @@ fn malformed(message: &Message<'_>) -> Option<&'static str> {
 }
 
 /// Refuses a REGISTER whose Path does not count.
-fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, error: PathError) {
+fn refuse_path(env: &mut Env<'_>, request: &Request<'_, '_>, error: PathError) {
     env.counters.path_refused += 1;
     env.decided(request, Reason::PathRefused, Detail::None);
     match error {
@@ -530,7 +529,7 @@ fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, erro
 }
 
 /// Refuses a REGISTER of a node whose name another server has.
-fn refuse_name_taken(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+fn refuse_name_taken(env: &mut Env<'_>, request: &Request<'_, '_>) {
     env.counters.name_taken_registers += 1;
     env.decided(request, Reason::NameTaken, Detail::None);
     env.reply(request, 503, "Node Not Ready", |response| {

@@ -2,7 +2,7 @@
 
 use crate::base::Storage;
 use crate::location::{LocationTable, Removed};
-use crate::{BindingChange, Services, edge};
+use crate::{BindingChange, edge};
 use alloc::vec::Vec;
 use ringway_location::UpdateWriter;
 use ringway_sansio::Instant;
@@ -11,7 +11,7 @@ use ringway_transaction::SlabKey;
 /// Stores the bindings of a user; `key` is that of the user, if it has bindings. Returns the number of the change in the store that
 /// nodes share; 0: it has none.
 pub(super) fn store(
-    storage: &Storage<'_, impl Services>,
+    storage: &Storage<'_>,
     table: &mut LocationTable,
     (aor, key): (&[u8], Option<SlabKey>),
     removed: &Removed,
@@ -20,10 +20,10 @@ pub(super) fn store(
 ) -> u64 {
     record.clear();
     let Some(cluster) = storage.cluster else {
-        if storage.services.keeps_bindings() {
+        if storage.host.store_status().keeps_bindings {
             table.write_record(key, record);
         }
-        storage.services.store(aor, record);
+        storage.host.store(aor, record);
         return 0;
     };
     let writer = UpdateWriter::new(record, &cluster.node, cluster.incarnation, removed.all.then_some(0));
@@ -32,14 +32,14 @@ pub(super) fn store(
     table.write_update(key, writer, removed, now, |flow, out| {
         edge::write_link(cluster, (storage.link_key, storage.source_key), flow, made_s, out);
     });
-    let number = storage.services.share(aor, record);
+    let number = storage.host.share(aor, record);
     table.set_pending(key, number);
     number
 }
 
 /// Stores the remaining bindings of a user, some of which ended.
 pub(super) fn store_fewer(
-    storage: &Storage<'_, impl Services>,
+    storage: &Storage<'_>,
     table: &mut LocationTable,
     aor: &[u8],
     removed: &Removed,
@@ -48,5 +48,5 @@ pub(super) fn store_fewer(
 ) {
     let key = table.key_of(aor);
     store(storage, table, (aor, key), removed, now, record);
-    storage.services.on_change(aor, BindingChange::Ended, None);
+    storage.host.on_change(aor, BindingChange::Ended, None);
 }

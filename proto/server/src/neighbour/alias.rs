@@ -5,13 +5,13 @@
 //! which the neighbour would be dialled (RFC 5923 §8.2): a request over it reaches nobody else than over a connection of
 //! our own. The link takes an offer instead of dialling, and the certificate is checked again with each answer.
 
+use crate::Neighbour;
 use crate::base::{Env, Request};
-use crate::{Neighbour, Services};
 use core::net::SocketAddr;
 use ringway_sansio::{Instant, PeerNames, Transport};
 use ringway_sip::Uri;
 
-impl<S: Services> Env<'_, S> {
+impl Env<'_> {
     /// Notes the offer of a request, if it is one.
     pub(crate) fn note_alias(&mut self, request: &Request<'_, '_>) {
         let (flow, via, now) = (request.flow, request.message.via(), self.cx.now);
@@ -23,9 +23,8 @@ impl<S: Services> Env<'_, S> {
         let port = via.port.unwrap_or(Transport::Tls.default_port());
         let advertised = SocketAddr::new(flow.remote.ip(), port);
         for (index, neighbour) in self.config.neighbours.iter().enumerate() {
-            if neighbour.is_identified(Some(peer), now) && self.services.neighbour_connection(index).is_none()
-            {
-                self.services.change_neighbours(&mut |table| table.offer(index, advertised, flow));
+            if neighbour.is_identified(Some(peer), now) && self.tables.neighbour_connection(index).is_none() {
+                self.tables.change_neighbours((), |table| table.offer(index, advertised, flow));
             }
         }
     }

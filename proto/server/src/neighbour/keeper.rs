@@ -4,7 +4,7 @@ use super::link::{Link, Step};
 use crate::base::{Env, Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
 use crate::tables::{PAUSE_MAX, retry_after};
-use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind, Services};
+use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
@@ -100,10 +100,10 @@ impl Neighbours {
     }
 
     /// Publishes the neighbours of a new configuration, and ends the probes of the earlier ones.
-    fn publish(&mut self, env: &Env<'_, impl Services>, transactions: &mut Transactions) {
+    fn publish(&mut self, env: &Env<'_>, transactions: &mut Transactions) {
         let Some(changed) = self.changed.take() else { return };
         self.ended.drain(..).for_each(|probe| transactions.drop_client(probe));
-        env.services.change_neighbours(&mut |table| {
+        env.tables.change_neighbours((), |table| {
             let names = self.list.iter().map(|neighbour| neighbour.settings.name.clone());
             table.set_neighbours(names.collect(), &changed);
         });
@@ -122,7 +122,7 @@ impl Neighbours {
         self.is_keeper = false;
     }
 
-    fn end(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+    fn end(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         self.is_stopping = false;
         for neighbour in self.list.drain(..) {
             neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
@@ -134,7 +134,7 @@ impl Neighbours {
     }
 
     /// Opens and probes connections that are due.
-    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         self.publish(env, transactions);
         if self.is_stopping {
             return self.end(env, transactions);
@@ -165,7 +165,7 @@ impl Neighbours {
     /// Handles the result of a lookup; false if it is none of a neighbour.
     pub(crate) fn on_resolved(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         query: u64,
         servers: LocatedServers,
@@ -198,7 +198,7 @@ impl Neighbours {
     /// requests over the link, and 503, which refuses new work.
     pub(crate) fn on_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         probe: ProbeId,
         (message, status): (&Message<'_>, u16),
         (flow, peer): (&Flow, Option<&PeerNames>),
@@ -227,21 +227,15 @@ impl Neighbours {
         if is_new {
             env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
             neighbour.is_reported_down = false;
-            env.services.change_neighbours(&mut |table| table.set_up(index, connection));
+            env.tables.change_neighbours((), |table| table.set_up(index, connection));
             let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
-            env.services.observe(now, &LogEvent::NeighbourUp { kind, name, address: flow.remote });
+            env.host.observe(now, &LogEvent::NeighbourUp { kind, name, address: flow.remote });
         }
     }
 
     /// Handles a 503: the next server of the host name is probed, or the trunk gets no new calls. False: the response shows that the
     /// neighbour works.
-    fn refuse(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        probe: ProbeId,
-        message: &Message<'_>,
-        flow: &Flow,
-    ) -> bool {
+    fn refuse(&mut self, env: &mut Env<'_>, probe: ProbeId, message: &Message<'_>, flow: &Flow) -> bool {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
         let kind = kind_of(env.config, index);
         let Self { list, rng, .. } = self;
@@ -253,7 +247,7 @@ impl Neighbours {
             self.fail(env, index, probe.attempt, NeighbourDown::Unavailable);
             if let (Some(server), Some(pause)) = (server, pause) {
                 self.failed.note(now, &server, now + pause);
-                env.services.note_failed(now, &server, now + pause);
+                env.tables.note_failed(now, &server, now + pause);
             }
             return true;
         }
@@ -264,17 +258,13 @@ impl Neighbours {
         if neighbour.link.on_refusal(now, answer, pause.unwrap_or_default(), rng) {
             env.cx.out.keep(flow, neighbour.kept_until(now));
             neighbour.report_down(env, index, NeighbourDown::Unavailable);
-            env.services.change_neighbours(&mut |table| table.set_refusing(index, flow.connection));
+            env.tables.change_neighbours((), |table| table.set_refusing(index, flow.connection));
         }
         true
     }
 
     /// Takes the notices of failed probes out of the list.
-    pub(crate) fn take_notices(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        notices: &mut Vec<Notice<Owner>>,
-    ) {
+    pub(crate) fn take_notices(&mut self, env: &mut Env<'_>, notices: &mut Vec<Notice<Owner>>) {
         notices.retain(|notice| {
             let (owner, is_silent) = match *notice {
                 Notice::ClientTimedOut { owner, .. } => (owner, true),
@@ -294,10 +284,10 @@ impl Neighbours {
     }
 
     /// Handles the end of a connection.
-    pub(crate) fn on_closed(&mut self, env: &mut Env<'_, impl Services>, connection: ConnectionId) {
+    pub(crate) fn on_closed(&mut self, env: &mut Env<'_>, connection: ConnectionId) {
         let Self { list, rng, .. } = self;
         if !list.is_empty() && env.config.neighbours.iter().any(|neighbour| neighbour.certificate.is_some()) {
-            env.services.change_neighbours(&mut |table| table.remove_offer(connection));
+            env.tables.change_neighbours((), |table| table.remove_offer(connection));
         }
         for (index, neighbour) in list.iter_mut().enumerate() {
             if neighbour.link.on_closed(env.cx.now, connection, rng) {
@@ -306,7 +296,7 @@ impl Neighbours {
         }
     }
 
-    fn begin(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions, index: usize) {
+    fn begin(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
         let attempt = neighbour.link.attempt();
         let hop = uri_of(env.config, index).map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri));
@@ -323,16 +313,10 @@ impl Neighbours {
 
     /// Sends the first probe of an attempt, which dials, or over a connection that the neighbour offers. After a failure of
     /// that one it is dialled.
-    fn open(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        index: usize,
-        flow: Flow,
-    ) {
+    fn open(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize, flow: Flow) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
         let mut offer = None;
-        env.services.change_neighbours(&mut |table| {
+        env.tables.change_neighbours((), |table| {
             table.set_target(index, flow);
             offer = table.take_offer(index);
         });
@@ -346,13 +330,7 @@ impl Neighbours {
         }
     }
 
-    fn probe(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        index: usize,
-        flow: Flow,
-    ) {
+    fn probe(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize, flow: Flow) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
         neighbour.cseq = neighbour.cseq % CSEQ_MAX + 1;
         let (attempt, call, cseq) = (neighbour.link.attempt(), neighbour.call, neighbour.cseq);
@@ -369,7 +347,7 @@ impl Neighbours {
         }
     }
 
-    fn fail(&mut self, env: &mut Env<'_, impl Services>, index: usize, attempt: u32, why: NeighbourDown) {
+    fn fail(&mut self, env: &mut Env<'_>, index: usize, attempt: u32, why: NeighbourDown) {
         let Self { list, rng, failed, .. } = self;
         let Some(neighbour) = list.get_mut(index) else { return };
         if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
@@ -378,7 +356,7 @@ impl Neighbours {
         if let Some(server) = neighbour.server.filter(|_| !neighbour.is_alias) {
             let until = env.cx.now + FailedServers::FAILED_TIME;
             failed.note(env.cx.now, &server, until);
-            env.services.note_failed(env.cx.now, &server, until);
+            env.tables.note_failed(env.cx.now, &server, until);
         }
         if let Some(flow) = neighbour.own_connection() {
             // A connection that does not answer is of no use for others either.
@@ -424,11 +402,11 @@ impl Neighbour {
     }
 
     /// Publishes and reports that the neighbour is down; the report is repeated only after it was up.
-    fn report_down(&mut self, env: &Env<'_, impl Services>, index: usize, reason: NeighbourDown) {
-        env.services.change_neighbours(&mut |table| table.set_down(index));
+    fn report_down(&mut self, env: &Env<'_>, index: usize, reason: NeighbourDown) {
+        env.tables.change_neighbours((), |table| table.set_down(index));
         if !core::mem::replace(&mut self.is_reported_down, true) {
             let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
-            env.services.observe(env.cx.now, &LogEvent::NeighbourDown { kind, name, reason });
+            env.host.observe(env.cx.now, &LogEvent::NeighbourDown { kind, name, reason });
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Flows of requests to neighbours.
 
+use crate::NeighbourConnection;
 use crate::base::Env;
 use crate::tables::{CallRequest, CallResult, NeighbourRoute};
-use crate::{NeighbourConnection, Services};
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::{DialledId, Flow};
 use ringway_sip::{Message, Method};
 use siphasher::sip::SipHasher13;
 
-impl<S: Services> Env<'_, S> {
+impl Env<'_> {
     /// Flow on which a request is sent: to a neighbour over its connection, or over the call's. A request that is
     /// [pending](CallRequest::Pending) must be ended by [`Env::end_call_request`].
     ///
@@ -34,7 +34,7 @@ impl<S: Services> Env<'_, S> {
         if self.config.neighbours.is_empty() || flow.connection.is_some() || !flow.transport.is_stream() {
             return Ok(flow.into());
         }
-        let (index, connection) = match self.services.neighbour_route(&flow) {
+        let (index, connection) = match self.tables.neighbour_route(&flow) {
             NeighbourRoute::Other => return Ok(flow.into()),
             NeighbourRoute::Up(index, connection) => (index, connection),
             NeighbourRoute::Down => {
@@ -60,10 +60,7 @@ impl<S: Services> Env<'_, S> {
         request: CallRequest,
     ) -> Result<Flow, u16> {
         let (now, call) = (self.cx.now, (self.call_hash_of(call_id), index));
-        let mut begun = None;
-        self.services.change_neighbours(&mut |table| {
-            begun = table.begin_call(now, call, flow, request);
-        });
+        let begun = self.tables.change_neighbours(None, |table| table.begin_call(now, call, flow, request));
         self.calls_checked_at.get_or_insert(now + CHECK_INTERVAL);
         begun.ok_or_else(|| {
             self.counters.neighbour_calls_refused += 1;
@@ -77,8 +74,7 @@ impl<S: Services> Env<'_, S> {
             return;
         }
         let now = self.cx.now;
-        let mut unused = None;
-        self.services.change_neighbours(&mut |table| unused = table.end_call(now, number, result));
+        let unused = self.tables.change_neighbours(None, |table| table.end_call(now, number, result));
         unused.into_iter().for_each(|flow| self.cx.out.disconnect(flow));
     }
 
@@ -88,7 +84,7 @@ impl<S: Services> Env<'_, S> {
             return;
         }
         let (now, call_id, out) = (self.cx.now, self.call_hash(message), &mut *self.cx.out);
-        self.services.change_neighbours(&mut |table| {
+        self.tables.change_neighbours((), |table| {
             table.end_dialogs(now, call_id, |flow| out.disconnect(flow));
         });
     }
@@ -99,13 +95,13 @@ impl<S: Services> Env<'_, S> {
         if self.calls_checked_at.is_none_or(|at| at > now) {
             return;
         }
-        let (out, mut idle, mut left) = (&mut *self.cx.out, 0, 0);
-        self.services.change_neighbours(&mut |table| {
+        let (out, mut idle) = (&mut *self.cx.out, 0);
+        let left = self.tables.change_neighbours(0, |table| {
             table.expire_calls(now, |flow| {
                 out.disconnect(flow);
                 idle += 1;
             });
-            left = table.calls_len();
+            table.calls_len()
         });
         self.counters.neighbour_calls_idle += idle;
         *self.calls_checked_at = (left > 0).then_some(now + CHECK_INTERVAL);

@@ -1,12 +1,12 @@
 //! Media of a branch whose SDP a media relay replaces.
 
 use super::forward::Plan;
+use crate::Action;
 use crate::base::Env;
 use crate::media::{
     Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
     source_of_offer,
 };
-use crate::{Action, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -66,13 +66,13 @@ pub(super) enum AnswerStep {
 
 impl BranchMedia {
     /// Media of a call whose offer is converted after its target refused it.
-    pub(super) fn of_converted<S: Services>(env: &Env<'_, S>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
+    pub(super) fn of_converted(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
         let media = converted_plan(env.config, plan.request().message, plan.flow())?;
         Some(Self::new(env, plan, (Role::Begins, begun(media), RelaySide::Caller)))
     }
 
     /// Media of a request that needs a relay, or ends a relayed call.
-    pub(super) fn of_request<S: Services>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
+    pub(super) fn of_request(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
         let request = plan.request();
         let message = request.message;
         let (role, mark, offerer) = match (request.method, message.to().tag()) {
@@ -106,8 +106,8 @@ impl BranchMedia {
         Some(Self::new(env, plan, (role, mark, offerer)))
     }
 
-    fn new<S: Services>(
-        env: &Env<'_, S>,
+    fn new(
+        env: &Env<'_>,
         plan: &Plan<'_, '_, '_>,
         (role, mark, offerer): (Role, MediaMark, RelaySide),
     ) -> Self {

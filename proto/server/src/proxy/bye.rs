@@ -3,7 +3,7 @@
 use super::context::Contexts;
 use crate::base::{Env, Grant, Reach, Sender};
 use crate::lamp::{self, Ended};
-use crate::{CallEvent, CallStep, Config, LogEvent, Services};
+use crate::{CallEvent, CallStep, Config, LogEvent};
 use ringway_transaction::SlabKey;
 
 /// Effect of a BYE with its final response.
@@ -16,7 +16,7 @@ enum Effect {
 }
 
 /// Reports the end of a call, if the request of the context is a BYE that ends one with this final response.
-pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key: SlabKey, status: u16) {
+pub(super) fn observe(env: &mut Env<'_>, contexts: &Contexts, key: SlabKey, status: u16) {
     let Some(context) = contexts.get(key) else { return };
     let bye = context.request.as_deref().filter(|request| request.starts_with(b"BYE "));
     let Some(message) = bye else { return };
@@ -28,7 +28,7 @@ pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
     let sender = context.grant.sender.of_call();
     let (flow, name) = (Some(context.source), context.call.as_deref());
     let event = CallEvent { flow, name, ..CallEvent::stored(step, message, sender) };
-    env.services.observe(env.cx.now, &LogEvent::Call(event));
+    env.host.observe(env.cx.now, &LogEvent::Call(event));
     lamp::end_dialog(env, message, ended);
 }
 

@@ -10,7 +10,7 @@ use super::trunk_branch::TrunkBranch;
 use crate::base::{BranchId, Env, Grant, Reach, Request, Transactions};
 use crate::ended::EndedInvites;
 use crate::lamp::LitCall;
-use crate::{CallName, Payer, Services};
+use crate::{CallName, Payer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -343,7 +343,7 @@ impl ResponseContext {
     }
 
     /// Notes an INVITE whose transaction has ended.
-    pub(super) fn note_ended(&self, env: &mut Env<'_, impl Services>) {
+    pub(super) fn note_ended(&self, env: &mut Env<'_>) {
         if let Some(key) = self.replayable
             && env.cx.now.since(self.since) < EndedInvites::LIFE
         {
@@ -374,7 +374,7 @@ impl ResponseContext {
     }
 
     /// True if another branch may replace one that failed: the caller still waits for a response.
-    pub(super) fn may_replace_branch<S>(&self, env: &Env<'_, S>, transactions: &Transactions) -> bool {
+    pub(super) fn may_replace_branch(&self, env: &Env<'_>, transactions: &Transactions) -> bool {
         let wait = if self.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
         !self.is_cancelled && env.cx.now < self.since + wait && !transactions.is_answered(self.server)
     }

@@ -11,7 +11,7 @@ use super::{Proxy, decided, relays};
 use crate::base::{BranchId, Env, Transactions};
 use crate::media::converted_plan;
 use crate::tables::CallResult;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason};
 use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sip::{Limits, Message};
@@ -19,7 +19,7 @@ use ringway_sip::{Limits, Message};
 /// Sends a branch again with a converted offer, if its target refused the media. False: the branch has failed.
 pub(super) fn send_converted(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     id: BranchId,
     response: &Response<'_, '_>,
@@ -73,7 +73,7 @@ pub(super) fn send_converted(
 }
 
 /// Sends the branch once more, after the target has forgotten the refused request.
-fn pause(proxy: &mut Proxy, env: &Env<'_, impl Services>, id: BranchId, flow: Flow) {
+fn pause(proxy: &mut Proxy, env: &Env<'_>, id: BranchId, flow: Flow) {
     let query = proxy.lookups.pause(env.cx.now + env.config.timers.t4 + MARGIN, id, flow);
     if let Some(branch) = proxy.contexts.branch_mut(id) {
         branch.state = BranchState::Resolving { query };
@@ -83,7 +83,7 @@ fn pause(proxy: &mut Proxy, env: &Env<'_, impl Services>, id: BranchId, flow: Fl
 /// Sends a branch whose pause has passed.
 pub(super) fn send_repeated(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     (id, flow): (BranchId, Flow),
 ) {

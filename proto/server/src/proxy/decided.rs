@@ -4,18 +4,12 @@ use super::context::Contexts;
 use super::targets::Targets;
 use crate::base::{Env, Reach, Request};
 use crate::route::Routed;
-use crate::{Condition, Detail, Reason, Services};
+use crate::{Condition, Detail, Reason};
 use ringway_transaction::SlabKey;
 
 /// Reports a decision about the stored request of a context.
 #[inline]
-pub(super) fn about(
-    env: &Env<'_, impl Services>,
-    contexts: &Contexts,
-    key: SlabKey,
-    reason: Reason,
-    detail: Detail<'_>,
-) {
+pub(super) fn about(env: &Env<'_>, contexts: &Contexts, key: SlabKey, reason: Reason, detail: Detail<'_>) {
     if env.is_tracing
         && let Some(message) = contexts.get(key).and_then(|context| context.request.as_deref())
     {
@@ -25,24 +19,14 @@ pub(super) fn about(
 
 /// Reports the target set of a request. Routes and lookups of numbers were reported when they were found.
 #[inline]
-pub(super) fn targets(
-    env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    targets: &Targets,
-) {
+pub(super) fn targets(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, targets: &Targets) {
     if env.is_tracing {
         report_targets(env, request, routed, targets);
     }
 }
 
 #[cold]
-fn report_targets(
-    env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    targets: &Targets,
-) {
+fn report_targets(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, targets: &Targets) {
     let (reason, detail) = match request.grant.reach {
         Reach::Side(_) | Reach::User => (Reason::ToDialogSide, Detail::None),
         Reach::Flow(_) => (Reason::ToFlow, Detail::None),

@@ -4,7 +4,7 @@ use crate::auth::ends_or_completes;
 use crate::base::{Env, Request, TrunkTarget};
 use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
 use crate::route::Routed;
-use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Services, Trunk};
+use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Trunk};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
@@ -70,7 +70,7 @@ impl Payer {
 /// Applies the destination rules to a number as these trunks get it, and counts the request. Where they have international prefixes, it is
 /// also compared as a number of E.164.
 pub(super) fn admit_number(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
     number: &Number,
     trunks: &[usize],
@@ -93,7 +93,7 @@ pub(super) fn admit_number(
 /// the routes of numbers would change it, and as an international one. What is no number, and no name either, is refused where there are
 /// rules.
 pub(super) fn admit_user_part(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
     (dialled, trunks): (&[u8], &[usize]),
     counts: bool,
@@ -159,7 +159,7 @@ fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
 /// Refer-To.
 pub(super) fn admit_in_dialog(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
 ) -> Result<(), RouteRefusal> {
@@ -190,7 +190,7 @@ fn dialled<'u>(uri: &Uri<'u>) -> &'u [u8] {
 
 /// Applies the destination rules to the number that a REFER makes a trunk dial, and counts it as a call.
 pub(super) fn admit_refer(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
 ) -> Result<(), RouteRefusal> {
     if request.method != Method::Refer || env.config.trunking.destinations.is_empty() {
@@ -210,9 +210,9 @@ pub(super) fn admit_refer(
 }
 
 /// True for a subscriber, whom a trunk reaches through this server.
-fn is_user_of_ours(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
+fn is_user_of_ours(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     let mut aor = Aor::default();
-    env.config.read_target(uri, &mut aor) && env.services.is_known(aor.user(), aor.domain())
+    env.config.read_target(uri, &mut aor) && env.host.is_known(aor.user(), aor.domain())
 }
 
 /// True for a request that counts for hourly limits: all that begin something at the trunk.
@@ -223,7 +223,7 @@ pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
 
 /// Applies the rules to all readings of one dialled number; the request counts once for each rule.
 fn admit(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
     numbers: &[Number],
     counts: bool,
@@ -242,7 +242,7 @@ fn admit(
             continue;
         }
         counted.push(&rule.prefix);
-        match env.services.admit_call(env.cx.now, &payer.account(), &rule.prefix, per_hour) {
+        match env.tables.admit_call(env.cx.now, &payer.account(), &rule.prefix, per_hour) {
             CallRate::Admitted => continue,
             CallRate::Exceeded => env.counters.destination_rates += 1,
             CallRate::Full => env.counters.destination_overflow += 1,
@@ -254,14 +254,14 @@ fn admit(
 
 /// Reports a refusal.
 fn refuse(
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
     number: &Number,
     prefix: &str,
     refusal: RouteRefusal,
 ) -> RouteRefusal {
     let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
-    env.services.observe(env.cx.now, &LogEvent::DestinationRefused { aor, number, prefix, address });
+    env.host.observe(env.cx.now, &LogEvent::DestinationRefused { aor, number, prefix, address });
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
         RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {

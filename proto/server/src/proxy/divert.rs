@@ -11,7 +11,7 @@ use super::{Proxy, decided, groups, lit, relays, to_trunk};
 use crate::base::{Env, Request, Transactions};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
 use crate::route::Routed;
-use crate::{Condition, Detail, DiversionReason, Forwards, Services};
+use crate::{Condition, Detail, DiversionReason, Forwards};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,12 +28,12 @@ struct NewTargets {
 }
 
 /// True for a request that forwards apply to. Without state no server could try one target after another.
-pub(super) fn is_divertible<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> bool {
+pub(super) fn is_divertible(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
     env.config.stateful && request.method == Method::Invite && request.message.to().tag().is_none()
 }
 
 /// False, and counted, for a call that was diverted too often.
-pub(super) fn may_divert<S>(env: &mut Env<'_, S>, message: &Message<'_>) -> bool {
+pub(super) fn may_divert(env: &mut Env<'_>, message: &Message<'_>) -> bool {
     let may = diversions_of(message) < DIVERSIONS_MAX;
     env.counters.forward_loops += u64::from(!may);
     may
@@ -42,7 +42,7 @@ pub(super) fn may_divert<S>(env: &mut Env<'_, S>, message: &Message<'_>) -> bool
 /// Makes the target of a forward the only target; none, if a limit is reached.
 pub(super) fn begin(
     pending: &Pending,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     (forwards, condition): (&Arc<Forwards>, Condition),
     targets: &mut Targets,
@@ -55,7 +55,7 @@ pub(super) fn begin(
 
 /// Sets the limits of each of `branches` targets, and of the branch of a forward that may follow them.
 pub(super) fn share(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     targets: &mut Targets,
     branches: usize,
@@ -80,7 +80,7 @@ pub(super) fn share(
 /// Keeps the forwards of the called user in a new context, and notes the user by whose permission it leaves our domains.
 pub(super) fn hold(
     proxy: &mut Proxy,
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     context: &mut ResponseContext,
     key: SlabKey,
     targets: &Targets,
@@ -100,7 +100,7 @@ pub(super) fn hold(
 /// Calls the target of a forward, if every branch is over and it applies to the best response so far.
 pub(super) fn start_if_due(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
 ) {
@@ -120,7 +120,7 @@ pub(super) fn start_if_due(
 /// Handles the end of the time for an answer: calls the target of the forward, and cancels the other branches.
 pub(super) fn on_no_answer(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
 ) {
@@ -164,7 +164,7 @@ pub(super) fn leave(proxy: &mut Proxy, key: SlabKey, user: u64) {
 /// Reserves the memory of `branches` further branches, whose targets add `added` bytes in all.
 pub(super) fn reserve(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     key: SlabKey,
     message: &Message<'_>,
     (branches, added): (usize, usize),
@@ -177,8 +177,8 @@ pub(super) fn reserve(
 }
 
 /// Adds History-Info and Diversion to the request of a new target.
-pub(super) fn add_lines<S>(
-    env: &Env<'_, S>,
+pub(super) fn add_lines(
+    env: &Env<'_>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     reason: DiversionReason,
     target: &mut StoredTarget,
@@ -204,7 +204,7 @@ pub(super) fn add_lines<S>(
 /// Calls the target of a forward of the called user. False: a limit is reached. Only one forward applies to a request.
 fn divert(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
     condition: Condition,
@@ -247,7 +247,7 @@ fn divert(
 /// Targets of a forward; `None`, and counted, if a limit is reached or a rule forbids it.
 fn targets_of(
     pending: &Pending,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     (forwards, condition): (&Arc<Forwards>, Condition),
 ) -> Option<NewTargets> {

@@ -6,18 +6,13 @@
 use super::Proxy;
 use super::remote_target::Response;
 use crate::base::{BranchId, Env, Request};
+use crate::edge;
 use crate::location::instance_of;
 use crate::tables::PhoneHash;
-use crate::{Services, edge};
 use ringway_sip::{Contact, HeaderName, Method};
 
 /// Notes the flow of a phone whose REGISTER got a 2xx.
-pub(super) fn on_registered(
-    proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
-    id: BranchId,
-    response: &Response<'_, '_>,
-) {
+pub(super) fn on_registered(proxy: &mut Proxy, env: &mut Env<'_>, id: BranchId, response: &Response<'_, '_>) {
     if env.config.edge_domains.is_empty() || response.message.method() != Method::Register {
         return;
     }
@@ -26,7 +21,7 @@ pub(super) fn on_registered(
     proxy.with_stored(env, key, &bytes, |_, env, request, _| note(env, request));
 }
 
-fn note(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+fn note(env: &mut Env<'_>, request: &Request<'_, '_>) {
     let (config, key, message) = (env.config, &env.keys.route, request.message);
     // Behind another proxy the flow is that one's.
     if !message.has_one_via() || message.values(HeaderName::Contact).nth(1).is_some() {
@@ -42,9 +37,7 @@ fn note(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
     };
     let phone = PhoneHash::of(key, user, name);
     let time = (env.cx.now, env.cx.now + config.dialog_lifetime);
-    let mut has_room = true;
-    env.services.change_sides(&mut |table| {
-        has_room = table.note_phone(key, phone, (&request.flow, user), time);
-    });
+    let has_room =
+        env.tables.change_sides(false, |table| table.note_phone(key, phone, (&request.flow, user), time));
     env.counters.sides_overflow += u64::from(!has_room);
 }

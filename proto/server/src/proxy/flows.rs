@@ -7,13 +7,13 @@ use super::targets::Targets;
 use super::{Proxy, decided, relays};
 use crate::base::{BranchId, Env, Transactions};
 use crate::tables::CallResult;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason};
 
 /// Replaces a branch that was sent and whose flow failed by one over the next flow of its phone. False: there is
 /// none, and the branch has failed.
 pub(super) fn try_next(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     id: BranchId,
 ) -> bool {

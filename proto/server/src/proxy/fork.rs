@@ -20,7 +20,7 @@ use crate::media::is_sdp;
 use crate::neighbour::Sending;
 use crate::route::{NextHop, Routed, preprocess};
 use crate::tables::{CallRequest, CallResult};
-use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services, lamp};
+use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, lamp};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
@@ -31,7 +31,7 @@ impl Proxy {
     /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once.
     pub(super) fn fork(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         forwarding: Forwarding<'_, '_, '_>,
     ) {
@@ -99,7 +99,7 @@ impl Proxy {
 
     pub(super) fn start_branch(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
         forwarding: Forwarding<'_, '_, '_>,
@@ -165,7 +165,7 @@ impl Proxy {
 
     fn send_branch(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
@@ -235,7 +235,7 @@ impl Proxy {
     /// Handles the result of a branch's lookup.
     pub(super) fn on_branch_resolved(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         query: u64,
@@ -265,7 +265,7 @@ impl Proxy {
     /// Sends a branch with the stored request.
     pub(super) fn send_stored(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         flow: Flow,
@@ -292,12 +292,12 @@ impl Proxy {
     }
 
     /// Calls `send` with the stored request of a context; `bytes` may have another SDP.
-    pub(super) fn with_stored<S: Services>(
+    pub(super) fn with_stored(
         &mut self,
-        env: &mut Env<'_, S>,
+        env: &mut Env<'_>,
         key: SlabKey,
         bytes: &[u8],
-        send: impl for<'a> FnOnce(&mut Self, &mut Env<'_, S>, &Request<'_, 'a>, &Routed<'a>),
+        send: impl for<'a> FnOnce(&mut Self, &mut Env<'_>, &Request<'_, 'a>, &Routed<'a>),
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let (flow, grant, call) = (context.source, context.grant, context.call.as_deref().copied());
@@ -314,7 +314,7 @@ impl Proxy {
     /// Sends a branch to the first of the servers that can be reached. False: there is none.
     pub(super) fn send_to_first(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         mut servers: LocatedServers,
@@ -341,7 +341,7 @@ impl Proxy {
     /// The caller of a non-INVITE request has given up when a first server has timed out (RFC 4320 §4.2).
     pub(super) fn fail_over(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
     ) -> bool {
@@ -371,7 +371,7 @@ impl Proxy {
     /// better one.
     pub(super) fn on_branch_failure(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         status: u16,
@@ -386,7 +386,7 @@ impl Proxy {
     }
 
     /// Ends a branch, its timer C, and its request's use of a call's connection.
-    pub(super) fn end_branch(&mut self, env: &mut Env<'_, impl Services>, id: BranchId, result: CallResult) {
+    pub(super) fn end_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult) {
         if let Some(branch) = self.contexts.branch_mut(id) {
             branch.state = BranchState::Done;
             self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
@@ -437,7 +437,7 @@ impl Proxy {
     }
 
     /// Cancels all pending INVITEs, and answers all callers without a final response with 503.
-    pub(crate) fn give_up(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+    pub(crate) fn give_up(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         for key in self.contexts.keys() {
             let Some(context) = self.contexts.get(key) else { continue };
             if !transactions.is_answered(context.server) {
@@ -452,7 +452,7 @@ impl Proxy {
     /// branch (§17.2.3), and a connection can be lost.
     pub(crate) fn on_cancel(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         request: &Request<'_, '_>,
     ) {
@@ -477,7 +477,7 @@ impl Proxy {
 
     fn cancel_context(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
         why: Option<&Arc<[u8]>>,
@@ -494,12 +494,7 @@ impl Proxy {
     }
 
     /// Handles timer C (RFC 3261 §16.8): a ringing branch is cancelled, another one is given up.
-    pub(super) fn on_timer_c(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        id: BranchId,
-    ) {
+    pub(super) fn on_timer_c(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, id: BranchId) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
         branch.timer_c = TimerKey::NONE;
         let (client, rings) = match branch.state {
@@ -518,7 +513,7 @@ impl Proxy {
     /// Reports a step of a call whose request is stored, and the response that caused it.
     pub(super) fn observe_context(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         key: SlabKey,
         step: CallStep,
         response: Option<&Message<'_>>,
@@ -533,16 +528,11 @@ impl Proxy {
         let Some(message) = context.request.as_deref() else { return };
         let (sender, name) = (context.grant.sender.of_call(), context.call.as_deref());
         let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
-        env.services.observe(env.cx.now, &LogEvent::Call(event));
+        env.host.observe(env.cx.now, &LogEvent::Call(event));
     }
 
     /// Ends a context whose server transaction has ended: no further response can be sent.
-    pub(super) fn drop_context(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        key: SlabKey,
-    ) {
+    pub(super) fn drop_context(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, key: SlabKey) {
         if self.contexts.get(key).is_some_and(ResponseContext::is_unanswered) {
             self.observe_context(env, key, CallStep::Over, None);
         }
@@ -584,7 +574,7 @@ impl Proxy {
     }
 }
 
-fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {
     env.decided(request, Reason::OverLimit, Detail::Status(503, phrase));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Failed(503));

@@ -11,7 +11,7 @@ use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_rout
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Identities, Side, TargetHash, Token, UriHash, UserHash};
 use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, restore_event, split_rack};
-use crate::{Config, Services, edge};
+use crate::{Config, edge};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};
@@ -53,8 +53,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
-    pub(super) fn new<S>(
-        env: &Env<'p, S>,
+    pub(super) fn new(
+        env: &Env<'p>,
         forwarding: Forwarding<'p, 'm, 'a>,
         target: &'p Target,
         flow: Flow,
@@ -97,12 +97,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// The same with the CSeq of a request to a trunk that may challenge it, after so many challenges; `repeated` are the INVITEs in
     /// dialogs that were challenged.
-    pub(super) fn numbered<S: Services>(
-        self,
-        env: &Env<'_, S>,
-        challenges: u8,
-        repeated: &RepeatedInvites,
-    ) -> Self {
+    pub(super) fn numbered(self, env: &Env<'_>, challenges: u8, repeated: &RepeatedInvites) -> Self {
         if self.config.trunking.trunks.is_empty() {
             return self;
         }

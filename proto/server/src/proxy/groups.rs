@@ -7,7 +7,7 @@ use super::targets::{StoredTarget, Targets};
 use super::{Proxy, decided, to_trunk};
 use crate::base::{BranchId, Env, Request, Transactions};
 use crate::route::Routed;
-use crate::{Detail, Reason, Services};
+use crate::{Detail, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::TimerKey;
 use ringway_transaction::SlabKey;
@@ -15,7 +15,7 @@ use ringway_transaction::SlabKey;
 /// Calls the next groups of targets, if the running one has failed, until one runs.
 pub(super) fn start_next(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
 ) {
@@ -46,7 +46,7 @@ pub(super) fn start_next(
 /// Calls new targets of a context: those of the highest q-value now, the others in the next groups.
 pub(super) fn start_new(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
@@ -70,7 +70,7 @@ pub(super) fn start_new(
 /// Starts a branch for each of the targets.
 pub(super) fn start_branches(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
     forwarding: Forwarding<'_, '_, '_>,
@@ -81,7 +81,7 @@ pub(super) fn start_branches(
 }
 
 /// Starts the timer of the running group, if another one follows.
-pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_, impl Services>, key: SlabKey) {
+pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_>, key: SlabKey) {
     let Some(context) = proxy.contexts.get_mut(key) else { return };
     let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
     if to_trunk::waits_for_phone(context) {
@@ -99,7 +99,7 @@ pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_, impl Services>, key: SlabKey)
 /// Handles the end of a group's time: cancels its branches, and calls the next group.
 pub(super) fn on_timeout(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
 ) {
@@ -117,7 +117,7 @@ pub(super) fn on_timeout(
 /// Cancels the first `branches` branches without waiting for their responses.
 pub(super) fn supersede(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
     branches: usize,

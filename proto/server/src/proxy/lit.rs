@@ -2,15 +2,15 @@
 
 use super::context::Contexts;
 use super::targets::Authority;
+use crate::CallStep;
 use crate::base::{BranchId, Env};
 use crate::lamp::{self, Answer};
-use crate::{CallStep, Services};
 use ringway_sip::Message;
 use ringway_transaction::SlabKey;
 
 /// Handles a step of a call other than its answer.
 #[inline]
-pub(super) fn on_step(env: &mut Env<'_, impl Services>, contexts: &Contexts, key: SlabKey, step: CallStep) {
+pub(super) fn on_step(env: &mut Env<'_>, contexts: &Contexts, key: SlabKey, step: CallStep) {
     let Some(lit) = contexts.get(key).and_then(|context| context.lit.as_deref()) else { return };
     match step {
         CallStep::Ringing(_) => lamp::on_ringing(env, lit),
@@ -28,12 +28,7 @@ pub(super) fn on_step(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
 }
 
 /// Handles the answer of a branch.
-pub(super) fn on_answer(
-    env: &mut Env<'_, impl Services>,
-    contexts: &Contexts,
-    id: BranchId,
-    response: &Message<'_>,
-) {
+pub(super) fn on_answer(env: &mut Env<'_>, contexts: &Contexts, id: BranchId, response: &Message<'_>) {
     let (key, number) = id.parts();
     let Some(context) = contexts.get(key) else { return };
     let Some(lit) = context.lit.as_deref() else { return };
@@ -46,7 +41,7 @@ pub(super) fn on_answer(
 }
 
 /// Handles a diversion: the phones of the called user are not called any more.
-pub(super) fn on_diversion(env: &mut Env<'_, impl Services>, contexts: &Contexts, key: SlabKey) {
+pub(super) fn on_diversion(env: &mut Env<'_>, contexts: &Contexts, key: SlabKey) {
     if let Some(lit) = contexts.get(key).and_then(|context| context.lit.as_deref()) {
         lamp::end_callee(env, lit);
     }

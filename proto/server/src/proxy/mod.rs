@@ -50,7 +50,7 @@ use crate::location::LocationTable;
 use crate::route::Routed;
 use crate::token::UserHash;
 use crate::trunk::RepeatedInvites;
-use crate::{Aor, CallStep, Condition, Detail, Reason, Services};
+use crate::{Aor, CallStep, Condition, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -156,7 +156,7 @@ impl Proxy {
     /// Forwards a request that the access rules allow. One that may be kept, and whose user has no phone, is returned.
     pub(crate) fn forward(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         table: &LocationTable,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
@@ -199,7 +199,7 @@ impl Proxy {
     /// address-of-record.
     fn find_targets(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         table: &LocationTable,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
         targets: &mut Targets,
@@ -237,7 +237,7 @@ impl Proxy {
     /// Adds the targets of a user: that of a forward, or its contacts.
     fn find_users_targets(
         &self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         table: &LocationTable,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
         targets: &mut Targets,
@@ -269,7 +269,7 @@ impl Proxy {
         }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
-        for offer in table.offers(aor.as_bytes(), env.cx.now, env.services) {
+        for offer in table.offers(aor.as_bytes(), env.cx.now, env.host) {
             if let Some(gruu) = &gruu {
                 if !gruu.is_of(key, offer.binding) {
                     continue;
@@ -282,7 +282,7 @@ impl Proxy {
         }
         if is_in_dialog {
             if targets.list().is_empty() {
-                for offer in table.offers(aor.as_bytes(), env.cx.now, env.services) {
+                for offer in table.offers(aor.as_bytes(), env.cx.now, env.host) {
                     let _ = targets.push_binding(offer, is_sips);
                 }
             }
@@ -316,7 +316,7 @@ impl Proxy {
     /// Handles the result of a lookup.
     pub(crate) fn on_resolved(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         query: u64,
         servers: LocatedServers,
@@ -341,7 +341,7 @@ impl Proxy {
     /// Handles the result of the lookup of a number.
     pub(crate) fn on_number_resolved(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         query: u64,
         uris: &[Box<str>],
@@ -354,7 +354,7 @@ impl Proxy {
     /// Handles the result of a request to a media relay.
     pub(crate) fn on_relayed(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         query: u64,
         result: Option<RelayResult>,
@@ -372,7 +372,7 @@ impl Proxy {
     /// Sends a branch with the SDP of a media relay; `None`: no relay has it.
     fn on_offer_relayed(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         (id, flow): (BranchId, Flow),
         result: Option<RelayResult>,
@@ -398,11 +398,7 @@ impl Proxy {
     }
 
     /// Handles the branches whose timer C fired, and the groups whose time has passed.
-    pub(crate) fn expire_branches(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-    ) {
+    pub(crate) fn expire_branches(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         while let Some(due) = self.timer_c.expire(env.cx.now) {
             self.on_timer_c(env, transactions, due);
         }
@@ -416,11 +412,7 @@ impl Proxy {
     }
 
     /// Ends the lookups that timed out.
-    pub(crate) fn expire_lookups(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-    ) {
+    pub(crate) fn expire_lookups(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         while let Some(query) = self.lookups.expire(env.cx.now) {
             self.on_resolved(env, transactions, query, LocatedServers::NONE);
         }
@@ -429,7 +421,7 @@ impl Proxy {
     /// Applies the effects of the transactions: notices about branches, and the end of contexts.
     pub(crate) fn apply(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         notices: &mut Vec<Notice<Owner>>,
     ) {
@@ -475,7 +467,7 @@ enum NoTarget {
     Route(RouteRefusal),
 }
 
-fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: NoTarget) {
+fn refuse_untargeted(env: &mut Env<'_>, request: &Request<'_, '_>, why: NoTarget) {
     match why {
         NoTarget::Scheme(why) => refuse_scheme(env, request, why),
         NoTarget::Route(why @ (RouteRefusal::Forbidden | RouteRefusal::TooManyCalls)) => {
@@ -496,7 +488,7 @@ fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>
 }
 
 /// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
-fn refuse_scheme(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: SipsMismatch) {
+fn refuse_scheme(env: &mut Env<'_>, request: &Request<'_, '_>, why: SipsMismatch) {
     env.counters.not_registered += 1;
     env.decided(request, Reason::NotRegistered, Detail::Text(why.warning().1));
     if request.method == Method::Invite {
@@ -513,7 +505,7 @@ fn refuse_scheme(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, wh
     });
 }
 
-fn refuse_fork(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: TooBroad) {
+fn refuse_fork(env: &mut Env<'_>, request: &Request<'_, '_>, reason: TooBroad) {
     match reason {
         TooBroad::Malformed => env.refuse_plainly(request, 400, "Bad Max-Breadth"),
         TooBroad::Breadth => env.refuse_plainly(request, 440, "Max-Breadth Exceeded"),

@@ -6,7 +6,6 @@
 use super::Proxy;
 use super::forward::caller_side;
 use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
-use crate::Services;
 use crate::auth::{moved_sides, named_user};
 use crate::base::{BranchId, Env, Reach, Request};
 use crate::route::{NextHop, Routed, hop_of};
@@ -19,15 +18,10 @@ use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::reply_flow;
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
-pub(super) fn on_success(
-    proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
-    id: BranchId,
-    response: &Response<'_, '_>,
-) {
+pub(super) fn on_success(proxy: &mut Proxy, env: &mut Env<'_>, id: BranchId, response: &Response<'_, '_>) {
     let is_refresh = match response.message.method() {
         Method::Invite | Method::Update | Method::Subscribe | Method::Notify => true,
-        Method::Bye if env.services.has_moved_sides() => false,
+        Method::Bye if env.tables.has_moved_sides() => false,
         _ => return,
     };
     let key = id.context();
@@ -41,18 +35,13 @@ pub(super) fn on_success(
         false => {
             if let Some(Mark::Dialog { is_of_caller, .. }) = routed.mark {
                 let side = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
-                env.services.change_sides(&mut |table| table.end(side));
+                env.tables.change_sides((), |table| table.end(side));
             }
         }
     });
 }
 
-fn note(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    response: &Response<'_, '_>,
-) {
+fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, response: &Response<'_, '_>) {
     let key = &env.keys.route;
     let Some(Mark::Dialog { to, is_of_caller, identities, .. }) = routed.mark else { return };
     let Some(from) = routed.sender.filter(|_| !routed.has_two_senders) else { return };
@@ -98,8 +87,8 @@ fn note(
 }
 
 /// Owner of the entry of a side: its user, or its source if it is none of ours. Servers that call for many have none.
-fn owner_of<S>(
-    env: &Env<'_, S>,
+fn owner_of(
+    env: &Env<'_>,
     (user, uri): (UserHash, &Uri<'_>),
     (flow, client, is_trunk): (&Flow, IpAddr, bool),
 ) -> Owner {
@@ -125,7 +114,7 @@ struct New {
 }
 
 fn note_side(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (side, owner): (DialogSide, Owner),
     (known, recorded): (Option<Moved>, Side),
     new: New,
@@ -141,9 +130,7 @@ fn note_side(
         at_s: now.as_secs(),
     };
     let time = (now, now + env.config.dialog_lifetime);
-    let mut has_room = true;
-    env.services.change_sides(&mut |table| has_room = table.note_moved(time, side, moved, owner));
-    match has_room {
+    match env.tables.change_sides(false, |table| table.note_moved(time, side, moved, owner)) {
         true => env.counters.sides_moved += 1,
         false => env.counters.sides_overflow += 1,
     }
@@ -173,7 +160,7 @@ fn target_of(
 }
 
 /// New side of the sender of a request; `None`: it has not moved.
-fn sender_side<S>(env: &Env<'_, S>, request: &Request<'_, '_>, known: Side, is_trunk: bool) -> Option<Side> {
+fn sender_side(env: &Env<'_>, request: &Request<'_, '_>, known: Side, is_trunk: bool) -> Option<Side> {
     let (config, key, message) = (env.config, &env.keys.route, request.message);
     let source = request.flow.remote;
     if config.is_own_address(source) || config.is_link(&request.flow) {
@@ -227,8 +214,8 @@ fn sender_side<S>(env: &Env<'_, S>, request: &Request<'_, '_>, known: Side, is_t
 
 /// New side of the responder, by its Contact. One that is reached over a flow, or through another proxy, stays
 /// there.
-fn responder_side<S>(
-    env: &Env<'_, S>,
+fn responder_side(
+    env: &Env<'_>,
     routed: &Routed<'_>,
     response: &Response<'_, '_>,
     known: Side,

@@ -10,7 +10,7 @@ use super::{Proxy, groups, to_trunk};
 use crate::base::{BranchId, Env, Request, Transactions};
 use crate::dialplan::RouteTo;
 use crate::route::Routed;
-use crate::{Aor, Config, Detail, Number, Reason, Services};
+use crate::{Aor, Config, Detail, Number, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -22,7 +22,7 @@ type Refusal = (u16, &'static str);
 
 /// Makes the number of a request its only target, if it is looked up. False: it is not.
 pub(super) fn begin(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     targets: &mut Targets,
@@ -53,7 +53,7 @@ pub(super) fn target_of(config: &Config, number: &Number, request: &Request<'_, 
 /// Handles the result of a lookup: calls the first URI that may be called, else the routes of the number.
 pub(super) fn end(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     (id, query): (BranchId, u64),
     uris: &[Box<str>],
@@ -95,15 +95,10 @@ pub(super) fn permitted(config: &Config, servers: &LocatedServers) -> LocatedSer
 }
 
 /// Number of an INVITE that is looked up: one of E.164, neither a user's nor routed to one, of a sender that may call anywhere.
-fn looked_up(
-    env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    aor: &Aor,
-) -> Option<Number> {
+fn looked_up(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, aor: &Aor) -> Option<Number> {
     if !request.grant.may_call_anywhere()
         || !is_divertible(env, request)
-        || env.services.is_known(aor.user(), aor.domain())
+        || env.host.is_known(aor.user(), aor.domain())
     {
         return None;
     }
@@ -121,7 +116,7 @@ fn looked_up(
 
 /// Targets of a number that was looked up.
 fn targets_of(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     uris: &[Box<str>],
     share: Share,
@@ -148,7 +143,7 @@ fn targets_of(
 }
 
 /// True for a URI of a record that may be called. It never chooses a trunk: its owner does not pay for that.
-fn may_call(env: &Env<'_, impl Services>, dialled: Scheme, uri: &[u8]) -> bool {
+fn may_call(env: &Env<'_>, dialled: Scheme, uri: &[u8]) -> bool {
     let config = env.config;
     let Some(uri) = Uri::parse(uri).ok().filter(|uri| uri.as_bytes().len() <= URI_BYTES_MAX) else {
         return false;

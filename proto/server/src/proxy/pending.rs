@@ -1,8 +1,8 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
 use super::context::{Reserved, ResponseContext};
+use crate::Payer;
 use crate::base::{Env, Request};
-use crate::{Payer, Services};
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
@@ -54,12 +54,8 @@ impl Pending {
     }
 
     /// Reserves memory for further branches of a request; false, and counted, if a limit is reached.
-    pub(super) fn reserve_more(
-        env: &mut Env<'_, impl Services>,
-        context: &mut ResponseContext,
-        bytes: usize,
-    ) -> bool {
-        if !env.services.reserve_more(context.reserved.payer, bytes) {
+    pub(super) fn reserve_more(env: &mut Env<'_>, context: &mut ResponseContext, bytes: usize) -> bool {
+        if !env.tables.reserve_more(context.reserved.payer, bytes) {
             env.counters.over_memory += 1;
             return false;
         }
@@ -70,7 +66,7 @@ impl Pending {
     /// Reserves the memory of a request; `None`, and counted, if a limit is reached.
     pub(super) fn reserve(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         request: &Request<'_, '_>,
         strangers_user: Option<u64>,
         bytes: usize,
@@ -80,7 +76,7 @@ impl Pending {
             return None;
         }
         let payer = request.payer(env.config);
-        if !env.services.reserve(payer, bytes) {
+        if !env.tables.reserve(payer, bytes) {
             env.counters.over_memory += 1;
             return None;
         }
@@ -91,16 +87,11 @@ impl Pending {
     }
 
     /// Releases the memory that [`Pending::reserve`] reserved.
-    pub(super) fn release(
-        &mut self,
-        env: &Env<'_, impl Services>,
-        reserved: Reserved,
-        strangers_user: Option<u64>,
-    ) {
+    pub(super) fn release(&mut self, env: &Env<'_>, reserved: Reserved, strangers_user: Option<u64>) {
         if reserved.is_open {
-            env.services.answered(reserved.payer);
+            env.tables.answered(reserved.payer);
         }
-        env.services.release(reserved.payer, reserved.bytes);
+        env.tables.release(reserved.payer, reserved.bytes);
         if let Some(user) = strangers_user {
             self.end(user);
         }

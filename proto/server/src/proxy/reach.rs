@@ -8,7 +8,7 @@ use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
 use crate::token::{Side, TargetHash};
-use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, Services, edge};
+use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, edge};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
@@ -16,7 +16,7 @@ use ringway_sip::Uri;
 use siphasher::sip::SipHasher13;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
-pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> Option<Flow> {
+pub(super) fn side_flow(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> Option<Flow> {
     let (connection, listener, hash) = match side {
         Side::Contact(_) | Side::Named { .. } => return None,
         Side::Address(listener, remote) => return Some(Flow::udp(listener, remote)),
@@ -44,10 +44,7 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
 
 /// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, an inner host, or a link. A
 /// request crosses one link at most, and only a binding or a dialog leads over one.
-pub(super) fn refusal(
-    env: &mut Env<'_, impl Services>,
-    plan: &Plan<'_, '_, '_>,
-) -> Option<(u16, &'static str)> {
+pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
     if to_trunk::bypasses_routes(env, plan) {
         return Some((403, "Trunks Have Routes"));
     }
@@ -68,12 +65,11 @@ pub(super) fn refusal(
 }
 
 /// True, counted and reported, for a next hop in a network that the configuration does not name.
-fn is_inner(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
+fn is_inner(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let flow = plan.flow();
     let Some(host) = env.config.inner_host(flow.remote.ip()) else { return false };
     let is_named = env.config.is_own_listener(&flow)
-        || (!env.config.neighbours.is_empty()
-            && env.services.neighbour_route(&flow) != NeighbourRoute::Other);
+        || (!env.config.neighbours.is_empty() && env.tables.neighbour_route(&flow) != NeighbourRoute::Other);
     if is_named {
         return false;
     }
@@ -81,7 +77,7 @@ fn is_inner(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
     let Request { message, uri, flow: source, .. } = plan.request();
     let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
     let event = LogEvent::InnerHostRefused { caller, target, address: source.remote, hop: flow.remote, host };
-    env.services.observe(env.cx.now, &event);
+    env.host.observe(env.cx.now, &event);
     env.decided(plan.request(), Reason::InnerHost, Detail::Flow(flow));
     true
 }
@@ -89,14 +85,14 @@ fn is_inner(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
 /// Charges the connection that the last packet may need to the sender of its request, unless that is a trunk's: the user whose password it
 /// proved, or its source.
 #[inline]
-pub(super) fn charge<S>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>, flow: &Flow) {
+pub(super) fn charge(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>, flow: &Flow) {
     if flow.transport.has_connections() && flow.connection.is_none() && !plan.is_to_trunk() {
         let dialler = dialler_of(env, plan.request());
         env.cx.out.charge_last(dialler);
     }
 }
 
-fn dialler_of<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Dialler {
+fn dialler_of(env: &Env<'_>, request: &Request<'_, '_>) -> Dialler {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(&env.keys.calls));
     let mut user = Aor::default();
     if request.grant.sender == Sender::Proven && env.config.read_aor(&request.message.from().uri, &mut user) {
@@ -111,8 +107,8 @@ fn dialler_of<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Dialler {
 }
 
 /// Next hop to a target: the next Route, if there is one.
-pub(super) fn hop_to_target<'t, S>(
-    env: &Env<'_, S>,
+pub(super) fn hop_to_target<'t>(
+    env: &Env<'_>,
     reach: Reach,
     routed: &Routed<'t>,
     target: &'t Target,
@@ -135,13 +131,13 @@ pub(super) fn hop_to_target<'t, S>(
 }
 
 /// The servers with those at the end that failed a short time ago.
-pub(super) fn failed_last<S: Services>(env: &Env<'_, S>, servers: LocatedServers) -> LocatedServers {
-    put_last(servers, |server| env.services.has_failed(env.cx.now, server))
+pub(super) fn failed_last(env: &Env<'_>, servers: LocatedServers) -> LocatedServers {
+    put_last(servers, |server| env.tables.has_failed(env.cx.now, server))
 }
 
 /// Takes servers out of the list until one can be sent to, and the access rules permit it.
-pub(super) fn take_reachable<S>(
-    env: &Env<'_, S>,
+pub(super) fn take_reachable(
+    env: &Env<'_>,
     reach: Reach,
     servers: &mut LocatedServers,
 ) -> Option<(LocatedServer, Flow)> {
@@ -153,7 +149,7 @@ pub(super) fn take_reachable<S>(
     None
 }
 
-fn located<S>(env: &Env<'_, S>, reach: Reach, server: LocatedServer) -> NextHop<'static> {
+fn located(env: &Env<'_>, reach: Reach, server: LocatedServer) -> NextHop<'static> {
     let hop = match hop_to(env.config, server.address, server.transport) {
         NextHop::Flow(flow) => NextHop::Flow(Flow { host: server.host, ..flow }),
         hop => hop,
@@ -170,7 +166,7 @@ fn located<S>(env: &Env<'_, S>, reach: Reach, server: LocatedServer) -> NextHop<
 }
 
 /// Returns the hop, unless the access rules forbid it.
-fn within<'h, S>(env: &Env<'_, S>, reach: Reach, hop: NextHop<'h>) -> NextHop<'h> {
+fn within<'h>(env: &Env<'_>, reach: Reach, hop: NextHop<'h>) -> NextHop<'h> {
     match (reach, hop) {
         (Reach::Side(side), NextHop::Flow(flow))
             if side.target() != TargetHash::of_flow(&env.keys.route, &flow) =>

@@ -6,7 +6,7 @@ use super::targets::{Authority, StoredTarget, write_as_request_uri};
 use super::{Proxy, groups, to_trunk};
 use crate::base::{BranchId, Env, Reach, Request, Transactions};
 use crate::route::Routed;
-use crate::{Aor, Config, Detail, DiversionReason, Reason, Services};
+use crate::{Aor, Config, Detail, DiversionReason, Reason};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::LocatedServers;
@@ -49,7 +49,7 @@ pub(super) fn permitted(config: &Config, servers: &LocatedServers, by: IpAddr) -
 /// others in the next groups.
 pub(super) fn recurse(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     id: BranchId,
     (response, by): (&Message<'_>, IpAddr),
@@ -107,7 +107,7 @@ pub(super) fn recurse(
 /// Checks a contact: its scheme, the permission to call it, and that it was not called before.
 fn accept(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     key: SlabKey,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     (authority, by): (Authority, IpAddr),
@@ -155,7 +155,7 @@ fn accept(
 /// Calls new targets, whose memory is reserved.
 fn start(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     key: SlabKey,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),

@@ -7,7 +7,7 @@ use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
 use crate::base::{BranchId, Env};
 use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
-use crate::{Detail, Reason, RelayFailure, Services};
+use crate::{Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
 pub(super) fn ask_offer(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     contexts: &mut Contexts,
     lookups: &mut Lookups,
     id: BranchId,
@@ -48,7 +48,7 @@ pub(super) fn ask_offer(
 
 /// Counts an offer that no relay has; true if the branch fails for it.
 pub(super) fn refuse(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
     media: &mut BranchMedia,
@@ -70,7 +70,7 @@ pub(super) fn refuse(
 
 /// Next step of a response. Requests the SDP of a relay if it needs one.
 pub(super) fn answer_step(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     contexts: &mut Contexts,
     lookups: &mut Lookups,
     id: BranchId,
@@ -101,7 +101,7 @@ pub(super) fn answer_step(
 }
 
 /// Deletes the call of a branch at its relay, if it ends with this final status.
-pub(super) fn end(env: &mut Env<'_, impl Services>, contexts: &mut Contexts, id: BranchId, status: u16) {
+pub(super) fn end(env: &mut Env<'_>, contexts: &mut Contexts, id: BranchId, status: u16) {
     let Some(branch) = contexts.branch_mut(id) else { return };
     if let Some(media) = branch.media.take_if(|media| media.ends_with(status)) {
         env.cx.actions.push(media.delete());
@@ -126,7 +126,7 @@ pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
 
 /// Response of a branch with the SDP of a relay, and with a warning if the caller's SRTP ends there.
 pub(super) fn response_with_sdp(
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
     response: &Response<'_, '_>,

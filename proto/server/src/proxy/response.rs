@@ -14,7 +14,7 @@ use super::{
 };
 use crate::base::{BranchId, Env, Transactions};
 use crate::tables::CallResult;
-use crate::{CallStep, Detail, Reason, Services, lamp};
+use crate::{CallStep, Detail, Reason, lamp};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,7 +26,7 @@ impl Proxy {
     /// Handles the response of a branch, after a media relay has its SDP.
     pub(crate) fn on_branch_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -41,7 +41,7 @@ impl Proxy {
     /// Handles a stored response with the SDP of a media relay; `None`: no relay has it.
     pub(super) fn on_answer_relayed(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         query: u64,
         stored: &StoredResponse,
@@ -65,7 +65,7 @@ impl Proxy {
 
     fn on_replaced_sdp(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -83,7 +83,7 @@ impl Proxy {
     /// Handles a response with the SDP that the caller gets.
     fn on_final_sdp(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -160,7 +160,7 @@ impl Proxy {
     /// True if the request goes on to another server, flow or binding of the same target.
     fn tries_next(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -174,7 +174,7 @@ impl Proxy {
 
     fn on_failure_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -249,12 +249,12 @@ impl Proxy {
 
     /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
     /// is released; the request counts until its context ends.
-    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
+    pub(super) fn shrink_answered(&mut self, env: &Env<'_>, key: SlabKey, response: usize) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
         if context.reserved.is_open && context.is_done() {
             context.reserved.is_open = false;
-            env.services.answered(context.reserved.payer);
+            env.tables.answered(context.reserved.payer);
         }
         let held = context.answer_info.len() + relays::held_bytes(&context.branches);
         let kept = ANSWERED_BYTES + response + held;
@@ -265,7 +265,7 @@ impl Proxy {
         if is_worth_it && context.is_done() && context.reserved.bytes > kept {
             let given = context.reserved.bytes - kept;
             context.reserved.bytes = kept;
-            env.services.shrink(context.reserved.payer, given);
+            env.tables.shrink(context.reserved.payer, given);
         }
         if let Some(user) = user {
             self.pending.end(user);
@@ -310,7 +310,7 @@ impl Proxy {
     /// Removes our Via and forwards a response at once.
     fn forward_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
@@ -341,7 +341,7 @@ impl Proxy {
     /// Sends the best response to the caller after every branch is done.
     pub(super) fn finish_if_done(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
@@ -408,7 +408,7 @@ impl Proxy {
 
     fn pass_best(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
         mut best: Best,
@@ -427,7 +427,7 @@ impl Proxy {
     }
 
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
-    fn observe_failure(&self, env: &mut Env<'_, impl Services>, key: SlabKey, status: u16) {
+    fn observe_failure(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
         if self.contexts.get(key).is_some_and(|context| !context.is_invite) {
             return bye::observe(env, &self.contexts, key, status);
         }
@@ -439,7 +439,7 @@ impl Proxy {
     /// Answers a forwarded request with a locally generated response.
     pub(super) fn answer_caller(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
         status: u16,

@@ -6,11 +6,11 @@ use super::lookups::{Lookup, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
+use crate::Config;
 use crate::base::{Env, Request, Transactions};
 use crate::neighbour::Sending;
 use crate::route::{NextHop, preprocess};
 use crate::tables::CallRequest;
-use crate::{Config, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
 use ringway_sip::{Edit, HeaderName, Limits, Message, Method, Start};
@@ -21,7 +21,7 @@ impl Proxy {
     /// its CANCEL have the same.
     pub(super) fn forward_without_state(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &Transactions,
         forwarding: Forwarding<'_, '_, '_>,
     ) {
@@ -61,7 +61,7 @@ impl Proxy {
     /// Forwards a request after the lookup of its target.
     pub(super) fn forward_waiting(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &Transactions,
         waiting: &Waiting,
         servers: LocatedServers,
@@ -102,7 +102,7 @@ impl Proxy {
 
     fn send_without_state(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &Transactions,
         plan: &Plan<'_, '_, '_>,
     ) {
@@ -132,7 +132,7 @@ impl Proxy {
     /// forwarded the request for the address in the next Via.
     pub(crate) fn forward_stateless_response(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         transactions: &Transactions,
         response: &Response<'_, '_>,
         branch: &StatelessBranch,

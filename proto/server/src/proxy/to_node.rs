@@ -8,7 +8,7 @@ use super::rewrite::Rewrite;
 use super::targets::Targets;
 use crate::base::{Env, Request};
 use crate::route::Routed;
-use crate::{Detail, Reason, Services, edge};
+use crate::{Detail, Reason, edge};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::hash::Hasher;
@@ -20,12 +20,12 @@ use siphasher::sip::SipHasher13;
 /// Adds nodes as the targets of a request to a domain of theirs, the one to be tried first in front; none if it is for another domain, or
 /// there are no nodes.
 pub(super) fn add(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     targets: &mut Targets,
 ) -> Result<(), RouteRefusal> {
-    let (trunking, services) = (&env.config.trunking, env.services);
+    let (trunking, tables) = (&env.config.trunking, env.tables);
     let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
     if trunking.nodes().next().is_none() || !edge::serves(env.config, next) {
         return Ok(());
@@ -34,14 +34,14 @@ pub(super) fn add(
         Method::Register => &request.message.to().uri,
         _ => &routed.uri,
     };
-    let is_up = |index: Option<usize>| index.is_none_or(|index| services.is_neighbour_up(index));
+    let is_up = |index: Option<usize>| index.is_none_or(|index| tables.is_neighbour_up(index));
     let mut order: Vec<_> = trunking.nodes().filter(|(_, node)| is_up(node.neighbour)).collect();
     if order.is_empty() {
         env.counters.trunks_down += 1;
         return Err(RouteRefusal::NodesDown);
     }
     order.sort_by_cached_key(|(index, node)| {
-        (services.trunk_pause(env.cx.now, *index).is_some(), Reverse(weight(&node.uri, user)))
+        (tables.trunk_pause(env.cx.now, *index).is_some(), Reverse(weight(&node.uri, user)))
     });
     order.truncate(NODES_MAX);
     for (rank, (index, node)) in (0..).zip(order) {

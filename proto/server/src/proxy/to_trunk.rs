@@ -14,7 +14,7 @@ use crate::tables::{Learnt, paused_until};
 use crate::trunk::RepeatedInvites;
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
-    Services, Trunk, TrunkEvent, TrunkLogins, TrunkPause,
+    Trunk, TrunkEvent, TrunkPause,
 };
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,7 +23,7 @@ use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Message, Method, Uri};
 
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
-pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
+pub(super) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let trunking = &env.config.trunking;
     if trunking.trunks.is_empty() {
         return false;
@@ -35,7 +35,7 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
         let Request { message, uri, flow, .. } = plan.request();
         let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
         let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
-        env.services.observe(env.cx.now, &event);
+        env.host.observe(env.cx.now, &event);
         env.decided(plan.request(), Reason::TrunkBypassed, Detail::Text(target));
     }
     bypasses
@@ -44,7 +44,7 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
 /// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
 pub(super) fn add_number(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     targets: &mut Targets,
@@ -54,7 +54,7 @@ pub(super) fn add_number(
     let Some((number, context)) = Number::of_uri(&routed.uri) else { return Ok(()) };
     let is_ours =
         |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
-    if context.is_some_and(|domain| !is_ours(domain)) || env.services.is_known(aor.user(), aor.domain()) {
+    if context.is_some_and(|domain| !is_ours(domain)) || env.host.is_known(aor.user(), aor.domain()) {
         return Ok(());
     }
     match config.trunking.routes.of_number(&number).map(|route| &route.to) {
@@ -83,7 +83,7 @@ pub(super) fn add_number(
 /// Adds the targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
 /// user; none if `uri` has no route to a trunk.
 pub(super) fn add_diverted(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     uri: &Uri<'_>,
     payer: &Payer,
@@ -100,7 +100,7 @@ pub(super) fn add_diverted(
     }
     let mut aor = Aor::default();
     let is_read = env.config.read_target(uri, &mut aor);
-    if !is_read || env.services.is_known(aor.user(), aor.domain()) {
+    if !is_read || env.host.is_known(aor.user(), aor.domain()) {
         return Ok(());
     }
     let Some((number, _)) = Number::of_uri(uri) else { return Ok(()) };
@@ -114,7 +114,7 @@ pub(super) fn add_diverted(
 }
 
 /// True if requests for this URI have a route to a trunk.
-pub(super) fn has_route(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
+pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     let routes = &env.config.trunking.routes;
     let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
     match env.config.domain_of(uri) {
@@ -122,7 +122,7 @@ pub(super) fn has_route(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
         Some(_) => {
             let mut aor = Aor::default();
             env.config.read_target(uri, &mut aor);
-            let is_user = env.services.is_known(aor.user(), aor.domain());
+            let is_user = env.host.is_known(aor.user(), aor.domain());
             !is_user
                 && Number::of_uri(uri)
                     .is_some_and(|(number, _)| routes.of_number(&number).is_some_and(is_to_trunks))
@@ -132,7 +132,7 @@ pub(super) fn has_route(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
 
 /// Adds the targets of a request for another domain, if that has a route and the sender may use it.
 pub(super) fn add_domain(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     targets: &mut Targets,
@@ -161,17 +161,17 @@ enum Dialled<'a> {
 
 /// Adds trunks as targets, for a call of which `payer` has the limits and the number.
 fn add_trunks(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (request, payer): (&Request<'_, '_>, &Payer),
     targets: &mut Targets,
     trunks: &[WeightedTrunk],
     dialled: &Dialled<'_>,
 ) -> Result<(), RouteRefusal> {
-    let (config, services, now) = (env.config, env.services, env.cx.now);
+    let (config, tables, now) = (env.config, env.tables, env.cx.now);
     let list = &config.trunking.trunks;
     let is_up = |trunk: &usize| {
         let neighbour = list.get(*trunk).map(|trunk| trunk.neighbour);
-        neighbour.is_some_and(|index| index.is_none_or(|index| services.is_neighbour_up(index)))
+        neighbour.is_some_and(|index| index.is_none_or(|index| tables.is_neighbour_up(index)))
     };
     let mut order = in_order(trunks, env.call_hash(request.message));
     order.retain(is_up);
@@ -190,7 +190,7 @@ fn add_trunks(
         }
     }
     destinations::admit_refer(env, (request, payer))?;
-    order.sort_by_key(|trunk| services.trunk_pause(now, *trunk).is_some());
+    order.sort_by_key(|trunk| tables.trunk_pause(now, *trunk).is_some());
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_trunk(index);
@@ -272,13 +272,13 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 }
 
 /// Notes that the server of a branch did not answer, so that other requests try it last.
-pub(super) fn note_failed(env: &Env<'_, impl Services>, contexts: &mut Contexts, id: BranchId) {
+pub(super) fn note_failed(env: &Env<'_>, contexts: &mut Contexts, id: BranchId) {
     let is_slow = contexts.get(id.context()).is_some_and(waits_for_phone);
     let branch = contexts.branch_mut(id);
     let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
     if let Some(servers) = &branch.servers {
         let until = env.cx.now + FailedServers::FAILED_TIME;
-        env.services.note_failed(env.cx.now, &servers.current, until);
+        env.tables.note_failed(env.cx.now, &servers.current, until);
     }
     if !is_slow {
         note_silent(env, branch);
@@ -286,17 +286,17 @@ pub(super) fn note_failed(env: &Env<'_, impl Services>, contexts: &mut Contexts,
 }
 
 /// Notes that the trunk of a branch has sent no response in time.
-pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
+pub(super) fn note_silent(env: &Env<'_>, branch: &Branch) {
     if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
         let until = env.cx.now + PausedTrunks::SILENT_TIME;
-        env.services.pause_trunk(trunk.trunk, TrunkPause::Silent, until);
+        env.tables.pause_trunk(trunk.trunk, TrunkPause::Silent, until);
     }
 }
 
 /// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4): the server of a host
 /// name, and the trunk if no server of it is left. What a node refuses may be a matter of one user.
 pub(super) fn note_pause(
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
     (message, status): (&Message<'_>, u16),
@@ -305,20 +305,20 @@ pub(super) fn note_pause(
     let Some(branch) = contexts.branch_mut(id) else { return };
     let servers = branch.servers.as_deref();
     if let Some(servers) = servers {
-        env.services.note_failed(env.cx.now, &servers.current, until);
+        env.tables.note_failed(env.cx.now, &servers.current, until);
     }
     let is_last = servers.is_none_or(|servers| servers.left.is_empty());
     if let Some(trunk) = branch.trunk.filter(|trunk| is_last && !trunk.is_node) {
-        env.services.pause_trunk(trunk.trunk, TrunkPause::RetryAfter, until);
+        env.tables.pause_trunk(trunk.trunk, TrunkPause::RetryAfter, until);
     }
 }
 
 /// Notes that the trunk of a branch, if it has one, sent a response.
-pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch, status: u16) {
+pub(super) fn note_answering(env: &Env<'_>, branch: &Branch, status: u16) {
     let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
-    env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
-    if env.services.trunk_pause(env.cx.now, trunk) == Some(TrunkPause::Silent) {
-        env.services.note_answering_trunk(trunk);
+    env.host.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
+    if env.tables.trunk_pause(env.cx.now, trunk) == Some(TrunkPause::Silent) {
+        env.tables.note_answering_trunk(trunk);
     }
 }
 
@@ -329,7 +329,7 @@ pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) 
 
 /// The request with the CSeq that it has at a trunk. The ACK of an INVITE that is repeated in a dialog will need its number.
 pub(super) fn numbered<'p, 'm, 'a>(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     repeated: &mut RepeatedInvites,
     plan: Plan<'p, 'm, 'a>,
     trunk: Option<TrunkBranch>,
@@ -352,20 +352,19 @@ pub(super) fn numbered<'p, 'm, 'a>(
 
 /// Header field of the credentials for a request to a trunk.
 pub(super) fn credentials(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     trunk: Option<TrunkBranch>,
     covered: Covered<'_>,
 ) -> Option<(HeaderName, Vec<u8>)> {
     let trunk = trunk?.trunk;
     env.counters.trunk_requests += 1;
     if covered.method == Method::Invite {
-        env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
+        env.host.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
     }
     let trunking = &env.config.trunking;
     let mut given = None;
     if trunking.trunks.get(trunk).is_some_and(|trunk| trunk.login.is_some()) {
-        let mut give = |logins: &mut TrunkLogins| given = logins.credentials(trunking, trunk, covered);
-        env.services.change_trunk_logins(&mut give);
+        given = env.tables.change_trunk_logins(None, |logins| logins.credentials(trunking, trunk, covered));
     }
     given
 }
@@ -383,7 +382,7 @@ pub(super) enum ChallengeStep {
 
 /// Decides what follows the response of a branch, if it is the challenge of a trunk.
 pub(super) fn challenge_step(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
     response: &Response<'_, '_>,
@@ -402,9 +401,8 @@ pub(super) fn challenge_step(
     let of_dialog =
         || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
     let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
-    let mut learnt = None;
-    env.services.change_trunk_logins(&mut |logins| {
-        learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));
+    let learnt = env.tables.change_trunk_logins(None, |logins| {
+        logins.learn(trunking, trunk.trunk, (response.message, response.status))
     });
     let is_answered = match learnt {
         Some(Learnt::New) => trunk.logins == 0,
@@ -413,10 +411,10 @@ pub(super) fn challenge_step(
     };
     if !is_answered {
         env.counters.trunk_auth_failures += 1;
-        env.services.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
+        env.host.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
         if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
             let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
-            env.services.observe(env.cx.now, &event);
+            env.host.observe(env.cx.now, &event);
             let (message, name) = (response.message.as_bytes(), trunk.name.as_bytes());
             env.decided_about(message, Reason::TrunkLoginRefused, Detail::Text(name));
         }

@@ -13,12 +13,12 @@ use crate::base::{BranchId, Env, Grant, Reach, Request, Transactions};
 use crate::route::Routed;
 use crate::tables::CallResult;
 use crate::token::Mark;
-use crate::{Detail, Reason, Services, gruu};
+use crate::{Detail, Reason, gruu};
 use alloc::vec::Vec;
 use ringway_sip::Message;
 
 /// URI of this server for the user of the side that a request is for; `None` if nobody is found.
-pub(super) fn uri_of<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> Option<Vec<u8>> {
+pub(super) fn uri_of(env: &Env<'_>, message: &Message<'_>, routed: &Routed<'_>) -> Option<Vec<u8>> {
     let Some(Mark::Dialog { identities: Some(identities), is_of_caller, .. }) = routed.mark else {
         return None;
     };
@@ -29,7 +29,7 @@ pub(super) fn uri_of<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed
 /// Sends the only branch of a request in a dialog, whose flow is gone, to the user of its side instead. False: it has failed.
 pub(super) fn retarget(
     proxy: &mut Proxy,
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     id: BranchId,
 ) -> bool {

@@ -1,7 +1,6 @@
 //! 100 Trying to the caller of an INVITE: at once, or, to another node, when the phone sends one.
 
 use super::context::Contexts;
-use crate::Services;
 use crate::base::{Env, Transactions};
 use ringway_sansio::Flow;
 use ringway_sip::{Limits, Message, MessageWriter};
@@ -9,8 +8,8 @@ use ringway_transaction::{ServerId, SlabKey};
 
 /// Answers an INVITE that was accepted (RFC 3261 §16.2), so that the caller stops retransmitting. Over a link nothing is retransmitted, and
 /// the first response of the phone replaces it: it usually follows within the time that RFC 3261 §17.2.1 permits.
-pub(super) fn on_invite<S>(
-    env: &mut Env<'_, S>,
+pub(super) fn on_invite(
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     server: ServerId,
     (message, source): (&Message<'_>, Flow),
@@ -23,7 +22,7 @@ pub(super) fn on_invite<S>(
 /// Answers the INVITE of another node with 100 because the first response of its target is one: the node gives up after 64·T1 without
 /// a response, as this one does, and can cancel only after one.
 pub(super) fn on_first_response(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     contexts: &Contexts,
     key: SlabKey,
@@ -37,8 +36,8 @@ pub(super) fn on_first_response(
     }
 }
 
-fn answer<S>(
-    env: &mut Env<'_, S>,
+fn answer(
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     server: ServerId,
     (message, source): (&Message<'_>, Flow),

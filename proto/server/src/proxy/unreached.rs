@@ -9,7 +9,7 @@ use super::{Proxy, context::ResponseContext, decided};
 use crate::base::{Env, Grant, Transactions};
 use crate::location::{Offer, path_values};
 use crate::route::{NextHop, hop_of};
-use crate::{Config, Detail, Reason, Services};
+use crate::{Config, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ pub(crate) fn hop_to_binding(config: &Config, offer: Offer<'_>, is_sips: bool) -
 /// transaction must not end first.
 pub(super) fn hold(
     proxy: &mut Proxy,
-    env: &Env<'_, impl Services>,
+    env: &Env<'_>,
     context: &mut ResponseContext,
     key: SlabKey,
     candidate: Option<&Candidate>,
@@ -78,12 +78,7 @@ pub(super) fn hold(
 }
 
 /// Handles the end of the time for an answer: no phone is there.
-pub(super) fn on_silence(
-    proxy: &mut Proxy,
-    env: &Env<'_, impl Services>,
-    transactions: &mut Transactions,
-    key: SlabKey,
-) {
+pub(super) fn on_silence(proxy: &mut Proxy, env: &Env<'_>, transactions: &mut Transactions, key: SlabKey) {
     let Some(context) = proxy.contexts.get_mut(key) else { return };
     if let Some(waiting) = &mut context.waiting {
         waiting.timer = TimerKey::NONE;

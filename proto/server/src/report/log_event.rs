@@ -110,7 +110,7 @@ pub enum LogEvent<'a> {
         /// Source address of its response.
         address: SocketAddr,
     },
-    /// The server decided something about a request; only while [`Services::is_tracing`](crate::Services::is_tracing).
+    /// The server decided something about a request; only while [`Host::is_traced`](crate::Host::is_traced).
     Decided {
         /// The request, or a response to it.
         message: &'a [u8],

@@ -3,14 +3,14 @@
 use crate::auth::{LiveMark, live_mark};
 use crate::base::{Env, Grant, Request, Transactions};
 use crate::route::preprocess;
-use crate::{Config, Detail, Reason, Services, SourceRates, Traffic};
+use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Rejected, Start, Uri};
 
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered. `ends` are the rates of
 /// what ends a call beyond the rate of its source.
 pub(super) fn is_admitted(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     (transactions, ends): (&Transactions, &mut SourceRates),
     flow: Flow,
     bytes: &[u8],
@@ -31,9 +31,9 @@ pub(super) fn is_admitted(
             || env.config.trunking.has_node_at(flow.remote.ip())
     };
     let (now, source) = (env.cx.now, flow.remote.ip());
-    if env.services.admit(now, source, Traffic::Requests)
+    if env.tables.admit(now, source, Traffic::Requests)
         || is_of_us()
-        || (is_named(env.config, &flow) && env.services.admit(now, source, Traffic::Named))
+        || (is_named(env.config, &flow) && env.tables.admit(now, source, Traffic::Named))
     {
         return true;
     }
@@ -55,17 +55,12 @@ pub(super) fn is_admitted(
 /// Handles a message that the parser rejected. Over UDP anybody can send with any address: a datagram that cannot be a request gives back
 /// what it took from the rate of its source, and no answer.
 #[cold]
-pub(super) fn on_rejected(
-    env: &mut Env<'_, impl Services>,
-    bytes: &[u8],
-    rejected: &Rejected<'_>,
-    flow: Flow,
-) {
+pub(super) fn on_rejected(env: &mut Env<'_>, bytes: &[u8], rejected: &Rejected<'_>, flow: Flow) {
     // A request has the version of SIP in its first line, and in a Via, without which it gets no answer.
     if flow.transport.is_reliable() || memchr::memmem::find(bytes, b"SIP/").is_some() {
         return env.on_rejected(bytes, rejected, flow);
     }
-    env.services.give_back(env.cx.now, flow.remote.ip());
+    env.tables.give_back(env.cx.now, flow.remote.ip());
     if let Some(count) = env.counters.rejected.get_mut(rejected.reason.index()) {
         *count += 1;
     }
@@ -90,7 +85,7 @@ fn may_end_a_call(bytes: &[u8]) -> bool {
 
 /// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
 /// pass a source that is over its rate, up to [`ENDS_PER_S`].
-fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
+fn ends_a_call(env: &Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
     let Start::Request { method, uri } = *message.start() else { return false };
     let is_same_hop =
@@ -108,8 +103,8 @@ fn ends_a_call(env: &Env<'_, impl Services>, transactions: &Transactions, flow: 
 
 /// True for a source in the block list, which is counted. This server's own addresses are never blocked.
 #[inline]
-pub(super) fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
-    if !env.services.is_source_blocked(flow.remote.ip()) || env.config.is_own_address(flow.remote) {
+pub(super) fn is_source_blocked(env: &mut Env<'_>, flow: &Flow) -> bool {
+    if !env.tables.is_source_blocked(flow.remote.ip()) || env.config.is_own_address(flow.remote) {
         return false;
     }
     env.counters.blocked_sources += 1;

@@ -12,9 +12,7 @@ use crate::proxy::{Proxy, Response};
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
 use crate::token::UserHash;
-use crate::{
-    Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, Services, edge,
-};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, edge};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -47,7 +45,7 @@ pub(super) struct Handlers<'s> {
     pub(super) messages: &'s mut Messages,
 }
 
-impl<S: Services> Server<S> {
+impl Server {
     /// Handles a well-formed request.
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
@@ -116,7 +114,7 @@ impl<S: Services> Server<S> {
             && env
                 .config
                 .cluster
-                .is_some_and(|cluster| cluster.hold == Hold::Served || !env.services.is_location_warm());
+                .is_some_and(|cluster| cluster.hold == Hold::Served || !env.host.store_status().is_warm);
         if may_wait && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
             return;
         }
@@ -171,7 +169,7 @@ impl<S: Services> Server<S> {
 
 /// Refuses a request that begins something while this server stops, for the reason given, or drains. True if it is one.
 fn refuses_new_work(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     transactions: &mut Transactions,
     request: &Request<'_, '_>,
     (stops, drains): (Option<&'static str>, bool),
@@ -181,7 +179,7 @@ fn refuses_new_work(
         return false;
     }
     let is_drained =
-        |env: &Env<'_, _>| drains && request.method != Method::Register && !env.config.is_link(&request.flow);
+        |env: &Env<'_>| drains && request.method != Method::Register && !env.config.is_link(&request.flow);
     let refusal = match stops {
         _ if !is_new_work(request) => return false,
         Some(reason) => (reason, Reason::Stopping),
@@ -202,7 +200,7 @@ fn is_new_work(request: &Request<'_, '_>) -> bool {
 
 /// Handles an accepted request.
 pub(super) fn proceed(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     handlers: Handlers<'_>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     to_us: bool,
@@ -232,7 +230,7 @@ pub(super) fn proceed(
     }
 }
 
-fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, (phrase, reason): (&str, Reason)) {
+fn refuse_new(env: &mut Env<'_>, request: &Request<'_, '_>, (phrase, reason): (&str, Reason)) {
     env.counters.refused += 1;
     env.decided(request, reason, Detail::Status(503, phrase));
     env.reply(request, 503, phrase, |response| {
@@ -241,7 +239,7 @@ fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, (phra
 }
 
 /// True unless a request came over a link, and not from a node, or registers a phone. False if the request was answered.
-fn may_use_link(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+fn may_use_link(env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
     if !env.config.is_link(&request.flow) {
         return true;
     }
@@ -262,7 +260,7 @@ fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bo
 }
 
 /// Checks the scheme and the headers of a URI (RFC 3261 §16.3). False if the request was answered.
-fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
+fn is_reasonable(env: &mut Env<'_>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
     match uri.scheme() {
         Scheme::Sip => {}
         Scheme::Tel if env.config.trunking.is_on() && request.method != Method::Register => {}
@@ -289,11 +287,7 @@ fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ur
 }
 
 /// Checks length, Max-Forwards, loops and Proxy-Require (RFC 3261 §16.3 steps 3 to 5). False if the request was answered.
-fn may_be_forwarded(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-) -> bool {
+fn may_be_forwarded(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
     let message = request.message;
     if message.as_bytes().len() > FORWARDED_BYTES_MAX {
         env.refuse_plainly(request, 513, "Message Too Large");
@@ -310,7 +304,7 @@ fn may_be_forwarded(
 }
 
 /// True if a Via of ours shows that this request was forwarded here before (RFC 3261 §16.3 step 4).
-fn is_loop<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
+fn is_loop(env: &Env<'_>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
     // The only Via of a request is its client's.
     if message.has_one_via() {
         return false;
@@ -329,7 +323,7 @@ fn is_loop<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> b
 
 /// Applies the access rules. `None` if the request was answered or dropped.
 fn accept_caller(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     authenticator: &mut Authenticator,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
@@ -402,7 +396,7 @@ fn accept_caller(
 }
 
 /// Counts a challenge or a refusal inside a dialog.
-fn count_in_dialog<S>(env: &mut Env<'_, S>, access: Access, mark: Option<&DialogMark>) {
+fn count_in_dialog(env: &mut Env<'_>, access: Access, mark: Option<&DialogMark>) {
     let Some(mark) = mark else { return };
     let is_moved = mark.origin == Origin::Elsewhere;
     match (access, mark.trunk) {
@@ -420,7 +414,7 @@ fn count_in_dialog<S>(env: &mut Env<'_, S>, access: Access, mark: Option<&Dialog
 
 /// True for a user of the domain that a request is for, whom From does not name. False if the request was answered.
 fn is_user_of(
-    env: &mut Env<'_, impl Services>,
+    env: &mut Env<'_>,
     authenticator: &mut Authenticator,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
@@ -465,24 +459,19 @@ const PACKAGES: [&str; 9] = [
 ];
 
 /// True if the block list has the caller. The request was answered then.
-fn is_blocked(
-    env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    parties: Parties,
-) -> bool {
+fn is_blocked(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, parties: Parties) -> bool {
     // They have no answer, or end what was accepted before (RFC 3261 §22.1).
     if matches!(request.method, Method::Ack | Method::Cancel) {
         return false;
     }
     let (from, address) = (&request.message.from().uri, request.flow.remote);
     let callee = parties.to_us.then_some(&routed.uri);
-    if !env.services.is_caller_blocked(&Caller::new(env.config, from, callee, address.ip())) {
+    if !env.tables.is_caller_blocked(&Caller::new(env.config, from, callee, address.ip())) {
         return false;
     }
     env.counters.blocked_callers += 1;
     let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());
-    env.services.observe(env.cx.now, &LogEvent::CallerBlocked { caller, callee, address });
+    env.host.observe(env.cx.now, &LogEvent::CallerBlocked { caller, callee, address });
     env.decided(request, Reason::CallerBlocked, Detail::Text(caller));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Refused(403));
@@ -493,7 +482,7 @@ fn is_blocked(
 
 /// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once. Returns
 /// the name of the call that it begins or ends, if calls are recorded.
-fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) -> Option<CallName> {
+fn observe_accepted(env: &Env<'_>, request: &Request<'_, '_>) -> Option<CallName> {
     env.decided(request, admission_of(request.grant.sender), Detail::None);
     match request.method {
         Method::Invite if request.message.to().tag().is_none() => env.begin_call(request),

@@ -6,7 +6,8 @@ use super::misses::Misses;
 use crate::base::{Env, Grant, Request};
 use crate::location::LocationTable;
 use crate::route::{Routed, preprocess};
-use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Payer, Reason, Services, aor};
+use crate::tables::SharedTables;
+use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Payer, Reason, aor};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -92,7 +93,7 @@ impl Locating {
     #[cold]
     pub(super) fn begin(
         &mut self,
-        env: &mut Env<'_, impl Services>,
+        env: &mut Env<'_>,
         table: &LocationTable,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
     ) -> bool {
@@ -100,7 +101,7 @@ impl Locating {
         if !matches!(request.method, Method::Invite | Method::Message)
             || request.message.to().tag().is_some()
             || !env.config.read_target(&routed.uri, &mut aor)
-            || !env.services.is_known(aor.user(), aor.domain())
+            || !env.host.is_known(aor.user(), aor.domain())
             || is_registered(table, aor.as_bytes(), env.cx.now)
         {
             return false;
@@ -116,9 +117,9 @@ impl Locating {
         }
         let bytes = request.message.as_bytes();
         let payer = request.payer(env.config);
-        if !env.services.reserve(payer, bytes.len()) {
+        if !env.tables.reserve(payer, bytes.len()) {
             if known.is_none() {
-                env.services.end_locate();
+                env.tables.end_locate();
             }
             env.counters.locates_too_many += 1;
             return false;
@@ -140,7 +141,7 @@ impl Locating {
         true
     }
 
-    fn look_up(&mut self, env: &mut Env<'_, impl Services>, aor: Aor) -> u64 {
+    fn look_up(&mut self, env: &mut Env<'_>, aor: Aor) -> u64 {
         env.counters.locates += 1;
         self.last_query += 1;
         let query = self.last_query;
@@ -151,25 +152,25 @@ impl Locating {
         query
     }
 
-    fn end(&mut self, services: &impl Services, query: u64) -> Option<Lookup> {
+    fn end(&mut self, tables: &SharedTables, query: u64) -> Option<Lookup> {
         let lookup = self.lookups.remove(&query)?;
         self.by_user.remove(&lookup.aor);
-        services.end_locate();
+        tables.end_locate();
         for waiting in &lookup.requests {
-            self.release(services, waiting);
+            self.release(tables, waiting);
         }
         Some(lookup)
     }
 
-    fn release(&mut self, services: &impl Services, waiting: &Waiting) {
+    fn release(&mut self, tables: &SharedTables, waiting: &Waiting) {
         if let Some(key) = waiting.key {
             self.by_key.remove(&key);
         }
-        services.release(waiting.payer, waiting.request.len());
+        tables.release(waiting.payer, waiting.request.len());
     }
 
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
-    pub(super) fn absorbs(&self, env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+    pub(super) fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
         let Some(key) = request.key else { return false };
         if !self.cancelled.is_empty() && request.method == Method::Invite && self.cancelled.contains(&key) {
             env.refuse_plainly(request, 487, "Request Terminated");
@@ -183,12 +184,7 @@ impl Locating {
     }
 
     /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
-    pub(super) fn on_cancel(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        key: MatchKey,
-        cancel: &Request<'_, '_>,
-    ) -> bool {
+    pub(super) fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
         let Some(lookup) = self.by_key.get(&key).and_then(|query| self.lookups.get_mut(query)) else {
             return false;
         };
@@ -200,7 +196,7 @@ impl Locating {
         };
         let Some(at) = lookup.requests.iter().position(is_it) else { return false };
         let waiting = lookup.requests.remove(at);
-        self.release(env.services, &waiting);
+        self.release(env.tables, &waiting);
         if self.cancelled.len() >= CANCELLED_MAX {
             self.cancelled.pop_front();
         }
@@ -218,8 +214,8 @@ impl Locating {
 }
 
 /// Counts the begin of a lookup. False: a limit is reached.
-fn may_begin(env: &mut Env<'_, impl Services>, source: IpAddr, is_proven: bool) -> bool {
-    match env.services.begin_locate(env.cx.now, source, is_proven) {
+fn may_begin(env: &mut Env<'_>, source: IpAddr, is_proven: bool) -> bool {
+    match env.tables.begin_locate(env.cx.now, source, is_proven) {
         Ok(()) => true,
         Err(LocateRefusal::TooOften) => {
             env.counters.locates_too_often += 1;
@@ -237,7 +233,7 @@ fn is_registered(table: &LocationTable, aor: &[u8], now: Instant) -> bool {
     table.lookup(aor, now).any(|binding| !binding.is_permanent())
 }
 
-impl<S: Services> Server<S> {
+impl Server {
     /// Goes on with the requests that wait for the result of a query. A user without bindings is not looked up again for a second.
     pub(super) fn on_located(&mut self, cx: &mut Context<'_, Action>, query: u64) {
         let Some(lookup) = self.locating.lookups.get(&query) else { return };
@@ -249,7 +245,7 @@ impl<S: Services> Server<S> {
     }
 
     fn end_lookup(&mut self, cx: &mut Context<'_, Action>, query: u64) {
-        let Some(lookup) = self.locating.end(self.environment.services(), query) else { return };
+        let Some(lookup) = self.locating.end(self.environment.tables(), query) else { return };
         for waiting in lookup.requests {
             self.go_on(cx, waiting);
         }

@@ -1,8 +1,8 @@
 //! STUN at the port of SIP: keep-alives of phones behind NAT (RFC 5626 §3.5.2, §8).
 
 use super::admission::is_source_blocked;
+use crate::Traffic;
 use crate::base::Env;
-use crate::{Services, Traffic};
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_stun::{Message, write_answer};
 use ringway_transaction::may_send_to;
@@ -13,7 +13,7 @@ pub(super) fn is_stun(flow: &Flow, bytes: &[u8]) -> bool {
 }
 
 /// Answers a Binding request, within its rate of the source, and drops everything else.
-pub(super) fn on_stun(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) {
+pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
     let source = flow.remote;
     if is_source_blocked(env, &flow) {
         return;
@@ -23,7 +23,7 @@ pub(super) fn on_stun(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]
         env.counters.stun_dropped += 1;
         return;
     }
-    if !env.services.admit(env.cx.now, source.ip(), Traffic::Stun) {
+    if !env.tables.admit(env.cx.now, source.ip(), Traffic::Stun) {
         env.counters.over_rate += 1;
         return;
     }

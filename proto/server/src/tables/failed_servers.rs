@@ -6,7 +6,7 @@ use ringway_sansio::{Instant, LocatedServer, LocatedServers};
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Message};
 
-/// Servers to which requests failed, shared by all shards behind [`Services`](crate::Services). They are tried after the
+/// Servers to which requests failed, shared by all shards in [`SharedTables`](crate::SharedTables). They are tried after the
 /// others of their host, so that a server that is down costs one request its timeout and not each.
 ///
 /// A connection that failed for one host name says nothing of another name: the certificate may be that of the other one

@@ -20,7 +20,7 @@ pub enum NeighbourRoute {
 
 /// Neighbours with their addresses and connections.
 ///
-/// The shard that keeps the connections writes it, all shards read it ([`Services::neighbour_route`](crate::Services::neighbour_route)).
+/// The shard that keeps the connections writes it, all shards read it ([`SharedTables::neighbour_route`](crate::SharedTables)).
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourTable {
     entries: Vec<Entry>,

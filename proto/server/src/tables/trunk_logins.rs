@@ -8,7 +8,7 @@ use ringway_sansio::{Flow, Rng, Seed};
 use ringway_sip::digest::{Ha1, unescape};
 use ringway_sip::{HeaderName, Message, Scheme, Uri};
 
-/// Answered challenges of the trunks: the last one of each. Shared by all shards behind [`Services`](crate::Services), so that one
+/// Answered challenges of the trunks: the last one of each. Shared by all shards in [`SharedTables`](crate::SharedTables), so that one
 /// nonce of a trunk serves them all.
 ///
 /// Credentials are for requests to the trunk only: the caller passes the trunk that a branch was sent to.

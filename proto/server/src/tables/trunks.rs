@@ -24,7 +24,7 @@ pub enum TrunkPause {
     RetryAfter,
 }
 
-/// Trunks that are tried last. Shared by all shards behind [`Services`](crate::Services), so that a silent trunk costs one call its
+/// Trunks that are tried last. Shared by all shards in [`SharedTables`](crate::SharedTables), so that a silent trunk costs one call its
 /// time and not each.
 #[derive(Clone, Debug)]
 pub struct PausedTrunks {

@@ -6,7 +6,7 @@ mod settings;
 use ringway_sansio::{Context, Flow, Instant, ListenerId, Node, Outbox, Received, Seed};
 use ringway_server::{PresenceConfig, Server};
 use ringway_sip::{Limits, Message};
-use ringway_test_support::services::{ServiceLimits, TestServices};
+use ringway_test_support::host::{HostLimits, TestHost};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,21 +30,22 @@ const MESSAGE: &str = "MESSAGE sip:alice@example.org SIP/2.0\r\nVia: SIP/2.0/UDP
 /// its time.
 pub(crate) fn run(data: &[u8]) {
     let seed = Seed::from_number(1);
-    let limits = ServiceLimits {
+    let limits = HostLimits {
         nonce_lifetime: Duration::from_secs(300),
         nonces_max: 100,
-        guesses_max: Some(100),
+        proofs_max: 100,
         per_second: 0,
         record_bytes_max: 1 << 20,
     };
-    let services = Arc::new(TestServices::new(limits, &seed, START));
+    let services = Arc::new(TestHost::new(limits, &seed, START));
     let mut config = settings::config();
     let on = PresenceConfig { enabled: true, messages: true, ..PresenceConfig::default() };
     config.presence = PresenceConfig { message_keep_days: 1, ..on };
     for user in ["alice", "bob"] {
         services.subscribe(user, "example.org", "example.org", "password");
     }
-    let server = Server::new(Arc::new(config), Arc::clone(&services), 0, seed, START);
+    let server =
+        Server::new(Arc::new(config), (Arc::clone(&services) as _, services.tables()), 0, seed, START);
     let (out, reached) = (Outbox::new(), BTreeSet::new());
     let mut world = World { server, now: START, out, reached };
     world.datagram(SENDER, REGISTER.as_bytes());
@@ -66,12 +67,12 @@ pub(crate) fn run(data: &[u8]) {
     assert_eq!((world.server.subscriptions_len(), world.server.publications_len()), (0, 0));
     assert_eq!(world.server.messages_len(), 0);
     assert_eq!(world.server.transactions_len(), (0, 0));
-    let used = services.budget.lock().expect("nothing panicked").used();
+    let used = services.tables().reserved_bytes();
     assert_eq!(used, 0, "memory is reserved");
 }
 
 struct World {
-    server: Server<Arc<TestServices>>,
+    server: Server,
     now: Instant,
     out: Outbox,
     /// Addresses that got a message.

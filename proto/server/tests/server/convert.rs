@@ -35,7 +35,7 @@ fn refuse(world: &mut World, got: &Sent, status: u16) {
 }
 
 fn memory(world: &World) -> usize {
-    world.memory.budget.lock().unwrap().used()
+    world.memory.tables().reserved_bytes()
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn each_refusal_has_its_reason() {
 fn a_blocked_caller_and_a_source_over_its_rate_are_decisions() {
     let mut world = with_phones(|_| {});
     let pattern = BlockPattern::caller("mallory@evil.example").unwrap();
-    world.memory.blocks.lock().unwrap().set_all([pattern]);
+    world.memory.tables().change_blocks(|list| list.set_all([pattern]));
     world.udp(STRANGER, &invite("sip:bob@example.org").from("sip:mallory@evil.example"));
     decided(&world, &["refused: the block list has its caller (sip:mallory@evil.example)"]);
     let mut world = World::limited(1);

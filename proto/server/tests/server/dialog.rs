@@ -422,7 +422,7 @@ fn a_call_ends_though_its_source_has_no_room_and_no_rate_left() {
     let of_stranger =
         |method, cseq| Request { from: call.from.clone(), ..from_caller(method, cseq, &answer) };
     let source = Payer::Stranger(STRANGER.parse::<std::net::SocketAddr>().unwrap().ip());
-    while world.memory.budget.lock().unwrap().reserve(source, 1 << 10) {}
+    while world.memory.tables().reserve(source, 1 << 10) {}
     let other =
         Request { via: call.via.clone(), ..invite("sip:carol@example.org").from("sip:eve@example.net") };
     assert_eq!(only(world.udp(STRANGER, &other.call_id("new"))).status(), 503, "a new call");

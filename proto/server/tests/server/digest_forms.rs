@@ -104,7 +104,7 @@ fn a_second_use_of_a_nonce_is_stale_with_any_count_and_is_no_wrong_password() {
         assert_eq!(only(world.udp(BOB, &answered(&request.clone().cseq(cseq + 10), &fresh))).status(), 200);
     }
     assert_eq!(world.server.counters().wrong_passwords, 0);
-    assert_eq!(*world.memory.logins.lock().unwrap(), [10, 0, 0]);
+    assert_eq!(world.memory.tables().logins(), [10, 0, 0]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn every_final_response_to_a_call_has_the_next_nonce() {
         world.pass(Duration::from_secs(33));
     }
     assert_eq!(world.server.counters().challenged, 4, "alice once, and bob's three nonces of the test");
-    assert_eq!(world.memory.reserved_bytes(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]

@@ -19,9 +19,9 @@ pub(crate) fn nothing_is_left(world: &mut World, what: &str) {
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");
     assert_eq!(world.server.transactions_len(), (0, 0), "transactions are left: {what}");
-    let budget = world.memory.budget.lock().unwrap();
-    assert_eq!((budget.used(), budget.is_empty()), (0, true), "memory is still reserved: {what}");
-    drop(budget);
+    let tables = world.memory.tables();
+    let reserved = (tables.reserved_bytes(), tables.has_reservations());
+    assert_eq!(reserved, (0, false), "memory is still reserved: {what}");
     world.still_answers();
 }
 

@@ -199,7 +199,7 @@ fn sixty_four_nodes_cost_a_request_no_more_than_three() {
     let reserved = |nodes: u8| {
         let mut world = front(nodes);
         to_node(world.udp(STRANGER, &call("dave", "sip:eve@example.com")));
-        world.memory.budget.lock().unwrap().used()
+        world.memory.tables().reserved_bytes()
     };
     // The addresses of nodes differ in length.
     assert!(reserved(64).abs_diff(reserved(3)) < 16, "{} {}", reserved(64), reserved(3));

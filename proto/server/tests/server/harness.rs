@@ -6,7 +6,7 @@ use ringway_sansio::{
 };
 use ringway_server::{Action, Aor, Config, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
-use ringway_test_support::services::{ServiceLimits, TestServices};
+use ringway_test_support::host::{HostLimits, TestHost};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ const START: Instant = Instant::from_secs(1_800_000_000);
 
 /// Server, its services, and the packets that it sent.
 pub(crate) struct World {
-    pub(crate) server: Server<Arc<TestServices>>,
-    pub(crate) memory: Arc<TestServices>,
+    pub(crate) server: Server,
+    pub(crate) memory: Arc<TestHost>,
     pub(crate) now: Instant,
     /// Pending lookups.
     pub(crate) lookups: Vec<(u64, Target)>,
@@ -112,15 +112,15 @@ impl World {
 
     fn seeded(config: Config, per_second: u32, seed: u64, now: Instant) -> Self {
         let seed = Seed::from_number(seed);
-        let limits = ServiceLimits {
+        let limits = HostLimits {
             nonce_lifetime: config.auth.nonce_lifetime,
             nonces_max: 1000,
-            guesses_max: Some(1000),
+            proofs_max: 1000,
             per_second,
             record_bytes_max: 1 << 20,
         };
-        let memory = Arc::new(TestServices::new(limits, &seed, now));
-        let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
+        let memory = Arc::new(TestHost::new(limits, &seed, now));
+        let server = Server::new(Arc::new(config), (Arc::clone(&memory) as _, memory.tables()), 0, seed, now);
         let mut world = Self {
             server,
             memory,

@@ -8,7 +8,6 @@ use crate::harness::{
 use crate::torture_valid::TESTER;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, ListenerId, LocatedServers, Node, Rng, Seed, Token};
 use ringway_server::{Mode, Server, SipFramer};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Messages for every part of the server, in an order in which each is valid.
@@ -181,7 +180,7 @@ fn noise_is_counted_and_answered_little() {
         let sent = world.udp(TESTER, &bytes);
         assert!(sent.len() <= 2, "round {round}: {sent:?}");
         let key = ringway_sansio::ShardKey::new(&Seed::from_number(1));
-        assert!(Server::<Arc<ringway_test_support::services::TestServices>>::shard_of(&key, &bytes, 7) < 7);
+        assert!(Server::shard_of(&key, &bytes, 7) < 7);
     }
     let counters = world.server.counters();
     let rejected: u64 = counters.rejected.iter().sum();

@@ -83,7 +83,7 @@ fn answer(world: &mut World, got: &Sent, status: u16, lines: &[&str]) -> Sent {
 }
 
 fn open(world: &World) -> (usize, usize) {
-    world.memory.open_lamps()
+    world.memory.tables().change_lamps((0, 0), |lamps| lamps.open())
 }
 
 const ENDED: [&str; 2] = ["alice: initiator terminated", "bob: recipient terminated"];
@@ -106,7 +106,7 @@ fn the_lamps_of_both_users_follow_a_call() {
     assert_eq!(open(&world), (0, 0));
     world.pass(Duration::from_secs(10));
     assert_eq!(states(&watch(&mut world, "erin", "bob")), "dark");
-    assert!(world.memory.lamps.lock().unwrap().is_empty());
+    assert!(world.memory.tables().change_lamps(false, |lamps| lamps.is_empty()));
     assert_eq!(world.server.counters().lamps_lit, 2);
 }
 
@@ -233,7 +233,7 @@ fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
         keep(&mut world, left - 5);
         assert_eq!(open(&world), (2, 0), "{line:?}");
         keep(&mut world, 10);
-        world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
+        world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
         assert_eq!(open(&world), (0, 0), "{line:?}");
     }
 }
@@ -252,7 +252,7 @@ fn a_session_interval_below_the_minimum_is_the_minimum() {
                     world.udp(WATCHER, &notify.answer(200, &[]));
                 }
             }
-            world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
+            world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
             assert_eq!(open(&world), expected, "{line}");
         }
     }
@@ -429,7 +429,7 @@ fn the_lamp_of_a_user_whose_call_is_diverted_is_dark() {
         bye.uri = "sip:carol@192.0.2.30".into();
         let got = only(requests(udp(&mut world, ALICE, &bye)));
         udp(&mut world, CAROL, &got.answer(200, &[]));
-        world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
+        world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
         assert_eq!(open(&world), (0, 0), "{name}");
     }
 }
@@ -444,9 +444,9 @@ fn a_user_removed_or_presence_switched_off_leaves_nothing() {
     world.server.reconfigure(Arc::new(config));
     world.pass(Duration::from_secs(1));
     assert_eq!(open(&world), (0, 0));
-    let lamps = world.memory.lamps.lock().unwrap();
-    assert_eq!((lamps.len(), lamps.users_len(), world.memory.lamps_filter().is_watching()), (0, 0, false));
-    drop(lamps);
+    let tables = world.memory.tables();
+    let left = tables.change_lamps((1, 1), |lamps| (lamps.len(), lamps.users_len()));
+    assert_eq!((left, tables.lamps().is_watching()), ((0, 0), false));
     let mut world = watched(|_| {});
     let got = ring(&mut world, &invite("sip:bob@example.org"));
     world.server.remove_user(b"bob@example.org");
@@ -466,10 +466,10 @@ fn a_late_shard_forgets_no_watcher_of_another_one() {
         config.presence.enabled = enabled;
         Arc::new(config)
     });
-    let services = Arc::clone(&world.memory);
-    let mut late = Server::new(Arc::clone(&configs[1]), services, 1, Seed::from_number(9), world.now);
+    let (host, tables) = (Arc::clone(&world.memory), world.memory.tables());
+    let mut late = Server::new(Arc::clone(&configs[1]), (host, tables), 1, Seed::from_number(9), world.now);
     configs.iter().for_each(|config| world.server.reconfigure(Arc::clone(config)));
-    assert!(!world.memory.lamps_filter().is_watching(), "its own are forgotten");
+    assert!(!world.memory.tables().lamps().is_watching(), "its own are forgotten");
     let request = subscribe("dave", WATCHER, "bob", "dialog").call_id("anew").line("Expires: 600");
     let (_, notify) = accepted(world.udp(WATCHER, &request));
     world.udp(WATCHER, &notify.answer(200, &[]));

@@ -117,7 +117,7 @@ fn a_cancel_ends_the_call_that_waits() {
     let cancel = invite.cancel();
     assert_eq!(statuses(&world.udp("198.51.100.66:5060", &cancel)), [481], "from elsewhere");
     assert_eq!(statuses(&world.udp(ALICE, &cancel)), [200, 487]);
-    assert_eq!(world.memory.reserved_bytes(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
     // The 487 was lost.
     assert_eq!(statuses(&world.udp(ALICE, &invite)), [487]);
     world.server.on_record(world.now, b"bob@example.org", &record, STORE_MS).unwrap();
@@ -203,7 +203,7 @@ fn a_source_causes_twenty_in_a_second_and_all_together_256_at_once() {
     }
     assert_eq!(world.locates.len(), LocateLimits::UNDER_WAY_MAX);
     assert!(world.server.counters().locates_too_many > 0);
-    assert!(world.memory.reserved_bytes() > 0);
+    assert!(world.memory.tables().reserved_bytes() > 0);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.server.counters().locates_unanswered, LocateLimits::UNDER_WAY_MAX as u64);
     assert!(world.udp(ALICE, &call(599)).is_empty(), "there is room again");

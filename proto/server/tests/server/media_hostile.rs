@@ -59,7 +59,7 @@ fn stored_responses_are_bounded() {
     assert_eq!(sent.iter().filter(|sent| sent.status() > 100).count(), stored, "each is forwarded");
     world.pass(Duration::from_secs(400));
     assert_eq!(world.deleted().len(), 100);
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]

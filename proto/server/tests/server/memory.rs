@@ -52,7 +52,7 @@ fn was_refused(sent: &[Sent]) -> bool {
 fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
     let mut world = world();
     let taken = (0..120).filter(|&number| !was_refused(&world.udp(STRANGER, &large("bob", number)))).count();
-    let used = world.memory.budget.lock().unwrap().used();
+    let used = world.memory.tables().reserved_bytes();
     assert!(taken > 20 && used <= MemoryBudget::STRANGER_BYTES_MAX, "{taken} calls keep {used} bytes");
     assert_eq!(world.server.counters().over_memory, 120 - taken as u64);
     assert!(!was_refused(&world.udp("203.0.113.77:5060", &call("carol", 1))), "another source has its own");
@@ -60,7 +60,7 @@ fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
         crate::challenge::proven(&mut world, ALICE, &invite("sip:carol@example.org").call_id("own"), "alice");
     assert!(!requests(own).is_empty(), "and so has a user of ours");
     world.pass(Duration::from_secs(400));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
     assert_eq!((world.server.contexts_len(), world.server.transactions_len()), (0, (0, 0)));
 }
 
@@ -71,7 +71,7 @@ fn strangers_behind_a_front_have_a_share_each_and_the_bound_of_all_together() {
         let large =
             |number| with_body(&passed_on(call("bob", number), client).call_id(&format!("{client}{number}")));
         let taken = (0..count).filter(|&number| !was_refused(&world.udp(source, &large(number)))).count();
-        (taken, world.memory.budget.lock().unwrap().used())
+        (taken, world.memory.tables().reserved_bytes())
     };
     let (taken, used) = calls("198.51.100.66", FRONT, 120);
     assert!((21..120).contains(&taken) && used <= MemoryBudget::STRANGER_BYTES_MAX, "{taken}: {used} bytes");
@@ -82,19 +82,19 @@ fn strangers_behind_a_front_have_a_share_each_and_the_bound_of_all_together() {
     let most = (0..20).map(|number| calls(&format!("203.0.113.{number}"), FRONT, 70).1).max();
     assert!(most.is_some_and(|most| most <= 48 << 20), "{most:?}");
     world.pass(Duration::from_secs(400));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
 fn memory_is_given_back_to_its_client_after_a_reload_without_the_front() {
     let mut world = world_with(set_front);
     let before = world.udp(FRONT, &with_body(&passed_on(call("bob", 1), "198.51.100.7")));
-    assert!(!was_refused(&before) && world.memory.budget.lock().unwrap().used() > 0);
+    assert!(!was_refused(&before) && world.memory.tables().reserved_bytes() > 0);
     let mut config = crate::harness::config();
     config.auth.enabled = true;
     world.server.reconfigure(Arc::new(config));
     world.pass(Duration::from_secs(400));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -105,12 +105,12 @@ fn all_sources_together_keep_the_budget() {
         for number in 0..70 {
             let user = if number % 2 == 0 { "bob" } else { "carol" };
             world.udp(&format!("203.0.113.{source}:5060"), &large(user, source * 1000 + number));
-            most = most.max(world.memory.budget.lock().unwrap().used());
+            most = most.max(world.memory.tables().reserved_bytes());
         }
     }
     assert!(most > 32 << 20 && most <= 64 << 20, "{most}");
     world.pass(Duration::from_secs(400));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
             world.udp(&first.to(), &first.answer(200, &[]));
         }
         let (_, clients) = world.server.transactions_len();
-        let used = world.memory.budget.lock().unwrap().used();
+        let used = world.memory.tables().reserved_bytes();
         // The answered branches stay for timer K, without their request.
         let silent = clients.saturating_sub(number + 1);
         assert!(silent * 2048 <= used, "{silent} silent branches with {used} bytes reserved");
@@ -181,8 +181,8 @@ fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
             world.udp(&first.to(), &first.answer(200, &[]));
         }
     }
-    let used = world.memory.budget.lock().unwrap().used();
+    let used = world.memory.tables().reserved_bytes();
     assert!(used <= MemoryBudget::STRANGER_BYTES_MAX && world.server.counters().over_memory > 0, "{used}");
     world.pass(Duration::from_secs(400));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }

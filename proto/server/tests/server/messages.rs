@@ -54,7 +54,7 @@ pub(crate) fn is_over(world: &mut World) {
     world.pass(Duration::from_secs(8000));
     assert_eq!(world.server.transactions_len(), (0, 0));
     assert_eq!(world.server.contexts_len(), 0);
-    assert_eq!(world.memory.reserved_bytes(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
     assert!(world.memory.stored().is_empty());
     assert!(world.server.next_due().is_none());
 }

@@ -3,7 +3,6 @@
 use crate::harness::{ALICE, BOB, World, only, register, request, requests};
 use crate::messages::{bob_comes, is_over, message, on, say, world};
 use crate::presence::with_body;
-use ringway_server::MemoryBudget;
 use std::time::Duration;
 
 /// MESSAGE of a user.
@@ -84,7 +83,7 @@ fn a_sender_cannot_fill_more_than_the_memory_of_messages() {
             *statuses.entry(answer.status()).or_default() += 1;
         }
     }
-    let used = world.memory.reserved_bytes();
+    let used = world.memory.tables().reserved_bytes();
     assert!(used <= 16 << 20, "a quarter of 64 MiB: {used}");
     assert!(statuses[&480] > 0 && world.server.counters().over_memory > 0, "{statuses:?}");
     // Calls of the same address have their own memory.
@@ -195,8 +194,7 @@ fn a_sender_fills_a_fifth_of_a_mailbox_also_with_large_messages() {
 #[test]
 fn many_senders_do_not_fill_a_shard() {
     let mut world = world();
-    let budget = MemoryBudget::new(512 << 20, &ringway_sansio::Seed::from_number(0));
-    *world.memory.budget.lock().unwrap() = budget;
+    world.memory.tables().memory().set_max(512 << 20);
     users(&mut world, 1200);
     let large = "x".repeat(8192);
     let send = |world: &mut World, sender: usize, to: usize, number: usize, text: &str| {

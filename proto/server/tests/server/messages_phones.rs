@@ -187,8 +187,10 @@ fn a_sender_that_was_blocked_since_is_not_delivered() {
         let from_carol = message("bob", 2).from("sip:carol@example.org");
         assert_eq!(only(world.udp(ALICE, &with_body(&from_carol, "text/plain", "of carol"))).status(), 202);
         match of_user {
-            true => world.memory.blocks.lock().unwrap().set_of_user(b"bob@example.org", patterns()),
-            false => world.memory.blocks.lock().unwrap().set_all(patterns()),
+            true => {
+                world.memory.tables().change_blocks(|list| list.set_of_user(b"bob@example.org", patterns()))
+            }
+            false => world.memory.tables().change_blocks(|list| list.set_all(patterns())),
         }
         let mut sent = bob_comes(&mut world, BOB, 1);
         sent.extend(world.pass(Duration::from_millis(1)));

@@ -66,7 +66,7 @@ fn in_dialog(method: &str, id: &str, ok: &Sent) -> Request {
 }
 
 fn open_calls(world: &World) -> usize {
-    world.memory.neighbour_calls()
+    world.memory.tables().read_neighbours(0, |table| table.calls_len())
 }
 
 /// An answered and acknowledged call: its number, and the 200 that the caller got.

@@ -2,7 +2,7 @@
 
 use crate::harness::{ALICE, Sent, World, forwarded, invite, only, requests, statuses, tcp_flow};
 use ringway_sansio::{ConnectionId, Event, Flow, HostNameId, LocatedServer, Target, Transport};
-use ringway_server::{Config, Neighbour, NeighbourConnection, Services};
+use ringway_server::{Config, Neighbour, NeighbourConnection};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ fn the_second_server_of_a_host_name_is_tried_whatever_others_do() {
     for port in 1..=300 {
         let target = Target::of_address("203.0.113.66", port, Transport::Udp);
         let server = target.server_at([203, 0, 113, 66].into(), HostNameId::NONE);
-        world.memory.note_failed(world.now, &server, world.now + Duration::from_secs(60));
+        world.memory.tables().note_failed(world.now, &server, world.now + Duration::from_secs(60));
     }
     seconds(&mut world, 2);
     assert_eq!(located(&mut world).to(), GATE);
@@ -295,16 +295,16 @@ fn a_reload_begins_new_neighbours_and_ends_removed_ones() {
     let again = only(world.due());
     assert_eq!((again.to().as_str(), world.server.transactions_len().1), (OTHER, 2), "one call, one OPTIONS");
     world.message(tcp_flow(8, OTHER), &probe.answer(200, &[]));
-    assert_eq!(world.memory.neighbour_connection(0), None, "an answer for another link");
+    assert_eq!(world.memory.tables().neighbour_connection(0), None, "an answer for another link");
     world.message(tcp_flow(9, OTHER), &again.answer(200, &[]));
-    assert_eq!(world.memory.neighbour_connection(0), Some(ConnectionId(9)));
+    assert_eq!(world.memory.tables().neighbour_connection(0), Some(ConnectionId(9)));
     let dialled = forwarded(call(&mut world, "two"));
     assert_eq!((dialled.to().as_str(), dialled.flow.connection), (GATE, None), "no neighbour any more");
     assert!(world.event(Event::Closed(ConnectionId(7))).is_empty());
 
     reload(&mut world, &[]);
     assert!(seconds(&mut world, 120).iter().all(|sent| sent.method() != "OPTIONS"));
-    assert_eq!(world.memory.neighbour_connection(0), None);
+    assert_eq!(world.memory.tables().neighbour_connection(0), None);
     world.server.stop_new_work(world.now + Duration::from_secs(5));
     reload(&mut world, &[gate_is]);
     assert!(seconds(&mut world, 120).is_empty(), "nothing begins after a stop");

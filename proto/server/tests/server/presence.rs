@@ -108,7 +108,7 @@ fn a_watcher_gets_the_state_at_once_and_each_change() {
     assert_eq!(world.server.subscriptions_len(), 0);
     world.pass(Duration::from_secs(40));
     assert_eq!(world.server.transactions_len(), (0, 0));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_connection_is_the_way_to_its_subscriber() {
     assert_eq!(world.server.subscriptions_len(), 1);
     world.event(Event::Closed(ConnectionId(8)));
     assert_eq!((world.server.subscriptions_len(), world.server.transactions_len()), (0, (0, 0)));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_refresh_of_an_older_publication_does_not_make_it_the_latest() {
     assert_eq!(world.udp(BOB, &removed)[0].status(), 200);
     world.pass(Duration::from_secs(3700));
     assert_eq!((world.server.publications_len(), world.server.subscriptions_len()), (0, 0));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn a_reload_that_switches_presence_off_leaves_nothing() {
     assert!(world.udp(ALICE, &notify.answer(200, &[])).is_empty());
     world.due();
     assert_eq!((world.server.subscriptions_len(), world.server.publications_len()), (0, 0));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
     assert_eq!(world.server.transactions_len(), (0, 0));
 }
 

@@ -2,8 +2,7 @@
 
 use crate::harness::{BOB, World, only, request, requests, statuses};
 use crate::presence::{accepted, on, publish, subscribe, with_body, world};
-use ringway_sansio::Seed;
-use ringway_server::{MemoryBudget, Payer};
+use ringway_server::Payer;
 use std::time::Duration;
 
 const PIDF: &str = "application/pidf+xml";
@@ -26,11 +25,11 @@ fn a_watcher_has_a_hundred_subscriptions_in_a_shard() {
     assert_eq!(world.server.counters().subscriptions_refused, 21);
     let other = subscribe("bob", BOB, "u1", "presence");
     assert_eq!(statuses(&world.udp(BOB, &other)), [200], "others are not affected");
-    assert!(world.memory.budget.lock().unwrap().used() > 100 * 3000);
+    assert!(world.memory.tables().reserved_bytes() > 100 * 3000);
     // Nobody answers the last NOTIFYs, and everything ends.
     world.pass(Duration::from_secs(700));
     assert_eq!((world.server.subscriptions_len(), world.server.transactions_len()), (0, (0, 0)));
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -88,7 +87,7 @@ fn the_notifies_of_a_shard_have_a_rate() {
 /// Server whose memory is not what ends.
 fn large_world() -> World {
     let world = world();
-    *world.memory.budget.lock().unwrap() = MemoryBudget::new(1 << 30, &Seed::from_number(3));
+    world.memory.tables().memory().set_max(1 << 30);
     world
 }
 
@@ -119,7 +118,7 @@ fn a_shard_has_20_000_subscriptions() {
     // Nobody refreshes: all of them end, and their memory is free.
     world.pass(Duration::from_secs(1200));
     assert_eq!(world.server.subscriptions_len(), 0);
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
     assert_eq!(begin(&mut world, 0, 90)[0].status(), 200);
 }
 
@@ -144,7 +143,7 @@ fn a_shard_has_20_000_publications() {
     assert_eq!(only(world.udp("10.0.0.0:5060", &refresh)).status(), 200, "it is not a new one");
     world.pass(Duration::from_secs(601));
     assert_eq!(world.server.publications_len(), 0);
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(world.memory.tables().reserved_bytes(), 0);
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn the_memory_of_all_bounds_subscriptions_and_publications() {
     let mut world = world();
     let ip: core::net::IpAddr = "192.0.2.20".parse().unwrap();
     let mut left = 0;
-    while world.memory.budget.lock().unwrap().reserve(Payer::Known(ip), 1 << 10) {
+    while world.memory.tables().reserve(Payer::Known(ip), 1 << 10) {
         left += 1;
     }
     assert!(left > 0);

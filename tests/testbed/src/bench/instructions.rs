@@ -190,9 +190,17 @@ pub(super) fn core(check: bool, write: bool) -> Result<()> {
     if !has_program("valgrind") {
         bail!("counting instructions needs valgrind: install the package `valgrind`");
     }
-    let program = target_dir().join("optimized").join(without_sockets::PROGRAM);
+    let program = target_dir().join("optimized/examples").join(without_sockets::PROGRAM);
     if !check || !program.exists() {
-        let words = ["build", "--profile", "optimized", "--package", without_sockets::PACKAGE];
+        let words = [
+            "build",
+            "--profile",
+            "optimized",
+            "--package",
+            without_sockets::PACKAGE,
+            "--example",
+            without_sockets::PROGRAM,
+        ];
         succeed(&mut cargo(&words))?;
     }
     let folder = tempfile::tempdir().context("make a folder for the run")?;

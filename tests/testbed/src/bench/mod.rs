@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return result;
     }
     build("ringway")?;
-    build(without_sockets::PACKAGE)?;
+    build_example(without_sockets::PACKAGE, without_sockets::PROGRAM)?;
     build_example("ringway-lab", instructions::GENERATOR)?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;

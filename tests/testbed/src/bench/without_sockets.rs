@@ -16,7 +16,7 @@ use xtask::workspace::target_dir;
 
 /// Package of [`PROGRAM`].
 pub(super) const PACKAGE: &str = "ringway-in-memory";
-/// Program that measures itself.
+/// Example that measures itself.
 pub(super) const PROGRAM: &str = "in_memory";
 
 const HEADING: &str = "## Without sockets\n";
@@ -61,7 +61,7 @@ impl Bench {
 
     /// Figures that the program prints, one for each repeat.
     fn in_memory(&self) -> Result<Figures> {
-        let program = target_dir().join("release").join(PROGRAM);
+        let program = target_dir().join("release/examples").join(PROGRAM);
         let mut figures = Figures { open: Vec::new(), digest: Vec::new() };
         for _ in 0..self.plan.repeats {
             // A child inherits the processors of its parent.

@@ -1,7 +1,8 @@
 //! A machine, the host at the other end of its cable, and a virtual clock.
 
-use ringway_metal::{Hardware, Machine, Memory, Program};
+use ringway_metal::{Hardware, Machine, Memory, Program, tables_with};
 use ringway_sansio::{Instant, Seed};
+use ringway_sim::SimLocks;
 use ringway_test_support::ethernet::cable::{Frames, Host, OWN, Plug, cable};
 use ringway_test_support::ethernet::dhcp_host::DhcpHost;
 use smoltcp::iface::SocketHandle;
@@ -57,6 +58,7 @@ impl World {
             tls_seed: seed.map(|seed| seed.part(99)),
             boot_file,
             words: &["fault"],
+            tables: tables_with::<SimLocks>(),
             sound: None,
         };
         Self {

@@ -4,10 +4,13 @@ use crate::phone::helper::Helper;
 use crate::phone::sound_card::Card;
 use crate::phone::tap::Tap;
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_metal::{CountedNode, Hardware, Memory, MemoryServices, PhoneMachine, Program, SoundCard};
+use ringway_metal::{
+    CountedNode, Hardware, Memory, MemoryHost, PhoneMachine, Program, SoundCard, tables_with,
+};
 use ringway_sansio::{Flow, Instant, Seed, Token, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
+use ringway_sim::SimLocks;
 use ringway_test_support::ethernet::cable::{Frames, Plug};
 use ringway_users::{NameHash, Subscribers};
 use std::net::Ipv4Addr;
@@ -27,7 +30,7 @@ pub(crate) const fn phone_ip(number: usize) -> Ipv4Addr {
 
 pub(crate) struct Network {
     pub(crate) phones: Vec<Phone>,
-    pub(crate) server: Station<Plug, CountedNode<Server<MemoryServices>>>,
+    pub(crate) server: Station<Plug, CountedNode<Server>>,
     pub(crate) helper: Station<Plug, Helper>,
     pub(crate) tap: Tap,
     pub(crate) now: Instant,
@@ -98,6 +101,7 @@ impl Network {
             tls_seed: None,
             boot_file: None,
             words: &["fault"],
+            tables: tables_with::<SimLocks>(),
             sound,
         };
         let machine = PhoneMachine::start(End::plug_in(&mut self.ends), words, hardware, self.now);
@@ -225,7 +229,7 @@ impl Phone {
     }
 }
 
-fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server<MemoryServices>>> {
+fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server>> {
     let mut station = Station::new(plug, &Seed::from_number(1), now);
     station.set_lease(Lease::fixed(SERVER, 24, None));
     let settings = MachineSettings::read("domains=example.org auth=on", None).unwrap();
@@ -240,8 +244,10 @@ fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server<MemorySe
     let list = b"username,password\nalice,wonderland\nbob,builder\ncarol,carol\n";
     let users =
         Subscribers::from_csv(list, "example.org", |_| "example.org", 10, NameHash::new([1; 16])).unwrap();
-    let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
-    let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
+    let make = tables_with::<SimLocks>();
+    let tables = make.tables(Duration::from_secs(300), 0, &Seed::from_number(2), now);
+    let host = Arc::new(MemoryHost::new(users, make));
+    let server = Server::new(Arc::new(config), (host, Arc::new(tables)), 0, Seed::from_number(3), now);
     station.serve(CountedNode::new(server), ports, 65_535);
     station
 }

@@ -9,7 +9,8 @@ use peer::{Peer, PeerNode};
 use ringway_agent::{Account, Trace};
 use ringway_audio::{Input, Source};
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_metal::{Hardware, Memory, PhoneMachine, Program};
+use ringway_linux::SystemLocks;
+use ringway_metal::{Hardware, Memory, PhoneMachine, Program, tables_with};
 use ringway_phone::{
     CallNumber, Digit, Hold, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy,
 };
@@ -185,6 +186,7 @@ impl Image {
             tls_seed: None,
             boot_file: None,
             words: &[],
+            tables: tables_with::<SystemLocks>(),
             sound: None,
         };
         let mut machine = PhoneMachine::start(card, words, hardware, now);

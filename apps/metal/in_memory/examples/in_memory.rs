@@ -14,9 +14,10 @@
 )]
 
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX, Lease, Port, Station};
-use ringway_metal::{CountedNode, MemoryServices};
+use ringway_in_memory::{CountedNode, MemoryHost, tables_with};
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_sim::SimLocks;
 use ringway_sip::digest::{Credentials, Ha1};
 use ringway_users::{NameHash, Subscribers};
 use rustix::time::{ClockId, clock_gettime};
@@ -80,7 +81,7 @@ impl Card for Rings {
 struct Bench {
     /// CPU time of this thread in nanoseconds; no time for callgrind, which cannot read the system's.
     clock: fn() -> u64,
-    station: Station<Rings, CountedNode<Server<MemoryServices>>>,
+    station: Station<Rings, CountedNode<Server>>,
     now: Instant,
 }
 
@@ -144,8 +145,10 @@ impl Bench {
         let names = NameHash::new([1; 16]);
         let users =
             Subscribers::from_csv(list.as_bytes(), "example.org", |_| "example.org", users, names).unwrap();
-        let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
-        let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
+        let make = tables_with::<SimLocks>();
+        let tables = make.tables(Duration::from_secs(300), 0, &Seed::from_number(2), now);
+        let host = Arc::new(MemoryHost::new(users, make));
+        let server = Server::new(Arc::new(config), (host, Arc::new(tables)), 0, Seed::from_number(3), now);
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];
         station.serve(CountedNode::new(server), ports, 65_535);
         let mut bench = Self { clock, station, now };
