@@ -1,6 +1,7 @@
 //! Addresses-of-record of accounts.
 
 use crate::draft::is_sips;
+use crate::uri_headers::{HeaderFields, without_headers};
 use crate::{Account, AccountId, Config, RouteError};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -57,8 +58,8 @@ impl Account {
     }
 
     /// Completes the `target` of a call to a URI: without a scheme that of the account is prepended, and a user alone gets
-    /// the account's domain.
-    pub(crate) fn full_target(&self, target: &str) -> Result<Vec<u8>, RouteError> {
+    /// the account's domain. Headers of the URI become header fields of the request.
+    pub(crate) fn full_target(&self, target: &str) -> Result<(Vec<u8>, HeaderFields), RouteError> {
         let target = target.trim();
         let has_scheme = ["sip:", "sips:", "tel:"]
             .iter()
@@ -67,18 +68,23 @@ impl Account {
         if !has_scheme {
             uri.push_str(self.scheme());
         }
-        uri.push_str(target);
-        if !has_scheme && !target.contains(['@', '.', ':', '[']) {
+        // A user may have a question mark, a host may not.
+        let end = target.find('?').filter(|_| !target.contains('@')).unwrap_or(target.len());
+        let (address, headers) = target.split_at_checked(end).ok_or(RouteError::Malformed)?;
+        uri.push_str(address);
+        if !has_scheme && !address.contains(['@', '.', ':', '[']) {
             let domain = self.registrar_uri();
             uri.push('@');
             uri.push_str(&String::from_utf8_lossy(domain.get(self.scheme().len()..).unwrap_or_default()));
         }
+        uri.push_str(headers);
         let parsed = Uri::parse(uri.as_bytes()).map_err(|_| RouteError::Malformed)?;
-        if !parsed.headers().is_empty() {
-            return Err(RouteError::Malformed);
-        }
         self.next_hop_to(&parsed)?;
-        Ok(uri.into_bytes())
+        if parsed.params().value(b"method").is_some_and(|method| method != b"INVITE") {
+            return Err(RouteError::Method);
+        }
+        let (bare, fields) = without_headers(&parsed)?;
+        Ok((bare.to_vec(), fields))
     }
 
     /// Domain of the address-of-record with its port: the Request-URI of a REGISTER (RFC 3261 §10.2). RFC 5630 §5.2: a

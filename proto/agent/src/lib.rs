@@ -32,6 +32,7 @@ mod registration;
 mod request;
 mod session;
 mod text;
+mod uri_headers;
 
 pub use account::{BadAccount, is_instance};
 pub use agent::UserAgent;

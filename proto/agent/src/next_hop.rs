@@ -19,9 +19,23 @@ pub(crate) struct NextHop {
 /// Error of a URI that no request can be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// It is not a URI, or has headers.
+    /// It is not a URI.
     #[error("this is not a SIP URI like sip:bob@example.org")]
     Malformed,
+    /// It has headers that a URI must not choose (RFC 3261 §19.1.5), or `body`.
+    #[error("the URI sets {0} behind its question mark; only Subject and Priority may be set there")]
+    Header(&'static str),
+    /// A header of it is malformed, or there twice.
+    #[error(
+        "the headers behind the URI's question mark are malformed; write ?Subject=text, with %20 for a space"
+    )]
+    Headers,
+    /// It has headers, and is the target of a transfer.
+    #[error("the target of a transfer must have no headers behind a question mark")]
+    TransferHeaders,
+    /// Its `method` is not INVITE.
+    #[error("the URI has a method parameter for another request than a call")]
+    Method,
     /// It is not a `sip:` or `sips:` URI.
     #[error("only sip: and sips: URIs can be called")]
     Scheme,

@@ -284,11 +284,10 @@ impl MediaSettings {
 impl Settings {
     /// The URI with the account's transport; a server needs no such parameter.
     pub(crate) fn target(&self, uri: &str) -> String {
-        let has_transport = uri.to_ascii_lowercase().contains(";transport=");
-        if self.account.server.is_some() || has_transport || is_sips(uri) {
+        if self.account.server.is_some() || is_sips(uri) {
             return uri.to_owned();
         }
-        format!("{uri}{}", self.transport.uri_parameter())
+        with_transport(uri, self.transport)
     }
 
     /// The same with the sound server and the devices looked up, where a sound card is to be used.
@@ -338,6 +337,19 @@ fn tls_files(args: &AccountArgs) -> Result<TlsFiles, Failure> {
 }
 
 /// True for a `sips:` URI.
+/// A URI with a transport, which is its own if it has one.
+fn with_transport(uri: &str, transport: Transport) -> String {
+    let Ok(parsed) = Uri::parse(uri.as_bytes()) else { return uri.to_owned() };
+    if parsed.params().has(b"transport") {
+        return uri.to_owned();
+    }
+    // A question mark and the headers follow the parameters.
+    let headers = parsed.headers().len();
+    let end = if headers > 0 { uri.len().saturating_sub(headers + 1) } else { uri.len() };
+    let (bare, headers) = uri.split_at_checked(end).unwrap_or((uri, ""));
+    format!("{bare}{}{headers}", transport.uri_parameter())
+}
+
 pub(crate) fn is_sips(uri: &str) -> bool {
     Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.scheme() == Scheme::Sips)
 }
@@ -483,3 +495,19 @@ const ANONYMOUS: &str = "sip:anonymous@anonymous.invalid";
 
 /// More than any service asks for.
 const DIGITS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transport_is_added_before_the_headers_of_a_uri() {
+        let tcp = |uri: &str| with_transport(uri, Transport::Tcp);
+        assert_eq!(tcp("sip:b@h"), "sip:b@h;transport=tcp");
+        assert_eq!(
+            tcp("sip:b@h;lr?Subject=a;transport=udp"),
+            "sip:b@h;lr;transport=tcp?Subject=a;transport=udp"
+        );
+        assert_eq!(tcp("sip:b@h;Transport=UDP?Subject=a"), "sip:b@h;Transport=UDP?Subject=a");
+    }
+}

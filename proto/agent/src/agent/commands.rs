@@ -139,7 +139,8 @@ impl UserAgent {
         target: &str,
     ) -> Result<QueryId, CallError> {
         let account = self.shared.config.account(id).ok_or(CallError::NoAccount)?;
-        let target = account.full_target(target).map_err(CallError::Route)?;
+        let (target, mut fields) = account.full_target(target).map_err(CallError::Route)?;
+        fields.push((HeaderName::Accept, SDP.as_bytes().to_vec()));
         let (call_id, tag) = (self.shared.random.new_call_id(), self.shared.random.new_tag());
         let uri = Uri::parse(&target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
@@ -153,7 +154,7 @@ impl UserAgent {
             call_id,
             cseq: 1,
             contact: ContactField::Target,
-            fields: alloc::vec![(HeaderName::Accept, SDP.as_bytes().to_vec())],
+            fields,
             body: None,
             next_hop,
             scope: Scope::OutsideDialog,

@@ -12,6 +12,7 @@ use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{NotAcceptable, SDP, Session};
 use crate::text::unfolded;
+use crate::uri_headers::{HeaderFields, without_headers};
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
 use alloc::vec::Vec;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
@@ -28,8 +29,8 @@ impl Calls {
         media: LocalMedia,
     ) -> Result<CallId, CallError> {
         let target = cx.config.account(account).ok_or(CallError::NoAccount)?.full_target(target);
-        let target = target.map_err(CallError::Route)?;
-        let invitation = Invitation { account, target, fields: Vec::new(), referred_by: None };
+        let (target, fields) = target.map_err(CallError::Route)?;
+        let invitation = Invitation { account, target, fields, referred_by: None };
         self.invite(cx, invitation, media)
     }
 
@@ -273,18 +274,18 @@ impl Calls {
         if call.redirects >= cx.config.limits.redirects_max {
             return false;
         }
-        let Some((uri, next_hop)) = best_contact(cx.config, message, &call.dialog.target) else {
-            return false;
-        };
+        let Some(best) = best_contact(cx.config, message, &call.dialog.target) else { return false };
         let Some(old) = call.invite.and_then(|key| cx.requests.draft(key)) else { return false };
         let mut draft = old.clone();
         draft.scope = Scope::Redirected;
-        draft.uri.clone_from(&uri);
-        draft.next_hop = next_hop;
+        draft.uri.clone_from(&best.uri);
+        draft.next_hop = best.next_hop;
+        draft.fields.retain(|(name, _)| best.fields.iter().all(|(other, _)| other != name));
+        draft.fields.extend(best.fields);
         draft.routes.clear();
         let Some(call) = self.call_mut(id) else { return false };
         call.redirects += 1;
-        call.dialog.target = uri;
+        call.dialog.target = best.uri;
         self.invite_again(cx, id, draft)
     }
 
@@ -355,25 +356,36 @@ fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), N
     Ok((session, params))
 }
 
+/// Contact of a redirection.
+struct BestContact {
+    q: u16,
+    uri: Vec<u8>,
+    /// Header fields from the headers of its URI.
+    fields: HeaderFields,
+    next_hop: NextHop,
+}
+
 /// Contact with the greatest q that is not the target of the call already. A call with TLS on every hop is not continued
 /// without (RFC 5630 §5.1.1.3).
-fn best_contact(config: &Config, message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
-    let mut best: Option<(u16, Vec<u8>, NextHop)> = None;
+fn best_contact(config: &Config, message: &Message<'_>, but: &[u8]) -> Option<BestContact> {
+    let mut best: Option<BestContact> = None;
     for value in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
         let Ok(contact) = NameAddr::parse(value) else { continue };
         let uri = contact.uri;
-        let Ok(next_hop) = NextHop::of_uri(&uri) else { continue };
+        let (Ok(next_hop), Ok((bare, fields))) = (NextHop::of_uri(&uri), without_headers(&uri)) else {
+            continue;
+        };
         let is_downgrade = is_sips(but) && uri.scheme() != Scheme::Sips;
         let is_usable = config.has_transport(next_hop.transport) && !is_downgrade;
-        if !uri.headers().is_empty() || uri.as_bytes() == but || !is_usable {
+        if bare == but || !is_usable {
             continue;
         }
         let q = contact.params.value(b"q").and_then(ringway_sip::grammar::q_thousandths).unwrap_or(1000);
-        if best.as_ref().is_none_or(|(known, _, _)| q > *known) {
-            best = Some((q, unfolded(uri.as_bytes()), next_hop));
+        if best.as_ref().is_none_or(|known| q > known.q) {
+            best = Some(BestContact { q, uri: unfolded(bare), fields, next_hop });
         }
     }
-    best.map(|(_, uri, next_hop)| (uri, next_hop))
+    best
 }
 
 /// Maximum number of contacts of a redirection that are parsed.

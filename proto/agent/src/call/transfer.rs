@@ -14,7 +14,7 @@ use crate::core_context::CoreContext;
 use crate::draft::{CallRequest, ContactField, Purpose};
 use crate::request::reply::IncomingRequest;
 use crate::text::{text, unfolded};
-use crate::{AgentEvent, CallError, CallState};
+use crate::{AgentEvent, CallError, CallState, RouteError};
 use ringway_sansio::Wheel;
 use ringway_sip::{HeaderName, Message, Method, grammar};
 
@@ -27,7 +27,10 @@ impl Call {
         target: &str,
     ) -> Result<(), CallError> {
         let account = cx.config.account(self.account).ok_or(CallError::NoAccount)?;
-        let target = account.full_target(target).map_err(CallError::Route)?;
+        let (target, headers) = account.full_target(target).map_err(CallError::Route)?;
+        if !headers.is_empty() {
+            return Err(CallError::Route(RouteError::TransferHeaders));
+        }
         if self.state != CallState::Established || self.transfer.is_some() {
             return Err(CallError::WrongState);
         }

@@ -445,7 +445,9 @@ fn a_typed_target_becomes_a_uri_or_a_clear_error() {
     for (target, why) in [
         ("sips:bob@example.org;transport=udp", RouteError::Transport),
         ("sips:bob@example.org", RouteError::Tls),
-        ("sip:bob@x?Subject=y", RouteError::Malformed),
+        ("sip:bob@x?Route=%3Csip:y%3E", RouteError::Header("Route")),
+        ("sip:bob@x?Subject=a%0d%0aEvil:%20y", RouteError::Headers),
+        ("sip:bob@x;method=BYE", RouteError::Method),
         ("bo b", RouteError::Malformed),
         ("sip:bob@x\r\nEvil: y", RouteError::Malformed),
         ("", RouteError::Malformed),
@@ -454,6 +456,34 @@ fn a_typed_target_becomes_a_uri_or_a_clear_error() {
         assert_eq!(result, Err(CallError::Route(why)), "{target}");
     }
     assert!(table.sent().is_empty());
+}
+
+/// RFC 3261 §19.1.5.
+#[test]
+fn the_headers_of_a_target_become_header_fields() {
+    let mut table = Table::with(account_at_server(), |_| {});
+    for (target, line) in [
+        ("sip:bob@example.net?Subject=Lunch%20today&Priority=urgent", "INVITE sip:bob@example.net SIP/2.0"),
+        ("bob?Subject=Lunch%20today&Priority=urgent", "INVITE sip:bob@example.org SIP/2.0"),
+    ] {
+        let (call, invite) = table.call(target);
+        assert_eq!((invite.line(), invite.field("Subject")), (line, Some("Lunch today")));
+        assert_eq!(invite.field("Priority"), Some("urgent"));
+        assert!(!invite.field("To").unwrap().contains('?'));
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
+    }
+    let mut table = Table::direct();
+    let (call, _) = table.established(&bob());
+    let result = table.ask(|agent, cx| agent.transfer(cx, call, "sip:carol@10.0.0.3?Subject=x"));
+    assert_eq!(result, Err(CallError::Route(RouteError::TransferHeaders)));
+    // A redirection may set them too; one that sets others is passed over.
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    let contacts =
+        "Contact: <sip:a@10.0.0.4?Route=%3Csip:x%3E>\r\nContact: <sip:carol@10.0.0.3?Subject=new>;q=0.5\r\n";
+    table.receive(PEER, &answer(&invite, 302, "b", contacts, None));
+    let again = table.sent().pop().unwrap();
+    assert_eq!((again.line(), again.field("Subject")), ("INVITE sip:carol@10.0.0.3 SIP/2.0", Some("new")));
 }
 
 #[test]
