@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::phone::args::CallArgs;
-use crate::phone::attend::{Attended, say_any, say_message};
+use crate::phone::attend::{Attended, say, say_any, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{Settings, is_sips};
@@ -31,6 +31,9 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
     tell(&outcome, args.phone.account.json)?;
+    if let Some(advice) = outcome.advice(settings.media.srtp) {
+        say(advice);
+    }
     match outcome.verdict {
         Verdict::Answered => Ok(()),
         Verdict::Rejected | Verdict::Failed | Verdict::Cancelled => Err(Failure::said()),

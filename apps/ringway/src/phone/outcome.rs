@@ -3,7 +3,7 @@
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
 use ringway_media::session::Report;
-use ringway_phone::{CryptoSuite, Hold, Protection, SasStatus, Signalling};
+use ringway_phone::{CryptoSuite, Hold, Protection, SasStatus, Signalling, SrtpPolicy};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -176,6 +176,21 @@ impl Outcome {
         })
     }
 
+    /// Advice for a refused session description whose refusal has no Warning; `srtp` is the protection that was offered.
+    pub(crate) fn advice(&self, srtp: SrtpPolicy) -> Option<&'static str> {
+        let has_warning = self.reason.as_ref().is_some_and(|reason| reason.contains(": "));
+        if self.verdict != Verdict::Rejected || !matches!(self.status, 406 | 488 | 606) || has_warning {
+            return None;
+        }
+        Some(match srtp {
+            SrtpPolicy::None => "if the other side requires SRTP, call with --srtp best or --srtp dtls",
+            SrtpPolicy::Best | SrtpPolicy::Sdes | SrtpPolicy::Zrtp => {
+                "if the other side requires DTLS-SRTP, as browsers do, call with --srtp dtls"
+            }
+            SrtpPolicy::Dtls => "if the other side does not support DTLS-SRTP, call with --srtp best",
+        })
+    }
+
     /// The same for people.
     pub(crate) fn lines(&self) -> Vec<String> {
         let peer = printable(&self.peer);
@@ -235,6 +250,12 @@ impl Heard {
         ];
         if let Some(mos) = report.mos {
             lines.push(format!("voice quality: MOS {mos:.2} of 4.5"));
+        }
+        if refused.strangers > 0 {
+            lines.push(format!(
+                "not played: {} packets from other addresses than the other phone's",
+                refused.strangers
+            ));
         }
         if refused.auth_failures + refused.replays > 0 {
             lines.push(format!(
@@ -327,6 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_without_a_warning_gets_the_other_protection_as_advice() {
+        let refused = |status, reason: &str| Outcome {
+            verdict: Verdict::Rejected,
+            status,
+            reason: Some(reason.to_owned()),
+            heard: None,
+            ..answered(Protection::None)
+        };
+        let advice = |outcome: &Outcome, srtp| outcome.advice(srtp).unwrap_or_default().to_owned();
+        let bare = refused(488, "Not Acceptable Here");
+        for srtp in [SrtpPolicy::Best, SrtpPolicy::Sdes, SrtpPolicy::Zrtp, SrtpPolicy::None] {
+            assert!(advice(&bare, srtp).contains("--srtp dtls"));
+        }
+        assert!(advice(&bare, SrtpPolicy::Dtls).contains("--srtp best"));
+        assert_eq!(refused(488, "Not Acceptable Here: no codec in common").advice(SrtpPolicy::Best), None);
+        assert_eq!(refused(486, "Busy Here").advice(SrtpPolicy::Best), None);
+        assert_eq!(answered(Protection::None).advice(SrtpPolicy::Best), None);
+    }
+
+    #[test]
     fn what_protects_is_said_and_what_came_from_the_network_moves_no_cursor() {
         let zrtp = Protection::Zrtp {
             suite: CryptoSuite::AesCm128HmacSha1_32,
@@ -363,6 +404,9 @@ mod tests {
             ..answered(Protection::None)
         };
         assert!(unprotected.lines()[0].ends_with(": failed: ZRTP: no answer"), "{:?}", unprotected.lines());
+        let mut moved = answered(Protection::None);
+        moved.heard.as_mut().unwrap().report.refused.strangers = 7;
+        assert!(moved.lines().iter().any(|line| line.starts_with("not played: 7 packets")));
         assert!(refused.lines()[0].contains("486") && refused.json()["security"]["method"] == "none");
     }
 }
