@@ -48,6 +48,7 @@ impl PriorProtection {
         match (self.downgrade, self.key_management) {
             (Downgrade::Allowed, _) | (_, None) => Ok(()),
             (Downgrade::Refused, before) if before == after => Ok(()),
+            (Downgrade::Refused, Some(_)) if after.is_some() => Err(Refused::OtherKeys),
             (Downgrade::Refused, Some(_)) => Err(Refused::Downgrade),
         }
     }

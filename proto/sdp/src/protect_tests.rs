@@ -353,13 +353,13 @@ fn a_call_keeps_its_key_management() {
     let mut bob = phone(2, both.clone());
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();
     assert_eq!(bob.answer(sdp("RTP/AVP", "").as_bytes(), BOTH).unwrap_err(), Refused::Downgrade);
-    assert_eq!(bob.answer(sdp("RTP/AVP", &usual(KEY_1)).as_bytes(), BOTH).unwrap_err(), Refused::Downgrade);
+    assert_eq!(bob.answer(sdp("RTP/AVP", &usual(KEY_1)).as_bytes(), BOTH).unwrap_err(), Refused::OtherKeys);
     let (_, params) =
         bob.answer(sdp("RTP/AVP", &[usual(KEY_1), hash.clone()].concat()).as_bytes(), BOTH).unwrap();
     assert_eq!(params.protection, Protection::Zrtp { peer_hello_hash: Some([0x0f; 32]) });
     let mut bob = phone(2, both);
     bob.answer(sdp("RTP/AVP", &usual(KEY_1)).as_bytes(), BOTH).unwrap();
-    assert_eq!(bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap_err(), Refused::Downgrade);
+    assert_eq!(bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap_err(), Refused::OtherKeys);
     // A policy of ZRTP gets it with or without a hash.
     let mut bob = phone(2, zrtp());
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();

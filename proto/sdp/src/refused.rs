@@ -50,6 +50,9 @@ pub enum Refused {
     /// No `a=crypto` line with a supported suite and parameters.
     #[error("no SRTP crypto suite in common")]
     Crypto,
+    /// The keys of the call would come from elsewhere: another kind of protection.
+    #[error("the call is protected already, and the kind of its SRTP keys (SDES, ZRTP, DTLS) cannot change")]
+    OtherKeys,
     /// The protection of the call would be removed.
     #[error("this would remove the SRTP protection of the call")]
     Downgrade,
@@ -102,6 +105,7 @@ impl Refused {
             | Self::ProtectionUnwanted
             | Self::Unprotected
             | Self::Crypto
+            | Self::OtherKeys
             | Self::Downgrade
             | Self::Mismatch(_) => 488,
         }
@@ -124,6 +128,7 @@ impl Refused {
             | Self::ProtectionUnwanted
             | Self::Unprotected
             | Self::Crypto
+            | Self::OtherKeys
             | Self::Downgrade
             | Self::Mismatch(_) => 399,
         }

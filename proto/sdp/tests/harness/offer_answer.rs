@@ -167,7 +167,7 @@ fn exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
         Err(refused) => {
             assert_eq!(from.protection(), ours);
             assert!(
-                matches!(refused, Refused::Unprotected | Refused::Downgrade),
+                matches!(refused, Refused::Unprotected | Refused::OtherKeys | Refused::Downgrade),
                 "an unmodified answer was rejected: {refused}"
             );
         }
