@@ -1,11 +1,14 @@
 //! Passwords: generated, and read from standard input, so that they do not appear on a command line.
 
 use crate::failure::Failure;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, IsTerminal, Read};
 
 /// Reads the first line of standard input, without its end. It does not wait for the end of the input, so that it works
-/// for typed input and for an open pipe.
+/// for typed input, which it asks for, and for an open pipe.
 pub(crate) fn from_stdin() -> Result<String, Failure> {
+    if io::stdin().is_terminal() {
+        eprint!("password, and Enter (it is visible): ");
+    }
     let mut text = String::new();
     io::stdin().lock().take(PASSWORD_BYTES_MAX + LINE_END_BYTES_MAX).read_line(&mut text).map_err(
         |error| match error.kind() {

@@ -1,6 +1,7 @@
 //! Configurations of other programs in the documents, with these programs, and pages that are followed command by command.
 
 use crate::program::Running;
+use crate::terminal::Terminal;
 use ringway_test_support::programs::has;
 use ringway_test_support::redis::RedisServer;
 use std::fs;
@@ -275,6 +276,42 @@ fn sipp_plays_the_scenario_with_the_list_of_the_guide() {
         "{} --rate 10 --seconds 1 --fail-if 'success<100%'",
         commands.replace("--talk 2s", "--talk 50ms")
     ));
+}
+
+#[test]
+fn the_home_server_is_set_up_and_called_as_its_page_says() {
+    let page = section(COOKBOOK, "Home server");
+    let folder = TempDir::new().unwrap();
+    let configuration = block(page, "domains").replace("192.168.1.10:5060", "127.0.0.1:0");
+    fs::write(
+        folder.path().join("ringway.toml"),
+        format!("{configuration}\n[admin]\nlisten = \"127.0.0.1:0\"\n"),
+    )
+    .unwrap();
+    let passwords = block(page, "ringway user add alice").lines().filter_map(|line| {
+        let words = line.split('#').next().unwrap().trim().strip_prefix("ringway user ")?;
+        let args: Vec<&str> = ["user"].into_iter().chain(words.split(' ')).collect();
+        let said = Running::start(folder.path(), &args, "").done().ok();
+        Some(said.trim_end().rsplit(' ').next().unwrap().to_owned())
+    });
+    let [alice, bob] = passwords.collect::<Vec<_>>().try_into().unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let address = server.address();
+    let bob = Running::start_by_shell(
+        folder.path(),
+        &format!(
+            "echo {bob} | $0 answer --as sip:bob@home.arpa --server {address} --register --password-stdin \
+             --play silence --count 1"
+        ),
+    );
+    bob.says("ready");
+    let call = block(page, "ringway call").trim_end().replace("192.168.1.10", &address);
+    let call = call.strip_prefix("ringway ").unwrap().replace("--duration 5", "--duration 0.2");
+    let mut terminal = Terminal::open(folder.path(), &call);
+    terminal.shows(&["password, and Enter"]);
+    terminal.press(&format!("{alice}\r"));
+    terminal.shows(&["sip:bob@home.arpa: answered"]);
+    assert_eq!(terminal.ends(), 0);
 }
 
 #[test]
