@@ -7,10 +7,10 @@ use ringway_test_support::redis::RedisServer;
 use std::fs;
 use std::io::Write as _;
 use std::net::UdpSocket;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -34,9 +34,14 @@ fn section<'d>(document: &'d str, heading: &str) -> &'d str {
     document.split(&format!("\n## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap()
 }
 
-fn write_secret(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+/// Runs the commands of a page that come before the start of the server.
+fn before_start(folder: &Path, commands: &str) -> Output {
+    symlink(env!("CARGO_BIN_EXE_ringway"), folder.join("ringway")).unwrap();
+    let commands = commands.trim_end().strip_suffix("ringway serve").unwrap();
+    let script = format!("set -e; PATH=$PWD:$PATH\n{commands}");
+    let done = Command::new("bash").args(["-c", &script]).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{script}\n{done:?}");
+    done
 }
 
 #[test]
@@ -47,13 +52,11 @@ fn redis_loads_its_configuration_and_a_check_finds_nothing_missing_there() {
     let configuration = block(SCALE, "# redis.conf").replace("192.0.2.8", "127.0.0.1");
     let redis = RedisServer::start_with_configuration(&configuration);
     let folder = TempDir::new().unwrap();
-    let password = configuration.split('>').nth(1).unwrap().split(' ').next().unwrap();
-    write_secret(&folder.path().join("redis-password"), password);
-    write_secret(&folder.path().join("cluster-secret"), &"5e71c9a8".repeat(8));
-    let node = block(section(COOKBOOK, "Two servers"), "domains").replace("192.0.2.8:6379", &redis.host());
+    let page = section(COOKBOOK, "Two servers");
+    let node = block(page, "domains").replace("192.0.2.8:6379", &redis.host());
     fs::write(folder.path().join("ringway.toml"), node).unwrap();
-    let checked = Running::start(folder.path(), &["check"], "").done();
-    assert_eq!((checked.status, &*checked.err), (0, ""), "{checked:?}");
+    let done = before_start(folder.path(), block(page, "umask 077"));
+    assert_eq!(String::from_utf8(done.stderr).unwrap(), "");
 }
 
 #[test]
@@ -318,8 +321,6 @@ fn the_home_server_is_set_up_and_called_as_its_page_says() {
 fn the_office_has_extensions_and_emergency_calls_and_no_strangers() {
     let folder = TempDir::new().unwrap();
     let run = |args: &[&str], input: &str| Running::start(folder.path(), args, input).done();
-    run(&["cert", "init", "--domain", "office.example"], "").ok();
-    write_secret(&folder.path().join("carrier.password"), "secret");
     let carrier = UdpSocket::bind("127.0.0.2:0").unwrap();
     let carrier_address = carrier.local_addr().unwrap().to_string();
     let (sender, dialled) = channel();
@@ -335,8 +336,8 @@ fn the_office_has_extensions_and_emergency_calls_and_no_strangers() {
         format!("{configuration}\n[admin]\nlisten = \"127.0.0.1:0\"\n"),
     )
     .unwrap();
-    fs::write(folder.path().join("users.csv"), "username,password\nalice,a\nbob,b\nreception,r\n").unwrap();
-    run(&["user", "import", "users.csv"], "").ok();
+    let commands = block(section(COOKBOOK, "Office with a trunk"), "ringway cert init");
+    before_start(folder.path(), &commands.replace("alice,SECRET1", "alice,a"));
     let server = Running::start(folder.path(), &["serve"], "");
     let address = server.address();
     let call = |number: &str, from: &str, password: &str| {
