@@ -33,6 +33,7 @@ const FILES: &[File] = &[
     file!("/dashboard/users.js", SCRIPT, "users.js"),
     file!("/dashboard/calls.js", SCRIPT, "calls.js"),
     file!("/dashboard/follow.js", SCRIPT, "follow.js"),
+    file!("/dashboard/ladder.js", SCRIPT, "ladder.js"),
     file!("/dashboard/connections.js", SCRIPT, "connections.js"),
     file!("/dashboard/routes.js", SCRIPT, "routes.js"),
     file!("/dashboard/nodes.js", SCRIPT, "nodes.js"),

@@ -1,7 +1,8 @@
 // The dashboard in headless Chromium, for `cargo xtask interop --only browser/dashboard`.
 //
 // Arguments: JSON with `url`, `token`, `sip` (port), `config` (file), `users` (number of users that exist), `empty` (URL of a server
-// without users), `pictures` (folder for screenshots, or empty) and `browser` (program). It plays phones over UDP and TCP itself, prints
+// without users), `ladder` (path of entries of a trace and of the ladder that `ringway trace` prints of them, without .json and .txt),
+// `pictures` (folder for screenshots, or empty) and `browser` (program). It plays phones over UDP and TCP itself, prints
 // a line for each step, and ends with `passed` or the reason of the failure. With `watch` it shows the overview for that many seconds,
 // and does nothing else.
 import assert from 'node:assert/strict';
@@ -10,8 +11,9 @@ import { appendFile, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { drawsLadder } from './ladder.mjs';
 
-const { url, token, sip, config, users, empty, pictures, browser: executablePath, watch } = JSON.parse(process.argv[2]);
+const { url, token, sip, config, users, empty, ladder, pictures, browser: executablePath, watch } = JSON.parse(process.argv[2]);
 const HOSTILE = '<img src=x onerror="window.hacked=1">\u202e\u0000\'"&lt;é\u{1f600}</script><script>window.hacked=1</script>';
 const WIDE = { width: 1280, height: 860 };
 const NARROW = { width: 390, height: 844 };
@@ -370,12 +372,13 @@ const STEPS = {
     await register(name(3));
     request('INVITE', `sip:${name(3)}@example.org`, { user: name(2), id: `followed-${number}`, lines: [`Contact: <sip:${name(2)}@127.0.0.1:${port}>`] }).catch(() => {});
     await page.locator('.entry').nth(2).waitFor();
-    // An event, since the ladder is drawn again while messages come.
-    await page.locator('.entry').first().dispatchEvent('click');
-    await page.getByText('Call-ID').waitFor();
+    await page.locator('.entry').first().click();
+    await page.locator('dt').getByText('Call-ID').waitFor();
     await picture(page, 'dashboard-follow');
     return undefined;
   },
+
+  ladder: () => drawsLadder({ tab, go, contrast, viewports: [WIDE, { width: 400, height: 844 }] }, ladder),
 
   /** The overview tells when the database of users is away, and nothing without one. */
   async database() {

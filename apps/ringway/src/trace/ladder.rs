@@ -147,65 +147,15 @@ const CALLS_MAX: usize = 1000;
 mod tests {
     use super::*;
 
-    fn entry(kind: &'static str, flow: &str, first_line: &str, cseq: &str) -> TraceEntry {
-        TraceEntry {
-            time: "2026-05-01T12:00:00.000Z".into(),
-            kind: kind.into(),
-            flow: flow.into(),
-            first_line: first_line.into(),
-            call_id: "c1".into(),
-            cseq: cseq.into(),
-            from: Some("sip:alice@h".into()),
-            to: Some("sip:bob@h".into()),
-            ..TraceEntry::default()
-        }
-    }
-
-    fn decision(text: &str) -> TraceEntry {
-        TraceEntry { text: Some(text.into()), ..entry("decision", "", "", "1 INVITE") }
-    }
-
     #[test]
     fn a_call_is_drawn_between_its_sides_without_terminal_codes() {
-        let (alice, bob) = ("udp:192.0.2.1:5060", "tcp:192.0.2.2:40000");
-        let mut late = entry("received", bob, "BYE sip:alice@h SIP/2.0", "1 BYE");
-        late.time = "2026-05-01T12:00:01.5Z".into();
+        let entries: Vec<TraceEntry> =
+            serde_json::from_str(include_str!("../../../../testdata/trace/ladder.json")).unwrap();
         let (mut ladder, mut out) = (Ladder::default(), Vec::new());
-        for entry in [
-            entry("received", alice, "INVITE sip:bob@h SIP/2.0", "1 INVITE"),
-            decision("sent to a next hop\u{1b}[31m"),
-            entry("sent", bob, "INVITE sip:bob@192.0.2.2 SIP/2.0", "1 INVITE"),
-            entry("received", bob, "SIP/2.0 180 Ringing", "1 INVITE"),
-            entry("sent", alice, "SIP/2.0 180 Ringing", "1 INVITE"),
-            entry("sent", bob, "CANCEL sip:bob@192.0.2.2 SIP/2.0", "1 CANCEL"),
-            entry("received", bob, "SIP/2.0 200 OK", "1 CANCEL"),
-            late,
-            entry(
-                "sent",
-                "udp:192.168.100.100:40000",
-                "SIP/2.0 407 Proxy Authentication Required",
-                "1 INVITE",
-            ),
-            entry("sent", alice, "BYE sip:alice@192.0.2.1 SIP/2.0", "1 BYE"),
-            TraceEntry { call_id: "c2".into(), ..entry("received", alice, "SIP/2.0 200 OK", "2 OPTIONS") },
-        ] {
-            ladder.write(&entry, &mut out).unwrap();
+        for entry in &entries {
+            ladder.write(entry, &mut out).unwrap();
         }
-        let expected = "  SECONDS  PHONE                                                        SERVER          NEXT HOP
-           == INVITE from sip:alice@h to sip:bob@h, Call-ID c1 ==
-    0.000  udp:192.0.2.1:5060 -- INVITE ------------------------------> |
-                                                                        |   sent to a next hop\u{fffd}[31m
-    0.000                                                               | -- INVITE sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
-    0.000                                                               | <-- 180 Ringing -- tcp:192.0.2.2:40000
-    0.000  udp:192.0.2.1:5060 <-- 180 Ringing ------------------------- |
-    0.000                                                               | -- CANCEL sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
-    0.000                                                               | <-- 200 OK (CANCEL) -- tcp:192.0.2.2:40000
-    1.500                                                               | <-- BYE -- tcp:192.0.2.2:40000
-    0.000  udp:192.168.100.100:40000 <-- 407 Proxy Authentication Required -- |
-    0.000  udp:192.0.2.1:5060 <-- BYE --------------------------------- |
-           == OPTIONS from sip:alice@h to sip:bob@h, Call-ID c2 ==
-    0.000                                                               | <-- 200 OK -- udp:192.0.2.1:5060
-";
+        let expected = include_str!("../../../../testdata/trace/ladder.txt");
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -2,69 +2,11 @@
 
 import { get, query } from './api.js';
 import { button, el, heading, note, visible } from './elements.js';
+import { Ladder } from './ladder.js';
 
-const NS = 'http://www.w3.org/2000/svg';
-const [ROW, LANE, MARGIN, TIME] = [40, 250, 130, 96];
-/** Messages that are kept, and columns of the ladder. */
-const [ENTRIES_MAX, LANES_MAX] = [400, 5];
 const ATTEMPTS_MAX = 5;
-
-function svg(name, attributes, text) {
-  const element = document.createElementNS(NS, name);
-  for (const [key, content] of Object.entries(attributes)) element.setAttribute(key, content);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-const cut = (text, most) => {
-  const shown = visible(text);
-  return shown.length > most ? `${shown.slice(0, most - 1)}…` : shown;
-};
-const clock = (text) => /T(\d\d:\d\d:\d\d\.\d{3})/.exec(text)?.[1] ?? text;
-
-/** Draws entries; the server's lane is the first, each flow has one. */
-function ladder(entries, choose) {
-  const flows = [...new Set(entries.filter((entry) => entry.kind !== 'decision').map((entry) => entry.flow))].slice(0, LANES_MAX);
-  const x = (flow) => TIME + MARGIN + LANE * (1 + Math.max(0, flows.indexOf(flow)));
-  const server = TIME + MARGIN;
-  const [width, height] = [TIME + 2 * MARGIN + LANE * Math.max(1, flows.length), 56 + ROW * entries.length];
-  const drawing = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, class: 'ladder', role: 'img', 'aria-label': `${entries.length} messages and decisions` });
-  const defs = svg('defs', {});
-  const marker = svg('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: 'auto-start-reverse' });
-  marker.append(svg('path', { d: 'M0 0 8 4 0 8z', class: 'head' }));
-  defs.append(marker);
-  drawing.append(defs);
-  for (const [at, name] of [[server, 'Ringway'], ...flows.map((flow) => [x(flow), flow])]) {
-    drawing.append(svg('line', { class: 'lane', x1: at, x2: at, y1: 30, y2: height }));
-    drawing.append(svg('text', { class: 'lane-name', x: at, y: 20, 'text-anchor': 'middle' }, cut(name, 32)));
-  }
-  entries.forEach((entry, index) => {
-    const y = 62 + ROW * index;
-    const group = svg('g', { class: `entry ${entry.kind}`, tabindex: 0, role: 'button' });
-    group.append(svg('rect', { class: 'hit', x: 0, y: y - 26, width, height: ROW - 2 }));
-    group.append(svg('text', { class: 'time', x: 4, y: y - 4 }, clock(entry.time)));
-    if (entry.kind === 'decision') {
-      const text = cut(`${entry.text ?? ''}${entry.reason ? `: ${entry.reason}` : ''}`, 90);
-      group.append(svg('circle', { class: 'mark', cx: server, cy: y - 8, r: 4 }));
-      group.append(svg('text', { class: 'decision-text', x: server + 12, y: y - 4 }, text));
-    } else {
-      const [from, to] = entry.kind === 'received' ? [x(entry.flow), server + 4] : [server, x(entry.flow) - 4];
-      group.append(svg('line', { class: 'arrow', x1: from, x2: to, y1: y, y2: y, 'marker-end': 'url(#arrow)' }));
-      const middle = (server + x(entry.flow)) / 2;
-      group.append(svg('text', { class: 'message', x: middle, y: y - 6, 'text-anchor': 'middle' }, cut(entry.first_line, 38)));
-    }
-    group.setAttribute('aria-label', cut(`${clock(entry.time)} ${entry.kind} ${entry.first_line || entry.text || ''}`, 120));
-    group.addEventListener('click', () => choose(entry));
-    group.addEventListener('keydown', (event) => {
-      if (event.key === 'Enter' || event.key === ' ') {
-        event.preventDefault();
-        choose(entry);
-      }
-    });
-    drawing.append(group);
-  });
-  return drawing;
-}
+/** A ladder whose end is nearer than this shows new entries as they come. */
+const END_PX = 40;
 
 function details(entry) {
   const pairs = [['Time', entry.time], ['Kind', entry.kind], ['Flow', entry.flow], ['Call-ID', entry.call_id], ['CSeq', entry.cseq],
@@ -104,7 +46,8 @@ export function follow(name) {
     running = new AbortController();
     const mine = running;
     toggle.textContent = 'Stop';
-    let [entries, after, lost] = [[], undefined, 0];
+    const ladder = new Ladder((entry) => chosen.replaceChildren(details(entry)));
+    let after;
     chosen.replaceChildren();
     drawn.replaceChildren(note(`Waiting for messages of ${user}. The trace begins now.`));
     try {
@@ -113,13 +56,12 @@ export function follow(name) {
         // The first poll answers at once, with the number of the newest entry: those before it are not shown.
         const answer = await poll({ user, after, wait: after === undefined ? 0 : undefined }, mine.signal);
         after = answer.next;
-        lost += answer.lost ?? 0;
-        if (!answer.entries.length) continue;
-        entries = [...entries, ...answer.entries].slice(-ENTRIES_MAX);
-        const isAtEnd = drawn.scrollTop + drawn.clientHeight >= drawn.scrollHeight - ROW;
-        drawn.replaceChildren(ladder(entries, (entry) => chosen.replaceChildren(details(entry))));
+        if (!answer.entries.length && !answer.lost) continue;
+        if (!ladder.element.isConnected) drawn.replaceChildren(ladder.element);
+        const isAtEnd = drawn.scrollTop + drawn.clientHeight >= drawn.scrollHeight - END_PX;
+        if (answer.lost) ladder.addLost(answer.lost);
+        answer.entries.forEach((entry) => ladder.add(entry));
         if (isAtEnd) drawn.scrollTop = drawn.scrollHeight;
-        status.textContent = lost ? `${lost} messages were lost` : '';
       }
     } catch (error) {
       if (error.name === 'AbortError') return;

@@ -36,6 +36,7 @@ fn dashboard(stage: &Stage) -> Result<()> {
         "config": server.config(),
         "users": USERS,
         "empty": empty.admin_url()?,
+        "ladder": root().join("testdata/trace/ladder"),
         "pictures": pictures()?,
         "browser": "/usr/bin/chromium",
     });

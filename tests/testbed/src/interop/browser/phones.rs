@@ -143,7 +143,8 @@ pub(super) fn installed(data: &Path) -> Result<PathBuf> {
     let folder = target_dir().join("interop-browser");
     std::fs::create_dir_all(&folder)?;
     let (lock, done) = (data.join("package-lock.json"), folder.join("installed-lock.json"));
-    for name in ["package.json", "package-lock.json", "phones.mjs", "page.js", "dashboard.mjs"] {
+    for name in ["package.json", "package-lock.json", "phones.mjs", "page.js", "dashboard.mjs", "ladder.mjs"]
+    {
         std::fs::copy(data.join(name), folder.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
     let lock = std::fs::read(lock)?;
