@@ -399,6 +399,22 @@ const STEPS = {
     await page.unrouteAll({ behavior: 'ignoreErrors' });
   },
 
+  /** The overview names what is down, by its kind. */
+  async down() {
+    const page = await tab();
+    const given = { 'trunk_up.carrier': 0, 'trunk_up.other': 1, 'trunk_up.sip:a': 0, 'node_up.sip:a': 0, 'neighbour_up.gate': 0, 'relay_up.127.0.0.1:1': 0, 'relay_up.127.0.0.1:2': 0 };
+    await page.route('**/api/stats', async (route) => {
+      const answer = await route.fetch();
+      return route.fulfill({ response: answer, json: { ...await answer.json(), ...given } });
+    });
+    await page.getByText('Trunk carrier is down.').waitFor();
+    assert.deepEqual(await page.locator('.note.bad').allTextContents(),
+      ['Trunk carrier is down.', 'Node sip:a is down.', 'Neighbour gate is down.', 'Media relays 127.0.0.1:1, 127.0.0.1:2 are down.']);
+    given['trunk_up.carrier'] = 1;
+    await page.getByText('Trunk carrier is down.').waitFor({ state: 'detached' });
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  },
+
   /** Every text of every answer is hostile: it is shown, and no script runs. */
   async hostile() {
     const page = await tab();

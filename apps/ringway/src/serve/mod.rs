@@ -22,6 +22,7 @@ mod listeners;
 mod lock;
 mod nodes;
 mod outside;
+mod peer_stats;
 mod provisioning;
 mod record_sink;
 mod records;

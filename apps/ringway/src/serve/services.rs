@@ -200,6 +200,11 @@ impl SharedServices {
         &self.capture
     }
 
+    /// Passes each neighbour that has been probed to `each`: its index, name, last known address, and whether it works.
+    pub(super) fn each_neighbour(&self, mut each: impl FnMut(usize, &str, Option<SocketAddr>, bool)) {
+        self.tables.read_neighbours((), |table| table.for_each(&mut each));
+    }
+
     /// True if the link to the node with this address works.
     pub(super) fn is_linked(&self, link: &SocketAddr) -> bool {
         self.tables.read_neighbours(false, |table| table.is_up_at(Transport::Tls, *link))

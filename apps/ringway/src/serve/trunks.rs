@@ -18,6 +18,8 @@ pub(super) struct TrunkRow {
     pub(super) uri: String,
     /// Index of its neighbour, if it is probed.
     pub(super) neighbour: Option<usize>,
+    /// It is a node behind this front.
+    pub(super) is_node: bool,
     calls: AtomicU64,
     logins_refused: AtomicU64,
     answered: AtomicU64,
@@ -30,7 +32,8 @@ impl TrunkTable {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let row = |trunk: &Trunk| {
             let is_it = |row: &&Arc<TrunkRow>| {
-                row.name == trunk.name && row.uri == trunk.uri && row.neighbour == trunk.neighbour
+                (&row.name, &row.uri, row.neighbour, row.is_node)
+                    == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node)
             };
             list.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(TrunkRow::new(trunk)))
         };
@@ -66,6 +69,7 @@ impl TrunkRow {
             name: trunk.name.clone(),
             uri: trunk.uri.clone(),
             neighbour: trunk.neighbour,
+            is_node: trunk.is_node,
             calls: AtomicU64::new(0),
             logins_refused: AtomicU64::new(0),
             answered: AtomicU64::new(0),

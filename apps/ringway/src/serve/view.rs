@@ -9,8 +9,8 @@ use super::tls::{self, ServerTls};
 use super::trunks::TrunkRow;
 use super::{Node, provisioning};
 use ringway_admin::{
-    Call, CallRecord, Cluster, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats,
-    Traces, Trunk, View, page_over_shards,
+    Call, CallRecord, Cluster, Connection, Page, Registration, Relay, ServerInfo, Stat, Stats, Traces, Trunk,
+    View, page_over_shards,
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
@@ -323,9 +323,10 @@ impl ServerView {
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
-        let (neighbours, up) = self.services.tables().read_neighbours((0, 0), NeighbourTable::counts);
+        let (mut up, mut down) = (0, 0);
+        self.services.each_neighbour(|_, _, _, is_up| *if is_up { &mut up } else { &mut down } += 1);
         stats.push(gauge("neighbours_up", "Neighbours with a connection that works.", up));
-        stats.push(gauge("neighbours_down", "Neighbours without one.", neighbours - up));
+        stats.push(gauge("neighbours_down", "Neighbours without one.", down));
         let calls = self.services.tables().read_neighbours(0, NeighbourTable::calls_len);
         stats.push(gauge("neighbour_calls", "Calls to neighbours with a connection of their own.", calls));
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
@@ -367,28 +368,6 @@ impl ServerView {
             None if row.last_answer().is_some() => "up",
             None => "unknown",
         }
-    }
-
-    /// Figures of each trunk and each media relay.
-    fn stats_of_peers(&self) -> Stats {
-        let (trunks, relays) = (self.trunks(), self.relays());
-        let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> f64, kind| -> Stats {
-            let stat = |trunk: &Trunk| Stat { kind, ..Stat::gauge(name, help, value(trunk)) };
-            trunks.iter().map(|trunk| stat(trunk).labelled("trunk", trunk.name.clone())).collect()
-        };
-        let is_up = |trunk: &Trunk| f64::from(u8::from(!matches!(trunk.state.as_str(), "down" | "silent")));
-        let up = of("trunk_up", "0 while the trunk is down or silent.", &is_up, MetricKind::Gauge);
-        let calls = |trunk: &Trunk| trunk.calls as f64;
-        let calls = of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter);
-        let refused = |trunk: &Trunk| trunk.logins_refused as f64;
-        let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
-        let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
-        let relay = |relay: &Relay| {
-            let is_up = f64::from(u8::from(relay.state == "up"));
-            Stat::gauge("relay_up", "0 while the media relay does not answer.", is_up)
-                .labelled("relay", relay.address.clone())
-        };
-        up.into_iter().chain(calls).chain(refused).chain(relays.iter().map(relay)).collect()
     }
 
     /// Calls of the tables of calls.

@@ -73,6 +73,40 @@ fn a_reload_begins_and_ends_neighbours_and_their_connections_are_named() {
 }
 
 #[test]
+fn what_is_down_is_named() {
+    // Nothing listens at port 1.
+    let peers = "[[neighbour]]\nname = \"gate\"\nuri = \"sip:127.0.0.1:1;transport=tcp\"\n\
+        [[trunk]]\nname = \"carrier\"\nuri = \"sip:127.0.0.1:1;transport=tcp\"\n";
+    let front =
+        "[routing]\nedge_domains = [\"example.org\"]\nedge_nodes = [\"sip:127.0.0.1:1;transport=tcp\"]\n";
+    let node = "node_up.sip:127.0.0.1:1;transport=tcp";
+    for (sections, lines, down) in [
+        (peers, &["neighbour is down", "trunk is down"][..], &["neighbour_up.gate", "trunk_up.carrier"][..]),
+        (front, &["node is down"], &[node]),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let configuration =
+            format!("listen = [\"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n{sections}");
+        fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
+        let running = Running::start(folder.path(), &["serve"], "");
+        let admin = running.says("admin API on http://");
+        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/');
+        for line in lines {
+            running.says(line);
+        }
+        let stats =
+            Running::start(folder.path(), &["show", "stats", "--json", "--admin", admin], "").done().json();
+        let named = stats.as_object().unwrap().iter().filter(|(name, value)| {
+            let (kind, _) = name.split_once('.').unwrap_or_default();
+            ["neighbour_up", "node_up"].contains(&kind) || (kind == "trunk_up" && value.as_u64() == Some(0))
+        });
+        let named: Vec<_> = named.map(|(name, value)| (name.as_str(), value.as_u64())).collect();
+        assert!(down.iter().all(|name| named.contains(&(name, Some(0)))), "{named:?}");
+        assert_eq!(named.iter().filter(|(name, _)| !name.starts_with("trunk")).count(), 1, "{named:?}");
+    }
+}
+
+#[test]
 fn a_stop_does_not_await_a_neighbour_that_never_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = TempDir::new().unwrap();

@@ -177,10 +177,11 @@ impl NeighbourTable {
         self.calls.expire(now, each);
     }
 
-    /// Number of neighbours that have been probed, and of those that work.
-    pub fn counts(&self) -> (usize, usize) {
-        let up = self.entries.iter().filter(|entry| entry.is_up);
-        (self.entries.len(), up.count())
+    /// Passes each neighbour that has been probed to `each`: its index, name, last known address, and true if it works.
+    pub fn for_each(&self, mut each: impl FnMut(usize, &str, Option<SocketAddr>, bool)) {
+        for (index, (entry, name)) in self.entries.iter().zip(&self.names).enumerate() {
+            each(index, name, entry.target.map(|target| target.remote), entry.is_up);
+        }
     }
 
     fn entry(&mut self, neighbour: usize) -> Option<&mut Entry> {
@@ -223,6 +224,15 @@ mod tests {
         ] {
             assert_eq!(table.route(&flow(address, host)), route, "{address} {host}");
         }
-        assert_eq!(table.counts(), (2, 1));
+        table.set_neighbours(["gate", "carrier"].map(String::from).to_vec(), &[]);
+        let mut states = Vec::new();
+        table.for_each(|index, name, address, is_up| {
+            states.push((index, String::from(name), address.map(|address| address.port()), is_up));
+        });
+        let expected = [(0, "gate", Some(5060), false), (1, "carrier", Some(5060), true)];
+        assert_eq!(
+            states,
+            expected.map(|(index, name, port, is_up)| (index, String::from(name), port, is_up))
+        );
     }
 }

@@ -80,11 +80,24 @@ function database() {
   return `${isConnected ? 'connected' : 'not reached'}, ${reached ? `last read ${moment(reached)}` : 'not read since the start'}`;
 }
 
+/** Figures that are 0 while what their name ends in is down, with the words for one and for several. */
+const PEERS = [['trunk_up.', 'Trunk', 'Trunks'], ['node_up.', 'Node', 'Nodes'], ['neighbour_up.', 'Neighbour', 'Neighbours'], ['relay_up.', 'Media relay', 'Media relays']];
+
+/** A line for each kind of servers of which some are down. */
+function peersDown(stats) {
+  return PEERS.flatMap(([prefix, one, several]) => {
+    const names = Object.keys(stats).filter((name) => name.startsWith(prefix) && stats[name] === 0).map((name) => name.slice(prefix.length))
+      // The nodes behind a front are its trunks, too.
+      .filter((name) => prefix !== 'trunk_up.' || stats[`node_up.${name}`] === undefined);
+    return names.length ? [`${names.length === 1 ? `${one} ${names[0]} is` : `${several} ${names.join(', ')} are`} down.`] : [];
+  });
+}
+
 function alarms() {
   const stats = latest();
   const lines = [];
   if (stats.store_failed) lines.push('Registrations cannot be written to the disk: see the log for the reason.');
-  if (stats.neighbours_down) lines.push(`${count(stats.neighbours_down)} ${stats.neighbours_down === 1 ? 'trunk or neighbour is' : 'trunks and neighbours are'} down.`);
+  lines.push(...peersDown(stats));
   if (stats.provisioning_connected === 0) {
     const reached = stats.provisioning_reached_seconds ? `since ${moment(stats.provisioning_reached_seconds)}` : 'since the start of the server';
     lines.push(`The database of users has not been reached ${reached}; users are served from the copy.`);
