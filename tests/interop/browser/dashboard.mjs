@@ -172,6 +172,8 @@ const STEPS = {
     const ms = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
     say(`figure first_paint_ms ${ms.toFixed(0)}`);
     assert.ok(ms < 1000, `first paint after ${ms} ms`);
+    const response = page.locator('.plot').filter({ hasText: 'Response time' });
+    assert.match(await response.innerText(), /median.*99th percentile.*99 % of them at most the 99th percentile/s);
   },
 
   async users() {

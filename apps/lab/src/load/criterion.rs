@@ -135,7 +135,7 @@ impl Criterion {
 
     fn name(&self) -> String {
         match self.value {
-            Value::Percentile(percentile) => format!("p{percentile}"),
+            Value::Percentile(percentile) => percentile_name(percentile),
             Value::Success => "success".into(),
             Value::Achieved => "achieved".into(),
             Value::Retransmissions => "retransmissions".into(),
@@ -153,13 +153,13 @@ impl Criterion {
     }
 }
 
-/// Conditions none of which may hold. Written as what must hold: `success ≥ 99 %, p99 ≤ 50 ms`.
+/// Conditions none of which may hold. Written as what must hold: `success ≥ 99 %, 99th percentile ≤ 50 ms`.
 ///
 /// ```
 /// use ringway_lab::load::Criteria;
 ///
 /// let criteria = Criteria::new(vec!["success<99%".parse()?, "p99>50ms".parse()?]);
-/// assert_eq!(criteria.to_string(), "success ≥ 99 %, p99 ≤ 50 ms");
+/// assert_eq!(criteria.to_string(), "success ≥ 99 %, 99th percentile ≤ 50 ms");
 /// # Ok::<(), ringway_lab::load::CriterionError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -195,6 +195,25 @@ impl std::fmt::Display for Criteria {
         let words = self.0.iter().map(|condition| format!("{} {}", condition.name(), condition.bound()));
         f.write_str(&words.collect::<Vec<_>>().join(", "))
     }
+}
+
+/// A percentile for people: `median`, `99.9th percentile`, `maximum`.
+pub fn percentile_name(percentile: f64) -> String {
+    let text = percentile.to_string();
+    match text.as_str() {
+        "50" => return "median".to_owned(),
+        "100" => return "maximum".to_owned(),
+        _ => {}
+    }
+    // Every condition has 50 or more: no 11th, 12th or 13th.
+    let ending = match text.bytes().last() {
+        _ if text.contains('.') => "th",
+        Some(b'1') => "st",
+        Some(b'2') => "nd",
+        Some(b'3') => "rd",
+        Some(_) | None => "th",
+    };
+    format!("{text}{ending} percentile")
 }
 
 /// At most three significant digits behind the point, and no zeros at the end.
@@ -248,12 +267,12 @@ mod tests {
     fn criteria_say_what_must_hold_and_what_was_missed() {
         let conditions = ["success<100%", "achieved<99%", "retransmissions>0.5%", "p99.9>1.5s", "lag>200us"];
         let criteria = Criteria::new(conditions.iter().map(|text| text.parse().unwrap()).collect());
-        let words = "success ≥ 100 %, achieved ≥ 99 % of the offered rate, retransmissions ≤ 0.5 %, p99.9 ≤ 1.5 s, \
+        let words = "success ≥ 100 %, achieved ≥ 99 % of the offered rate, retransmissions ≤ 0.5 %, 99.9th percentile ≤ 1.5 s, \
                      lag ≤ 0.2 ms";
         assert_eq!(criteria.to_string(), words);
         let missed = criteria.missed(&Statistics::default());
         assert_eq!(missed.first().map(String::as_str), Some("success 0 % (≥ 100 %)"), "{missed:?}");
-        assert!(missed.contains(&"p99.9 none (≤ 1.5 s)".to_owned()), "{missed:?}");
+        assert!(missed.contains(&"99.9th percentile none (≤ 1.5 s)".to_owned()), "{missed:?}");
         assert_eq!(Criteria::default().missed(&Statistics::default()), Vec::<String>::new());
     }
 }

@@ -30,7 +30,7 @@ mod wire_counters;
 
 pub use address::{local_towards, resolve};
 pub use bindings::Stop;
-pub use criterion::{Criteria, Criterion, CriterionError};
+pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
 pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};

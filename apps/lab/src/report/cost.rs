@@ -10,6 +10,7 @@ use super::svg::Mark;
 use super::table::Table;
 use super::text::{amount, count};
 use crate::campaign::compare::PEAK;
+use crate::load::percentile_name;
 use crate::record::{Comparison, Idle, Measurement};
 
 /// CPU time for each attempt over the rate, and beside each other at the highest common rate.
@@ -229,7 +230,7 @@ fn ratio_table(comparisons: &[&Comparison]) -> Table {
 fn metric(name: &str) -> (&str, &'static str) {
     match name {
         "server_cpu_us" => ("server CPU time for each attempt", "µs"),
-        "response_p99_ms" => ("p99 of the response time", "ms"),
+        "response_p99_ms" => ("99th percentile of the response time", "ms"),
         PEAK => ("peak", "attempts/s"),
         other => (other, ""),
     }
@@ -247,23 +248,24 @@ pub(super) fn percentiles(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
                 point.spread(super::data::response(of)).map(|spread| spread.median)
             };
             let name = results.name_of(target);
-            let values = [
-                ("p50", at(|ms| ms.p50)),
-                ("p90", at(|ms| ms.p90)),
-                ("p99", at(|ms| ms.p99)),
-                ("p99.9", at(|ms| ms.p999)),
+            let values: [(f64, Option<f64>); 4] = [
+                (50.0, at(|ms| ms.p50)),
+                (90.0, at(|ms| ms.p90)),
+                (99.0, at(|ms| ms.p99)),
+                (99.9, at(|ms| ms.p999)),
             ];
             let dots = values.iter().filter_map(|(percentile, value)| {
                 let value = (*value)?;
-                let mark = if *percentile == "p99" { Mark::Target(target) } else { Mark::Dot };
-                Some(Dot { value, mark, tip: format!("{name}: {percentile} {} ms", amount(value)) })
+                let mark = if percentile.total_cmp(&99.0).is_eq() { Mark::Target(target) } else { Mark::Dot };
+                let tip = format!("{name}: {} {} ms", percentile_name(*percentile), amount(value));
+                Some(Dot { value, mark, tip })
             });
             Some(Row {
                 style: target,
                 name: name.to_owned(),
                 interval: at(|ms| ms.p50).zip(at(|ms| ms.p999)),
                 dots: dots.collect(),
-                label: format!("p99 {} ms", amount(at(|ms| ms.p99)?)),
+                label: format!("99th percentile {} ms", amount(at(|ms| ms.p99)?)),
                 ..Row::default()
             })
         });
@@ -280,7 +282,7 @@ pub(super) fn percentiles(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     };
     Figure {
         title: "Response time",
-        note: "From left to right p50, p90, p99 (large mark) and p99.9; medians of the valid trials."
+        note: "From left to right the median, the 90th, the 99th (large mark) and the 99.9th percentile: half of the responses took at most the median, 99 % of them at most the 99th percentile. Medians of the valid trials."
             .to_owned(),
         panels: if rows.is_empty() { Vec::new() } else { vec![(String::new(), rows.svg())] },
         table: super::rates::response_table(results, entry),

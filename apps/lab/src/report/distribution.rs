@@ -41,7 +41,7 @@ pub(super) fn cumulative(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
     Figure {
         title: "Distribution of the response time",
-        note: "Share of the responses that arrived up to a time, below the capacity and, where it was measured, above it. Steps at 500 ms and its multiples come from retransmissions. Of each target the trial with the median p99; attempts without a response are not in it.".to_owned(),
+        note: "Share of the responses that arrived up to a time, below the capacity and, where it was measured, above it. Steps at 500 ms and its multiples come from retransmissions. Of each target the trial whose 99th percentile is the median; attempts without a response are not in it.".to_owned(),
         panels,
         table: Table {
             head: &[
@@ -140,7 +140,7 @@ fn point_at<'p, 'a>(points: &'p [Rate<'a>], rate: f64) -> Option<&'p Rate<'a>> {
     points.iter().find(|point| point.rate.total_cmp(&rate).is_eq())
 }
 
-/// Of each target the valid trial with the median p99.
+/// Of each target the valid trial whose 99th percentile is the median.
 fn trials_at<'a>(variant: &Variant<'a>, rate: f64) -> Vec<(usize, &'a Measurement)> {
     let middle = |point: &Rate<'a>| {
         let p99 = response(|ms| ms.p99);

@@ -153,12 +153,13 @@ mod tests {
         };
         let trials = vec![
             trial(100.0, true, false, ""),
-            trial(400.0, false, false, "p99 300 ms"),
+            trial(400.0, false, false, "99th percentile 300 ms"),
             trial(200.0, false, true, "attempts started late"),
         ];
         let peak =
             Peak { rate: 100.0, trials, limited_by: "attempts started late".to_owned(), ..Peak::default() };
-        let text = "100/s passed; 400/s missed (p99 300 ms); 200/s not valid (attempts started late)";
+        let text =
+            "100/s passed; 400/s missed (99th percentile 300 ms); 200/s not valid (attempts started late)";
         assert_eq!(trials_text(&peak), text);
         let marks: Vec<_> = row(0, "ringway", &peak).dots.into_iter().map(|dot| dot.mark).collect();
         assert!(matches!(marks[..], [Mark::Dot, Mark::Cross, Mark::Invalid]));

@@ -196,11 +196,15 @@ pub(super) fn response_times(results: &Results<'_>, entry: &Entry<'_>) -> Figure
     let x = X::of(entry);
     let axis = x.axis(entry);
     let y = Axis { title: "response time from the planned start, ms", kind: Kind::Log, contains: 0.0 };
-    let p99 = Value { of: |trial| response(|ms| ms.p99)(trial), text: |ms| format!("p99 {} ms", amount(ms)) };
-    let p50 = Value { of: |trial| response(|ms| ms.p50)(trial), text: |ms| format!("p50 {} ms", amount(ms)) };
+    let p99 = Value {
+        of: |trial| response(|ms| ms.p99)(trial),
+        text: |ms| format!("99th percentile {} ms", amount(ms)),
+    };
+    let p50 =
+        Value { of: |trial| response(|ms| ms.p50)(trial), text: |ms| format!("median {} ms", amount(ms)) };
     let panel = |variant: &Variant<'_>| {
         let lines = variant.series.iter().flat_map(|series| {
-            [(p99, "p99", false), (p50, "p50", true)].map(|(value, name, is_thin)| {
+            [(p99, "99th percentile", false), (p50, "median", true)].map(|(value, name, is_thin)| {
                 let line = line(results, series, x, value);
                 let label =
                     if variant.series.len() > 1 { format!("{} {name}", line.label) } else { name.to_owned() };
@@ -278,7 +282,7 @@ pub(super) fn attempts_table(results: &Results<'_>, entry: &Entry<'_>) -> Table 
             "Achieved, attempts/s",
             "Failed",
             "Retransmissions for each request",
-            "Lag p99 of the generator, ms",
+            "Lag of the generator, 99th percentile, ms",
             "Processor used by the generator",
             "Steal",
             "Criterion",
@@ -346,14 +350,14 @@ pub(super) fn response_table(results: &Results<'_>, entry: &Entry<'_>) -> Table 
             "Variant",
             "Target",
             "Offered, attempts/s",
-            "p50, ms",
-            "p90, ms",
-            "p99, ms",
-            "p99.9, ms",
+            "Median, ms",
+            "90th percentile, ms",
+            "99th percentile, ms",
+            "99.9th percentile, ms",
             "Maximum, ms",
-            "Service time p99, ms",
-            "First response p50, ms",
-            "BYE p50, ms",
+            "Service time, 99th percentile, ms",
+            "First response, median, ms",
+            "BYE, median, ms",
         ],
         text_columns: 2,
         rows: rows(results, entry, row),

@@ -161,7 +161,7 @@ fn compare(results: &Results<'_>, entry: &Entry<'_>, variant: &Variant<'_>) -> O
             let p99 = point.spread(response(|ms| ms.p99))?;
             Some(format!("{} ms at {}/s", amount(p99.median), amount(point.rate)))
         })?;
-        Some(format!("p99 of the response time: {text}"))
+        Some(format!("99th percentile of the response time: {text}"))
     })
 }
 

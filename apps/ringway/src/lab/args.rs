@@ -24,8 +24,10 @@ pub(crate) enum LabCommand {
 response time counts from the planned time. A result is marked invalid if the
 generator did not do its part in time. docs/lab.md explains it.
 
-Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s),
-success<99.9%, achieved<99%, retransmissions>1%, lag>1ms.
+Conditions of --fail-if: success<99.9%, achieved<99%, retransmissions>1%,
+lag>1ms, and percentiles of the response time, p50 (the median) to p100 (the
+maximum): p99>50ms fails if the 99th percentile, the time that 99 % of the
+attempts took at most, is above 50 ms.
 
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20

@@ -52,7 +52,7 @@ pub(super) fn lines(media_use: MediaUse, media: &MediaStatistics) -> Vec<String>
             media.reordered()
         ),
         format!(
-            "  media quality  jitter p50 {} ms, p99 {}; delay p50 {} ms, p99 {}; {} failed authentications, {} strays",
+            "  media quality  jitter median {} ms, 99th percentile {}; delay median {} ms, 99th percentile {}; {} failed authentications, {} strays",
             ms(media.jitter(50.0)),
             ms(media.jitter(99.0)),
             ms(media.delay(50.0)),

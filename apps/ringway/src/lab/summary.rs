@@ -42,15 +42,15 @@ fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) 
     let loads: Vec<&Row<'_>> = rows.iter().filter(|row| row.rate > 0.0).collect();
     if !loads.is_empty() {
         lines.push(format!(
-            "  {:<28} {:<18} {:>8} {:>9} {:>9} {:>17} {:>10} {:>10}  {}",
+            "  {:<28} {:<18} {:>8} {:>9} {:>9} {:>17} {:>10} {:>18}  {}",
             "variant",
             "target",
             "offered",
             "achieved",
             "success",
             "server µs each",
-            "p50 ms",
-            "p99 ms",
+            "median ms",
+            "99th percentile ms",
             "criterion"
         ));
         for row in loads {
@@ -134,7 +134,7 @@ fn point(row: &Row<'_>) -> String {
         _ => format!("missed in {missed} of {}", valid.len()),
     };
     format!(
-        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>10}  {verdict}{challenged}",
+        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>18}  {verdict}{challenged}",
         cell(|trial| Some(trial.achieved), 0),
         success,
         cell(|trial| trial.response_ms.map(|response| response.p50), 2),
@@ -145,7 +145,7 @@ fn point(row: &Row<'_>) -> String {
 fn media(media: Media) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"));
     format!(
-        "    media: {} streams, {} without a packet; {} packets sent, {} received, {} lost; p99 of jitter {}, of delay {}",
+        "    media: {} streams, {} without a packet; {} packets sent, {} received, {} lost; 99th percentile of jitter {}, of delay {}",
         media.streams,
         media.silent_streams,
         media.packets_sent,
@@ -189,7 +189,7 @@ fn compared(comparison: &Comparison) -> String {
     }
     let name = match comparison.metric.as_str() {
         "server_cpu_us" => "CPU of the server",
-        "response_p99_ms" => "p99 of the response time",
+        "response_p99_ms" => "99th percentile of the response time",
         other => other,
     };
     let interval = match (comparison.ci_low, comparison.ci_high) {
@@ -252,7 +252,7 @@ mod tests {
         let mut records = vec![Record::Experiment(Experiment {
             experiment: "call".into(),
             title: "Calls".into(),
-            criterion: "p99 ≤ 50 ms".into(),
+            criterion: "99th percentile ≤ 50 ms".into(),
             ..Experiment::default()
         })];
         records.extend([trial("a", 900.0, false), trial("a", 21.0, true), trial("a", 20.0, true)]);
@@ -264,7 +264,7 @@ mod tests {
         let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap_or_default().to_owned();
         assert!(line(" a ").contains(" 21.0 ") && line(" a ").ends_with("met"), "{text}");
         assert!(line(" b ").contains("INVALID, not counted: it was late"), "{text}");
-        assert!(text.contains("criterion: p99 ≤ 50 ms") && text.contains("512/s"), "{text}");
+        assert!(text.contains("criterion: 99th percentile ≤ 50 ms") && text.contains("512/s"), "{text}");
         assert!(text.contains("FAILED") && text.contains("indicative"), "{text}");
     }
 

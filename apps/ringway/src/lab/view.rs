@@ -113,9 +113,13 @@ impl Result<'_> {
                 lines.push(format!("  {title}  {text}"));
             }
         }
+        lines.push(
+            "  (99th percentile: 99 % of the attempts took at most this time; median: half of them)"
+                .to_owned(),
+        );
         lines.extend(statistics.media().into_iter().flat_map(|media| media::lines(plan.media, media)));
         lines.push(format!(
-            "  generator  lag p99 {:.3} ms, {} late, {} dropped",
+            "  generator  lag {:.3} ms (99th percentile), {} late, {} dropped",
             milliseconds(health.lag_p99),
             statistics.late(),
             health.dropped,
@@ -288,13 +292,13 @@ pub(super) fn second_line(second: u64, length: Duration, statistics: &Statistics
         false => format!("{second} s, waiting for open attempts"),
     };
     format!(
-        "{time}: {} started, {} successful, {} failed, {} open, {} retransmissions; {}; lag p99 {:.2} ms",
+        "{time}: {} started, {} successful, {} failed, {} open, {} retransmissions; {}; lag {:.2} ms (99th percentile)",
         counters.started,
         statistics.successes(),
         statistics.ended() - statistics.successes(),
         statistics.open(),
         counters.retransmissions,
-        percentile_text(statistics, Delay::Response).unwrap_or_else(|| "none finished yet".to_owned()),
+        short_percentile_text(statistics, Delay::Response).unwrap_or_else(|| "none finished yet".to_owned()),
         milliseconds(health.lag_p99)
     )
 }
@@ -361,12 +365,12 @@ pub(super) fn screen(snapshot: &Snapshot<'_>, before: &Sample) -> Vec<String> {
         ),
     ];
     for (delay, title) in DELAYS {
-        if let Some(text) = percentile_text(statistics, delay) {
+        if let Some(text) = short_percentile_text(statistics, delay) {
             lines.push(format!("{title:<14} {text}"));
         }
     }
     lines.push(format!(
-        "{:<14} lag p99 {:.2} ms, {} late, CPU {:.0} % of a processor",
+        "{:<14} lag {:.2} ms (99th percentile), {} late, CPU {:.0} % of a processor",
         "generator",
         milliseconds(health.lag_p99),
         statistics.late(),
@@ -411,11 +415,22 @@ fn percentiles(statistics: &Statistics, delay: Delay) -> Value {
 fn percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
     let value = |percentile| statistics.percentile(delay, percentile).map(milliseconds);
     Some(format!(
-        "p50 {:.2} ms, p90 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}",
+        "median {:.2} ms, 90th percentile {:.2}, 99th {:.2}, 99.9th {:.2}, maximum {:.2}",
         value(50.0)?,
         value(90.0)?,
         value(99.0)?,
         value(99.9)?,
+        value(100.0)?
+    ))
+}
+
+/// The same for a line of the view.
+fn short_percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
+    let value = |percentile| statistics.percentile(delay, percentile).map(milliseconds);
+    Some(format!(
+        "median {:.2} ms, 99th percentile {:.2}, maximum {:.2}",
+        value(50.0)?,
+        value(99.0)?,
         value(100.0)?
     ))
 }

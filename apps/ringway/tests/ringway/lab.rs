@@ -373,8 +373,9 @@ fn the_view_on_a_terminal_is_redrawn_and_gives_way_to_the_result() {
         "lab load {address} --scenario call-not-found --users-file users.csv --rate 50 --seconds 600"
     );
     let mut terminal = Terminal::open(folder.path(), &args);
-    let shown = terminal.shows(&["s left; Ctrl-C ends it", "response time  p50", "successful", "100.00 %"]);
-    for title in ["offered", "failed", "retransmitted", "first response p50", "generator      lag p99", "CPU"]
+    let shown =
+        terminal.shows(&["s left; Ctrl-C ends it", "response time  median", "successful", "100.00 %"]);
+    for title in ["offered", "failed", "retransmitted", "first response median", "99th percentile), ", "CPU"]
     {
         assert_eq!(shown.matches(title).count(), 1, "{title}:\n{shown}");
     }

@@ -43,7 +43,8 @@ function quantile(now, before, share) {
 const PLOTS = [
   ['Requests received', 'per second', METHOD_NAMES, (now, before) => METHODS.map((name) => rate(now, before, `requests_${name}`))],
   ['Responses sent', 'per second', CLASSES, (now, before) => CLASSES.map((name) => rate(now, before, `sent_${name}`))],
-  ['Response time', 'ms, a worker’s turn', ['half below', '99 % below'], (now, before) => [0.5, 0.99].map((share) => quantile(now, before, share))],
+  ['Response time', 'ms, a worker’s turn', ['median', '99th percentile'], (now, before) => [0.5, 0.99].map((share) => quantile(now, before, share)),
+    'Half of the turns took at most the median, 99 % of them at most the 99th percentile.'],
   ['Registrations', 'contacts', ['contacts', 'users'], ({ stats }) => [stats.bindings, stats.users_registered]],
   ['Under way', 'requests', ['forwarded', 'server transactions', 'client transactions'],
     ({ stats }) => [stats.requests_forwarding, stats.server_transactions, stats.client_transactions]],
@@ -109,7 +110,7 @@ function alarms() {
 }
 
 export function overview() {
-  const plots = PLOTS.map(([title, unit, names, values]) => [new Plot(title, unit, names), values]);
+  const plots = PLOTS.map(([title, unit, names, values, explanation]) => [new Plot(title, unit, names, explanation), values]);
   const alarm = el('div', { role: 'alert' });
   const row = el('dl', { class: 'tiles' });
   const facts = el('dl', { class: 'facts' });

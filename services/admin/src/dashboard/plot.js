@@ -30,9 +30,9 @@ export function short(number) {
   return `${size >= 100 ? Math.round(number) : +number.toPrecision(3)}`;
 }
 
-/** Plot with a title, a unit and named lines. */
+/** Plot with a title, a unit, named lines, and an explanation if they need one. */
 export class Plot {
-  constructor(title, unit, names) {
+  constructor(title, unit, names, explanation) {
     this.unit = unit;
     this.names = names;
     this.drawing = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img' });
@@ -40,7 +40,7 @@ export class Plot {
     this.legend = names.map((name, index) =>
       el('li', {}, el('span', { class: `key s${index}` }), name ? `${name} ` : '', this.values[index]));
     this.element = el('section', { class: 'plot' },
-      el('h2', {}, title, el('span', { class: 'unit', text: unit })), this.drawing, el('ul', { class: 'legend' }, this.legend));
+      el('h2', {}, title, el('span', { class: 'unit', text: unit })), this.drawing, el('ul', { class: 'legend' }, this.legend), explanation ? el('p', { class: 'plot-note', text: explanation }) : null);
     this.title = title;
     this.draw([]);
   }
