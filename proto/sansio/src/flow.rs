@@ -103,6 +103,15 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Maximum number that one source may have while `in_use` of `total` are in use: `per_source`; from the half on only some, so that
+/// sources at their limits leave room for others.
+pub const fn limit_of_source(per_source: usize, (in_use, total): (usize, usize)) -> usize {
+    if in_use < total / 2 || per_source < OF_SOURCE_MAX { per_source } else { OF_SOURCE_MAX }
+}
+
+/// Maximum number of one source in the second half.
+const OF_SOURCE_MAX: usize = 4;
+
 /// IPv6 network around a source whose hosts limits count together too: a home has all sources of a network of 56 bits, a site
 /// those of 48 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

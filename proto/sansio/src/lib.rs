@@ -34,7 +34,8 @@ mod wheel;
 pub use context::Context;
 pub use entropy::Entropy;
 pub use flow::{
-    ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, WideNetwork, source_of,
+    ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, WideNetwork,
+    limit_of_source, source_of,
 };
 pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
 pub use lock::{Guarded, Locked, Locks};

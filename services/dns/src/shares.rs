@@ -1,6 +1,6 @@
 //! Number of lookups of each source.
 
-use ringway_sansio::source_of;
+use ringway_sansio::{limit_of_source, source_of};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,15 @@ impl Shares {
         let open = &mut *self.lock();
         let of_source = open.sources.get(&source).map_or(0, |source| source.open);
         let of_own = open.sources.get(&None).map_or(0, |source| source.open);
-        let is_over = source.is_some() && open.count - of_own >= QUERIES_OF_SOURCES_MAX;
-        if is_over || open.count >= QUERIES_MAX || of_source >= QUERIES_OF_SOURCE_MAX {
+        let of_sources = open.count - of_own;
+        let (of_source_max, is_over) = match source {
+            Some(_) => {
+                let max = limit_of_source(QUERIES_OF_SOURCE_MAX, (of_sources, QUERIES_OF_SOURCES_MAX));
+                (max, of_sources >= QUERIES_OF_SOURCES_MAX)
+            }
+            None => (QUERIES_OF_SOURCE_MAX, false),
+        };
+        if is_over || open.count >= QUERIES_MAX || of_source >= of_source_max {
             return None;
         }
         open.count += 1;
@@ -84,7 +91,7 @@ pub(crate) const QUERIES_MAX: usize = 1024;
 /// Maximum number of open queries of all sources: a quarter is left to those of trunks and neighbours.
 const QUERIES_OF_SOURCES_MAX: usize = QUERIES_MAX / 4 * 3;
 
-/// Maximum number of open queries of a source.
+/// Maximum number of open queries of a source, while fewer than half of those of all sources are open (see [`limit_of_source`]).
 pub(crate) const QUERIES_OF_SOURCE_MAX: usize = 256;
 
 /// Maximum number of lookups that no peer caused, and that run at a time.
@@ -116,6 +123,23 @@ mod tests {
         open.clear();
         assert!(shares.lock().sources.is_empty());
         assert!(shares.begin(source(1)).is_some());
+    }
+
+    /// Many sources with slow lookups are needed to keep others out.
+    #[test]
+    fn sources_at_their_limits_leave_room_for_others() {
+        let shares = Arc::new(Shares::default());
+        let mut open = Vec::new();
+        let mut begin_all = |number: u8| {
+            let before = open.len();
+            let source = Some(IpAddr::from([192, 0, 2, number]));
+            open.extend(std::iter::from_fn(|| shares.begin(source)));
+            open.len() - before
+        };
+        assert_eq!([1, 2].map(&mut begin_all), [256, 128]);
+        assert!((3..99).all(|source| begin_all(source) == 4), "96 sources more");
+        assert_eq!(begin_all(99), 0);
+        assert!(shares.begin(None).is_some(), "lookups for trunks and neighbours");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Limits of handshakes in progress.
 
-use ringway_sansio::{WideNetwork, source_of};
+use ringway_sansio::{WideNetwork, limit_of_source, source_of};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
@@ -13,7 +13,8 @@ use std::time::Duration;
 pub struct HandshakeLimits {
     /// Maximum number in progress on accepted connections, of all sources.
     pub total: usize,
-    /// The same of one source (an IPv4 address, an IPv6 /64 network); a [`WideNetwork`] has the limits of several.
+    /// The same of one source (an IPv4 address, an IPv6 /64 network) while fewer than half of them are in progress, see [`limit_of_source`]; a
+    /// [`WideNetwork`] has the limits of several.
     pub per_source: usize,
     /// Time that a worker spends on handshakes at once, besides a twentieth of its time. Others run on threads of their own.
     pub inline_burst: Duration,
@@ -57,12 +58,13 @@ impl Permits {
         if open.total >= limits.total {
             return Err(Refused::Total);
         }
+        let per_source = limit_of_source(limits.per_source, (open.total, limits.total));
         let of_source = open.by_source.get(&source).copied().unwrap_or_default();
         let is_full = |wide: WideNetwork| {
             let of_network = open.by_network.get(&wide).copied().unwrap_or_default();
-            of_network >= limits.per_source * wide.sources() as usize
+            of_network >= per_source * wide.sources() as usize
         };
-        if of_source >= limits.per_source || WideNetwork::around(source).any(is_full) {
+        if of_source >= per_source || WideNetwork::around(source).any(is_full) {
             return Err(Refused::Source);
         }
         *open.by_source.entry(source).or_default() += 1;
@@ -123,6 +125,24 @@ mod tests {
         let fourth = permits.take(address("192.0.2.2"), limits).unwrap();
         drop(fourth);
         assert_eq!(lock(&permits.open).by_source.len(), 2, "a source without a handshake is forgotten");
+    }
+
+    /// Many sources that leave their handshakes unfinished are needed to keep others out.
+    #[test]
+    fn sources_at_their_limits_leave_room_for_others() {
+        let permits = Arc::new(Permits::default());
+        let limits = HandshakeLimits::default();
+        let mut taken = Vec::new();
+        let mut take_all = |source: u32| {
+            let before = taken.len();
+            let address = IpAddr::from(source.to_be_bytes());
+            taken.extend(std::iter::from_fn(|| permits.take(address, limits).ok()));
+            taken.len() - before
+        };
+        assert_eq!([1, 2, 3, 4].map(&mut take_all), [256; 4]);
+        assert!((5..=260).all(|source| take_all(source) == 4), "256 sources more");
+        assert_eq!(take_all(261), 0);
+        assert_eq!(taken.len(), limits.total);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Limits of handshakes in progress, and of those that begin.
 
 use super::counters::{DtlsCounters, add};
-use ringway_sansio::{Instant, source_of};
+use ringway_sansio::{Instant, limit_of_source, source_of};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use std::time::Duration;
 pub struct DtlsLimits {
     /// Maximum number in progress.
     pub total: usize,
-    /// The same of one source: an IPv4 address, an IPv6 /64 network.
+    /// The same of one source, an IPv4 address or an IPv6 /64 network, while fewer than half of them are in progress (see
+    /// [`limit_of_source`]).
     pub per_source: usize,
     /// Maximum number that begin in a second.
     pub rate: u32,
@@ -75,7 +76,7 @@ impl Gate {
             return None;
         }
         let mut of_source = state.by_source.get(&source).copied().unwrap_or_default();
-        if of_source.open >= limits.per_source {
+        if of_source.open >= limit_of_source(limits.per_source, (state.total, limits.total)) {
             add(&counters.dtls_refused_source);
             return None;
         }
