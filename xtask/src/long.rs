@@ -15,6 +15,9 @@ pub(crate) struct Args {
     /// Seeds of each story, of each media session over a bad network and of changed DTLS sessions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
+    /// Datagrams of DTLS handshakes that are changed, without keys
+    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    flights: u64,
     /// Seconds of each fuzz target
     #[arg(long, value_name = "S", default_value_t = 600)]
     fuzz_seconds: u64,
@@ -40,6 +43,8 @@ enum Step {
     Instructions,
     /// Stories, media sessions and DTLS sessions from many seeds
     Stories,
+    /// Cost of DTLS fragments that are refused, and changed DTLS handshakes for hours
+    Flights,
     /// Every fuzz target
     Fuzz,
     /// A call with four holds in which SRTP's sequence number rolls over
@@ -85,6 +90,11 @@ impl Args {
                 let mut stories = cargo(&["test", "--release"]);
                 stories.args(packages.iter().flat_map(|package| ["--package", *package]));
                 succeed(stories.env("RINGWAY_SEEDS", self.seeds.to_string()))?;
+            }
+            Step::Flights => {
+                let mut flights = cargo(&["test", "--release", "--package", "ringway-dtls", "--lib"]);
+                flights.args(["--", "--ignored", "--nocapture", "--test-threads", "1"]);
+                succeed(flights.env("RINGWAY_FLIGHTS", self.flights.to_string()))?;
             }
             Step::Fuzz => {
                 let missing = fuzz::missing();

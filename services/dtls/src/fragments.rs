@@ -56,6 +56,17 @@ struct Kept {
     body: Vec<u8>,
 }
 
+/// Result of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Insertion {
+    /// It is kept: a message may be complete now.
+    Kept,
+    /// Its bytes were kept before.
+    Known,
+    /// It contradicts another one, or a limit is reached.
+    Refused,
+}
+
 impl Kept {
     const fn end(&self) -> usize {
         self.offset + self.body.len()
@@ -85,29 +96,35 @@ impl Fragments {
         self.kept = Vec::new();
     }
 
-    /// Keeps a fragment, unless its bytes are kept already. False: it contradicts another one, or a limit is reached.
-    pub(crate) fn insert(&mut self, fragment: &Fragment<'_>) -> bool {
+    /// Keeps a fragment, unless its bytes are kept already. Its cost does not depend on what is kept before, unless it is kept.
+    pub(crate) fn insert(&mut self, fragment: &Fragment<'_>) -> Insertion {
         let Fragment { kind, length, sequence, body, .. } = *fragment;
         let (offset, end) = (fragment.offset as usize, fragment.offset as usize + body.len());
         if sequence < self.next || sequence >= MESSAGES_MAX {
-            return false;
+            return Insertion::Refused;
         }
-        let mut of_message = self.kept.iter().filter(|kept| kept.sequence == sequence);
-        if of_message.clone().any(|kept| (kept.kind, kept.length) != (kind, length)) {
-            return false;
+        // None is part of another one, so that their ends have the same order as their offsets.
+        let at = self.kept.partition_point(|kept| (kept.sequence, kept.offset) < (sequence, offset));
+        let (before, after) = self.kept.split_at_checked(at).unwrap_or_default();
+        let of_message = |kept: &&Kept| kept.sequence == sequence;
+        let (before, after) = (before.last().filter(of_message), after.first().filter(of_message));
+        if before.or(after).is_some_and(|kept| (kept.kind, kept.length) != (kind, length)) {
+            return Insertion::Refused;
         }
-        if of_message.any(|kept| kept.offset <= offset && end <= kept.end()) {
-            return true;
+        let has_all = |kept: &Kept| kept.offset <= offset && end <= kept.end();
+        if before.is_some_and(has_all) || after.is_some_and(has_all) {
+            return Insertion::Known;
         }
         let bytes = self.kept_bytes + HEADER_BYTES + body.len();
         if self.kept.len() >= FRAGMENTS_MAX || bytes > HANDSHAKE_BYTES_MAX {
-            return false;
+            return Insertion::Refused;
         }
         self.kept_bytes = bytes;
-        self.kept.retain(|kept| kept.sequence != sequence || kept.offset < offset || kept.end() > end);
-        let at = self.kept.partition_point(|kept| (kept.sequence, kept.offset) < (sequence, offset));
         self.kept.insert(at, Kept { kind, length, sequence, offset, body: body.to_vec() });
-        true
+        let is_part = |kept: &&Kept| kept.sequence == sequence && kept.end() <= end;
+        let parts = self.kept.iter().skip(at + 1).take_while(is_part).count();
+        self.kept.drain(at + 1..at + 1 + parts);
+        Insertion::Kept
     }
 
     /// Removes the next message, as one fragment with its header, if it is complete.
@@ -172,10 +189,11 @@ mod tests {
         [&header.concat(), &message[from..to]].concat()
     }
 
+    /// Inserts a fragment; true unless it is refused.
     fn insert(fragments: &mut Fragments, bytes: &[u8]) -> bool {
         let (fragment, rest) = Fragment::parse(bytes).unwrap();
         assert!(rest.is_empty());
-        fragments.insert(&fragment)
+        fragments.insert(&fragment) != Insertion::Refused
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! handshake has. Records that are malformed or not expected are discarded silently (§4.1.2.7): before there are keys,
 //! everybody who can send from the peer's address can forge them.
 
-use crate::fragments::{Fragment, Fragments};
+use crate::fragments::{Fragment, Fragments, Insertion};
 use ringway_datagram::{ClientHello, ContentType, Record, Records};
 use ringway_sdp::DtlsRole;
 
@@ -147,8 +147,15 @@ impl Inbound {
             payload = rest;
             if self.fragments.is_old(&fragment) {
                 self.admit_repeat(&fragment, admitted);
-            } else if !self.fragments.insert(&fragment) {
-                admitted.refused += 1;
+                continue;
+            }
+            match self.fragments.insert(&fragment) {
+                Insertion::Kept => {}
+                Insertion::Known => continue,
+                Insertion::Refused => {
+                    admitted.refused += 1;
+                    continue;
+                }
             }
             while let Some(message) = self.fragments.pop() {
                 let start = admitted.records.len();

@@ -16,6 +16,8 @@ extern crate self as ringway_dtls;
 
 mod association;
 mod clock;
+#[cfg(test)]
+mod cost_tests;
 mod fingerprint;
 mod fragments;
 #[cfg(test)]

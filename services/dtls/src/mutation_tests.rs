@@ -1,7 +1,7 @@
 //! Whole sessions whose datagrams are changed on their way, by random choices of the fuzz target's harness.
 //!
 //! `RINGWAY_SEEDS` is the number of sessions with real keys; there are 20 times as many with a provider whose cryptography is
-//! constant, so that nothing but the handshake's code is run.
+//! constant, so that nothing but the handshake's code is run. `RINGWAY_FLIGHTS` is the number of changed datagrams of the long form.
 
 use crate::Identity;
 use crate::harness::Session;
@@ -145,13 +145,18 @@ fn constant() -> Identity {
     Identity { certificate, provider: Arc::new(Constant), ..real }
 }
 
+/// The session of a seed.
+fn session(identities: &[Identity; 2], seed: u64) -> Session {
+    let mut rng = Rng::new(&Seed::from_number(seed));
+    let choices: Vec<u8> = (0..rng.below(400)).map(|_| rng.below(256) as u8).collect();
+    Session::run(identities, &choices)
+}
+
 /// Runs sessions; at least one in 20 must have keys on both sides, and at least one must not.
 fn run(identities: &[Identity; 2], sessions: u64) {
     let (mut keyed, mut changed) = (0, 0);
     for seed in 0..sessions {
-        let mut rng = Rng::new(&Seed::from_number(seed));
-        let choices: Vec<u8> = (0..rng.below(400)).map(|_| rng.below(256) as u8).collect();
-        let session = Session::run(identities, &choices);
+        let session = session(identities, seed);
         keyed += u64::from(session.is_keyed());
         changed += session.changed;
     }
@@ -159,9 +164,13 @@ fn run(identities: &[Identity; 2], sessions: u64) {
     assert!(keyed > sessions / 20 && keyed < sessions, "{keyed} of {sessions}");
 }
 
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 /// Number of sessions with real keys.
 fn sessions() -> u64 {
-    std::env::var("RINGWAY_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    from_environment("RINGWAY_SEEDS", 200)
 }
 
 #[test]
@@ -172,4 +181,28 @@ fn changed_sessions_neither_panic_nor_disagree_about_keys() {
 #[test]
 fn changed_flights_do_not_panic_when_all_cryptography_succeeds() {
     run(&[constant(), constant()], 20 * sessions());
+}
+
+/// Seeds that no other test uses, until `RINGWAY_FLIGHTS` datagrams were changed. Prints how many were every ten seconds.
+#[test]
+#[ignore = "takes hours: `cargo xtask long --only flights`"]
+fn flights_changed_for_hours_do_not_panic() {
+    let (wanted, first) =
+        (from_environment("RINGWAY_FLIGHTS", 1_000_000), from_environment("RINGWAY_SEED", 1 << 32));
+    let (identities, begun) = ([constant(), constant()], std::time::Instant::now());
+    let (mut seed, mut changed, mut keyed, mut next_line) = (first, 0, 0, 0);
+    while changed < wanted {
+        let session = session(&identities, seed);
+        changed += session.changed;
+        keyed += u64::from(session.is_keyed());
+        seed += 1;
+        if begun.elapsed().as_secs() >= next_line {
+            next_line += 10;
+            println!(
+                "{changed} datagrams changed in {} sessions, {keyed} with keys; next seed {seed}",
+                seed - first
+            );
+        }
+    }
+    println!("{changed} datagrams changed in {} sessions, {keyed} with keys; next seed {seed}", seed - first);
 }

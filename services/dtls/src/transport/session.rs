@@ -388,7 +388,7 @@ pub(super) const FIRST_RETRANSMISSION: Duration = Duration::from_secs(1);
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 14;
 
 /// Memory that an association is assumed to use besides the messages of its handshake.
-const ASSOCIATION_BYTES: usize = 16 << 10;
+pub(super) const ASSOCIATION_BYTES: usize = 16 << 10;
 
 /// Addresses inside the endpoint; the driver has the real ones.
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);

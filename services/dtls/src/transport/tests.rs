@@ -1,7 +1,7 @@
 //! A client and a server with a link between them, on a virtual clock. The certificates are files, as in `[tls]`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use super::session::{FIRST_RETRANSMISSION, MESSAGE_BYTES_MAX};
+use super::session::{ASSOCIATION_BYTES, FIRST_RETRANSMISSION, MESSAGE_BYTES_MAX};
 use super::{DtlsLimits, DtlsTransport};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType};
 use ringway_datagram::{Association, Associations, FirstDatagram, Output, SendError};
@@ -326,6 +326,31 @@ fn a_megabyte_of_fragments_keeps_little() {
     assert!(server.held_bytes() < before + (25 << 10), "{} bytes more", server.held_bytes() - before);
     let excess = pair.server.counters().counts().dtls_excess;
     assert!(excess > 1000, "{excess} refused");
+}
+
+/// All handshakes that one source may have, each with parts of messages that never become whole.
+#[test]
+fn a_megabyte_of_fragments_of_one_source_keeps_64_kib() {
+    let per_source = DtlsLimits::default().per_source;
+    let limits = DtlsLimits { rate_per_source: 1000, burst: 1000, rate: 1000, ..DtlsLimits::default() };
+    let pair = pair_with(limits, &KeyPair::generate().unwrap());
+    let mut sessions: Vec<_> = (0..per_source).map(|_| pair.begin()).collect();
+    let (mut sent, mut kept_max) = (0, 0);
+    for number in 0..40 {
+        // All but the first byte of a ClientKeyExchange.
+        let mut datagram = vec![22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 4, 11];
+        datagram.extend([16, 0, 4, 0, 0, number % 6 + 2, 0, 0, 1, 0, 3, 255]);
+        datagram.resize(13 + 1035, 0);
+        sent += per_source * datagram.len();
+        sessions.iter_mut().for_each(|(_, server)| server.on_datagram(pair.now, &datagram));
+        // A driver forgets those that have failed.
+        sessions.retain_mut(|(_, server)| !outputs(&mut **server).contains(&Output::Failed));
+        let kept = sessions.iter().map(|(_, server)| server.held_bytes() - ASSOCIATION_BYTES).sum::<usize>();
+        kept_max = kept_max.max(kept);
+    }
+    assert!(sent > 1 << 20, "{sent}");
+    assert!((32 << 10..=64 << 10).contains(&kept_max), "{kept_max} bytes");
+    assert!(pair.server.counters().counts().dtls_refused_source > 0 && !sessions.is_empty());
 }
 
 #[test]
