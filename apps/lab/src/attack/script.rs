@@ -151,4 +151,5 @@ impl Phone {
 
 /// RFC 3261 §17.1.1.1.
 pub const T1: Duration = Duration::from_millis(500);
-const T2: Duration = Duration::from_secs(4);
+/// RFC 3261 §17.1.2.1.
+pub const T2: Duration = Duration::from_secs(4);

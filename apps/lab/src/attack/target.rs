@@ -24,12 +24,21 @@ pub struct Target<'p> {
 impl<'p> Target<'p> {
     /// Starts a server on an empty store; `contacts` are its permanent contacts.
     pub fn start(environment: &'p Environment, contacts: &[(u32, SocketAddrV4)]) -> Result<Self> {
+        Self::start_with(environment, contacts, "")
+    }
+
+    /// The same with further lines of the configuration.
+    pub fn start_with(
+        environment: &'p Environment,
+        contacts: &[(u32, SocketAddrV4)],
+        lines: &str,
+    ) -> Result<Self> {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()?);
         let folder = tempfile::tempdir_in(&environment.folder).context("make a folder for a server")?.keep();
         let configuration = folder.join("ringway.toml");
         let text = format!(
             "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:{address}\", \"tcp:{address}\"]\nworkers = 2\n\
-             [store]\nurl = \"sqlite://{}\"\n[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n",
+             [store]\nurl = \"sqlite://{}\"\n[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n{lines}",
             folder.join("ringway.db").display(),
             free_port()?
         );

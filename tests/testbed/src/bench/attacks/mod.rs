@@ -8,6 +8,7 @@
 //! Start reading at [`Attack::rows`]; one module for each attack.
 
 mod dead_dns;
+mod ends;
 mod fork_bomb;
 mod leak;
 mod memory;
@@ -25,13 +26,13 @@ use std::time::Duration;
 
 /// Attacks a server on loopback and compares memory, traffic and answered requests with their bounds.
 ///
-/// About five minutes, with `--quick` three. Fails when a bound is missed.
+/// About eight minutes, with `--quick` four. Fails when a bound is missed.
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
     /// Only these attacks
     #[arg(value_enum)]
     names: Vec<Attack>,
-    /// Seconds of the flood of large INVITEs
+    /// Seconds of the flood of large INVITEs, and, up to 60, of the calls from one address
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Shorter floods
@@ -57,6 +58,8 @@ enum Attack {
     Reflection,
     /// Calls to names whose DNS server never answers
     DeadDns,
+    /// More calls from one address than its rate permits, and what ends the calls that are admitted
+    Ends,
 }
 
 /// Durations of a run.
@@ -72,6 +75,8 @@ struct Plan {
     shards: Duration,
     /// Calls to names whose DNS server is silent.
     dead_dns: Duration,
+    /// Calls from one address.
+    ends: Duration,
 }
 
 /// Runs the command.
@@ -107,8 +112,8 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
 }
 
 impl Attack {
-    const ALL: [Self; 6] =
-        [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection, Self::DeadDns];
+    const ALL: [Self; 7] =
+        [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection, Self::DeadDns, Self::Ends];
 
     /// Runs the attack against its own server.
     fn rows(self, environment: &Environment, plan: Plan) -> Result<Vec<Row>> {
@@ -119,6 +124,7 @@ impl Attack {
             Self::Shards => shards::rows(environment, plan.shards),
             Self::Reflection => reflection::rows(environment),
             Self::DeadDns => dead_dns::rows(environment, plan.dead_dns),
+            Self::Ends => ends::rows(environment, plan.ends),
         }
     }
 
@@ -130,6 +136,7 @@ impl Attack {
             Self::Shards => "shards",
             Self::Reflection => "reflection",
             Self::DeadDns => "dead-dns",
+            Self::Ends => "ends",
         }
     }
 }
@@ -144,10 +151,17 @@ impl Plan {
                 fork_bomb: seconds(4),
                 shards: seconds(8),
                 dead_dns: seconds(10),
+                ends: seconds(5),
             };
         }
-        let memory = seconds(args.seconds);
-        Self { memory, leak: seconds(5), fork_bomb: seconds(12), shards: seconds(20), dead_dns: seconds(30) }
+        Self {
+            memory: seconds(args.seconds),
+            leak: seconds(5),
+            fork_bomb: seconds(12),
+            shards: seconds(20),
+            dead_dns: seconds(30),
+            ends: seconds(args.seconds.min(60)),
+        }
     }
 }
 
@@ -159,7 +173,7 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
          Written by `cargo xtask {}`; every figure below was measured in that one run.\n\n\
          - `ringway serve` with authentication on, default limits, two workers and SQLite, alone on one processor; the \
          attackers and all phones on the other. Each attack has a server of its own.\n\
-         - The attackers have no password, one address of 127.0.1.0/24 each, and stay below `limits.per_source_rate`.\n\
+         - The attackers have no password, one address of 127.0.1.0/24 each, and stay below `limits.per_source_rate`, but for the calls from one address.\n\
          - machine: {}\n\
          - load average before: {}; after: {}\n\n\
          | what | must reach | ringway | |\n|---|---|---|---|\n",
