@@ -38,7 +38,7 @@ pub(crate) fn part_of(
     if config.edge_domains.is_empty() && config.cluster.is_none() {
         return EdgePart::Absent;
     }
-    let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
+    let next = routed.next_uri();
     // Callers of other domains reach the users of nodes, which have the rules for them.
     let may_send = || {
         serves(config, &request.message.from().uri)

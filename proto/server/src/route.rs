@@ -40,6 +40,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) sender: Option<SenderSide>,
     /// Two marks name different users as the sender. They may be of two ways, one of them made by somebody else: nobody moves by both.
     pub(crate) has_two_senders: bool,
+    /// Next hop, if the access rules found that it is the side of its dialog.
+    pub(crate) side_hop: Option<Flow>,
     /// Numbering of the dialog at a trunk.
     numbers: Option<TrunkNumbers>,
 }
@@ -56,6 +58,14 @@ pub(crate) struct SenderSide {
 }
 
 impl<'a> Routed<'a> {
+    /// URI that leads to the next hop: the first Route of another server, else the Request-URI.
+    pub(crate) const fn next_uri(&self) -> &Uri<'a> {
+        match &self.next_route {
+            Some(next) => next,
+            None => &self.uri,
+        }
+    }
+
     /// URI that a side of a dialog gets on the first line, sooner or later: the first Route behind those of this server that no
     /// loose router has (RFC 3261 §16.6 step 6), else the Request-URI.
     pub(crate) fn last_uri(&self, message: &Message<'a>) -> Uri<'a> {
@@ -165,6 +175,7 @@ pub(crate) fn preprocess<'a>(
         senders: [SourceHash::NONE; 2],
         sender: None,
         has_two_senders: false,
+        side_hop: None,
         numbers: None,
     };
     if !message.has(HeaderName::Route) {

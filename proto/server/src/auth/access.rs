@@ -9,6 +9,7 @@ use crate::config::Strangers;
 use crate::sources::Origin;
 use crate::tables::Way;
 use crate::token::UserHash;
+use ringway_sansio::Flow;
 use ringway_sip::Method;
 
 /// Result for a request.
@@ -42,6 +43,8 @@ pub(crate) struct DialogMark {
     pub(crate) reaches_side: bool,
     /// Address of its sender.
     pub(crate) origin: Origin,
+    /// Next hop of the request, if it was compared with that side.
+    pub(crate) hop: Option<Flow>,
     /// Identifies the mark and the side that sends it.
     pub(crate) id: u64,
     /// User of ours that sends it; `None`: the mark is of the earlier form, and From says it.
@@ -251,6 +254,7 @@ mod tests {
         to: Way::Side(SIDE),
         reaches_side: true,
         origin: Origin::Recorded,
+        hop: None,
         id: 1,
         sender: None,
         is_of_trunk: false,

@@ -8,6 +8,7 @@ use crate::sources::{Origin, SourceHash};
 use crate::tables::{DialogSide, Moved, Way};
 use crate::token::{Identities, Mark, Side, TagHash, TargetHash, UriHash, UserHash};
 use crate::{Aor, edge};
+use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use ringway_sip::{Message, Method, Uri};
@@ -42,12 +43,20 @@ pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Route
             let known =
                 Known { recorded, moved: moved.map(|moved| moved.way), is_from_before, has_user, is_gruu };
             let since_s = moved.map_or(made_s, |moved| moved.at_s);
+            let next_hop = OnceCell::new();
+            let next_hop_of = || *next_hop.get_or_init(|| hop_of(env.config, routed.next_uri()));
             let way = current(
                 &known,
-                |side| reaches(env, side, routed),
+                |side| reaches(env, side, next_hop_of),
                 |side| registered(env, request.message, side, (user, since_s)),
             );
             let reaches_side = way.is_some();
+            let hop = match (way, next_hop.get()) {
+                (Some(Way::Side(Side::Contact(_) | Side::Named { .. })), Some(NextHop::Flow(flow))) => {
+                    Some(*flow)
+                }
+                _ => None,
+            };
             let is_refresh = matches!(
                 request.method,
                 Method::Invite | Method::Update | Method::Subscribe | Method::Notify
@@ -73,6 +82,7 @@ pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Route
                 to: way.unwrap_or(Way::Side(recorded)),
                 reaches_side,
                 origin,
+                hop,
                 id: (id & !1) | u64::from(is_of_caller),
                 sender: routed.sender.and_then(|sender| sender.user),
                 is_of_trunk: routed.sender.is_some_and(|sender| sender.is_trunk),
@@ -175,8 +185,8 @@ fn trunk_target(
 }
 
 /// True if a request goes to this side of its dialog; the address of a host name is compared after its lookup.
-fn reaches(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> bool {
-    match (side, hop_of(env.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
+fn reaches<'h>(env: &Env<'_>, side: Side, next_hop: impl Fn() -> NextHop<'h>) -> bool {
+    match (side, next_hop()) {
         (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name(_)) => true,
         (Side::Named { name, .. }, NextHop::Name(host)) => {
             TargetHash::of_name(&env.keys.route, host.parts()) == name

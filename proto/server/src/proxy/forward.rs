@@ -415,7 +415,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// RFC 5626 §5.1: the way back to a phone of another registrar.
     fn add_path(&self, edit: &mut Edit<'_, '_>) {
-        if !edge::serves(self.config, &self.routed.next_route.unwrap_or(self.routed.uri)) {
+        if !edge::serves(self.config, self.routed.next_uri()) {
             return;
         }
         let flows = (&self.request.flow, &self.flow);

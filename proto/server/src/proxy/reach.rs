@@ -117,6 +117,10 @@ pub(super) fn hop_to_target<'t>(
     match target.flow {
         Some(flow) => NextHop::Flow(flow),
         None => {
+            // It was compared with the side when the request was admitted.
+            if let (Reach::Side(_), Some(flow), None) = (reach, routed.side_hop, target.rewritten_hop()) {
+                return NextHop::Flow(flow);
+            }
             let next = target.next_hop(reach, routed);
             let next = next.as_ref().unwrap_or(uri);
             // Anybody may send to the registrar of an edge domain, and to no other port of its host.

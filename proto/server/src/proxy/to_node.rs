@@ -26,7 +26,7 @@ pub(super) fn add(
     targets: &mut Targets,
 ) -> Result<(), RouteRefusal> {
     let (trunking, tables) = (&env.config.trunking, env.tables);
-    let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
+    let next = routed.next_uri();
     if trunking.nodes().next().is_none() || !edge::serves(env.config, next) {
         return Ok(());
     }

@@ -80,7 +80,7 @@ impl Server {
         if !is_reasonable(env, &request, &uri) {
             return;
         }
-        let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else {
+        let Ok(mut routed) = preprocess(env.config, &env.keys.route, message, uri) else {
             return env.refuse_plainly(&request, 400, "Bad Route");
         };
         if routed.from_last_route && !is_reasonable(env, &request, &routed.uri) {
@@ -105,7 +105,7 @@ impl Server {
         if method != Method::Cancel && !may_be_forwarded(env, &request, &routed) {
             return;
         }
-        let grant = accept_caller(env, &mut self.authenticator, &request, &routed, parties);
+        let grant = accept_caller(env, &mut self.authenticator, &request, &mut routed, parties);
         let Some(grant) = grant else { return };
         let request = Request { grant, ..request };
         let call = observe_accepted(env, &request);
@@ -321,12 +321,12 @@ fn is_loop(env: &Env<'_>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
     })
 }
 
-/// Applies the access rules. `None` if the request was answered or dropped.
+/// Applies the access rules, and notes the next hop that they compared. `None` if the request was answered or dropped.
 fn accept_caller(
     env: &mut Env<'_>,
     authenticator: &mut Authenticator,
     request: &Request<'_, '_>,
-    routed: &Routed<'_>,
+    routed: &mut Routed<'_>,
     parties: Parties,
 ) -> Option<Grant> {
     let mark = live_mark(env, request, routed);
@@ -353,6 +353,7 @@ fn accept_caller(
         Some(LiveMark::Dialog(mark)) if mark.reaches_side => Some(mark),
         Some(LiveMark::Dialog(_) | LiveMark::Accepted) | None => None,
     };
+    routed.side_hop = in_dialog.and_then(|mark| mark.hop);
     let access = decide(&facts);
     count_in_dialog(env, access, in_dialog.as_ref());
     let grant = match access {
