@@ -3,25 +3,14 @@
 //! The registrar's 2xx proves that the phone is its user's. If the phone registers over another flow later, requests in its dialogs follow it,
 //! as the location table of a registrar makes them do.
 
-use super::Proxy;
-use super::remote_target::Response;
-use crate::base::{BranchId, Env, Request};
+use crate::base::{Env, Request};
 use crate::edge;
 use crate::location::instance_of;
 use crate::tables::PhoneHash;
-use ringway_sip::{Contact, HeaderName, Method};
+use ringway_sip::{Contact, HeaderName};
 
 /// Notes the flow of a phone whose REGISTER got a 2xx.
-pub(super) fn on_registered(proxy: &mut Proxy, env: &mut Env<'_>, id: BranchId, response: &Response<'_, '_>) {
-    if env.config.edge_domains.is_empty() || response.message.method() != Method::Register {
-        return;
-    }
-    let key = id.context();
-    let bytes = proxy.contexts.get(key).and_then(|context| context.request.clone()).unwrap_or_default();
-    proxy.with_stored(env, key, &bytes, |_, env, request, _| note(env, request));
-}
-
-fn note(env: &mut Env<'_>, request: &Request<'_, '_>) {
+pub(super) fn on_registered(env: &mut Env<'_>, request: &Request<'_, '_>) {
     let (config, key, message) = (env.config, &env.keys.route, request.message);
     // Behind another proxy the flow is that one's.
     if !message.has_one_via() || message.values(HeaderName::Contact).nth(1).is_some() {

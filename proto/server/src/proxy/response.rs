@@ -18,7 +18,7 @@ use crate::{CallStep, Detail, Reason, lamp};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, RelayResult, TimerKey};
+use ringway_sansio::{Flow, Instant, RelayResult, TimerKey};
 use ringway_sip::{Edit, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
@@ -123,13 +123,10 @@ impl Proxy {
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 moves::on_success(self, env, id, response);
-                edge_flows::on_registered(self, env, id, response);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {
-                    // The connection of a phone that registered through this server: its registrar decides when it ends.
-                    let longest = Duration::from_secs(u64::from(env.config.registrar.max_expires_s));
-                    env.cx.out.keep(&source, env.cx.now + longest);
+                    self.on_registered(env, key, &source);
                 }
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status), Some(message));
@@ -154,6 +151,19 @@ impl Proxy {
         if status >= 200 && message.method() == Method::Bye {
             relays::end(env, &mut self.contexts, id, status);
             env.end_call_dialog(message);
+        }
+    }
+
+    /// Notes that a phone registered through this server.
+    fn on_registered(&mut self, env: &mut Env<'_>, key: SlabKey, source: &Flow) {
+        // Its registrar decides when its connection ends.
+        let longest = Duration::from_secs(u64::from(env.config.registrar.max_expires_s));
+        env.cx.out.keep(source, env.cx.now + longest);
+        if !env.config.edge_domains.is_empty() {
+            let request = self.contexts.get(key).and_then(|context| context.request.clone());
+            self.with_stored(env, key, &request.unwrap_or_default(), |_, env, request, _| {
+                edge_flows::on_registered(env, request);
+            });
         }
     }
 
