@@ -211,6 +211,9 @@ fn run_beside_server(command: &Special) -> Option<Result<()>> {
 fn run_as_release() -> Result<()> {
     build("ringway-testbed")?;
     let program = target_dir().join("release/testbed");
+    if std::env::current_exe().is_ok_and(|running| running == program) {
+        bail!("{} is not built with optimization; remove it", program.display());
+    }
     let status = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .status()
