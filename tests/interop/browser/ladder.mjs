@@ -9,12 +9,22 @@ export async function drawsLadder({ tab, go, contrast, viewports }, files) {
   const [heads, ...lines] = printed.trimEnd().split('\n').map(words);
   for (const viewport of viewports) {
     const page = await tab({ viewport });
-    const answers = [{ entries: [], next: 0, lost: 0 }, { entries, next: 11, lost: 0 }, { entries: Array(9).fill(entries).flat(), next: 110, lost: 3 }];
     let release;
     const isRead = new Promise((resolve) => { release = resolve; });
+    // The answer depends on what the page has: a request that it gave up is answered again.
+    const answer = async (after) => {
+      if (after === null) return { entries: [], next: 0, lost: 0 };
+      if (after < entries.length) return { entries, next: entries.length, lost: 0 };
+      if (after > entries.length) {
+        await new Promise((resolve) => { setTimeout(resolve, 1000); });
+        return { entries: [], next: after, lost: 0 };
+      }
+      await isRead;
+      return { entries: Array(9).fill(entries).flat(), next: 110, lost: 3 };
+    };
     await page.route('**/api/trace*', async (route) => {
-      if (answers.length < 2) await (answers.length ? isRead : new Promise((resolve) => { setTimeout(resolve, 1000); }));
-      return route.fulfill({ json: answers.shift() ?? { entries: [], next: 110, lost: 0 } }).catch(() => {});
+      const after = new URL(route.request().url()).searchParams.get('after');
+      return route.fulfill({ json: await answer(after === null ? null : Number(after)) }).catch(() => {});
     });
     await go(page, 'follow/bob');
     await page.locator('.entry').nth(entries.length - 2).waitFor();

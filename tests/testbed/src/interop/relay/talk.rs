@@ -65,6 +65,16 @@ impl Talker {
             .context("no packets in the JSON")
     }
 
+    /// Waits for the end of a call without any sound, which has failed for its phone.
+    pub(super) fn ended_in_silence(&mut self) -> Result<()> {
+        self.running.wait()?;
+        let told = self.running.told()?;
+        let is_silent = told["reason"].as_str().is_some_and(|reason| reason.starts_with("no sound"));
+        let packets = told.pointer("/received/packets").and_then(serde_json::Value::as_u64);
+        ensure!(told["result"] == "failed" && is_silent && packets == Some(0), "{told}");
+        Ok(())
+    }
+
     /// Status with which its call failed.
     pub(super) fn refused(&mut self) -> Result<u64> {
         self.running.wait()?;
