@@ -94,7 +94,7 @@ impl<'a> Routed<'a> {
     }
 
     fn add_numbers(&mut self, config: &Config, own: &Uri<'_>) {
-        if self.numbers.is_none() && !config.trunking.trunks.is_empty() {
+        if self.numbers.is_none() && config.trunking.has_trunks() {
             self.numbers = TrunkNumbers::of_route(own);
         }
     }

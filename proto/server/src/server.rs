@@ -421,13 +421,14 @@ impl Node for Server {
                 }
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Relayed { query, result } => {
+            Event::Relayed { query, result } if cfg!(feature = "operator") => {
                 self.proxy.on_relayed(&mut self.environment.env(cx), &mut self.transactions, query, result);
             }
-            Event::NumberResolved { query, uris } => {
+            Event::NumberResolved { query, uris } if cfg!(feature = "operator") => {
                 let env = &mut self.environment.env(cx);
                 self.proxy.on_number_resolved(env, &mut self.transactions, query, &uris);
             }
+            Event::Relayed { .. } | Event::NumberResolved { .. } => {}
             Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
                 if !self.neighbours.on_resolved(env, &mut self.transactions, query, servers) {

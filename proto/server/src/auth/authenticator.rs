@@ -329,7 +329,7 @@ fn observe_login(env: &Env<'_>, request: &Request<'_, '_>, user: &[u8], reason: 
     let mut address = request.flow.remote;
     // A program that blocks addresses must not block the front.
     address.set_ip(request.client(env.config));
-    env.host.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
+    env.observe(&LogEvent::LoginRefused { user, address, reason });
     let reason = match reason {
         LoginRefusal::WrongPassword => Reason::WrongPassword,
         LoginRefusal::UnknownUser => Reason::UnknownUser,

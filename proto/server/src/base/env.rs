@@ -3,6 +3,7 @@
 use super::host::Host;
 use super::keys::Keys;
 use crate::base::request::Request;
+use crate::call_record::CallNames;
 use crate::diversion::ForwardTable;
 use crate::ended::EndedInvites;
 use crate::refused::RefusedInDialog;
@@ -139,7 +140,7 @@ impl Environment {
 
     /// Begins an input: decides once whether its decisions are wanted.
     pub(crate) fn begin_input(&mut self) {
-        self.is_tracing = self.host.is_traced(None);
+        self.is_tracing = cfg!(feature = "operator") && self.host.is_traced(None);
     }
 
     /// Decides whether the decisions about the message of an input are wanted, after it was parsed.
@@ -180,6 +181,18 @@ impl<'e> Env<'e> {
 }
 
 impl Env<'_> {
+    /// Reports an event to the log.
+    #[inline]
+    pub(crate) fn observe(&self, event: &LogEvent<'_>) {
+        if cfg!(feature = "operator") {
+            self.host.observe(self.cx.now, event);
+        }
+    }
+
+    fn call_names(&self) -> Option<&CallNames> {
+        if cfg!(feature = "operator") { self.host.call_names() } else { None }
+    }
+
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         self.observe_step(request, step, None);
@@ -197,14 +210,14 @@ impl Env<'_> {
 
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
         let event = CallEvent { name: request.call, target, ..event_of(request, step) };
-        self.host.observe(self.cx.now, &LogEvent::Call(event));
+        self.observe(&LogEvent::Call(event));
     }
 
     /// Reports a call that begins; returns its name, if calls are recorded.
     pub(crate) fn begin_call(&self, request: &Request<'_, '_>) -> Option<CallName> {
         let event = event_of(request, CallStep::Begun);
-        let Some(names) = self.host.call_names() else {
-            self.host.observe(self.cx.now, &LogEvent::Call(event));
+        let Some(names) = self.call_names() else {
+            self.observe(&LogEvent::Call(event));
             return None;
         };
         let mut user = Aor::default();
@@ -215,13 +228,13 @@ impl Env<'_> {
         let event = CallEvent { user, is_spiral, ..event };
         let name = names.of(&event);
         let event = CallEvent { name: name.as_ref(), ..event };
-        self.host.observe(self.cx.now, &LogEvent::Call(event));
+        self.observe(&LogEvent::Call(event));
         name
     }
 
     /// Name of the call that a BYE is to end, if calls are recorded.
     pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
-        self.host.call_names()?.of(&event_of(request, CallStep::Bye))
+        self.call_names()?.of(&event_of(request, CallStep::Bye))
     }
 
     /// Counts a request of which one of these URIs has a dot at the end of its domain.

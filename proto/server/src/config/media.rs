@@ -64,11 +64,12 @@ impl Default for MediaConfig {
 impl MediaConfig {
     /// True if some call may be relayed.
     pub const fn is_on(&self) -> bool {
-        self.bridge || self.converts() || !matches!(self.rule, RelayRule::Never)
+        cfg!(feature = "operator")
+            && (self.bridge || self.converts() || !matches!(self.rule, RelayRule::Never))
     }
 
     /// True if a refused call may be converted between SRTP and RTP.
     pub(crate) const fn converts(&self) -> bool {
-        matches!(self.srtp, SrtpRule::Bridge)
+        cfg!(feature = "operator") && matches!(self.srtp, SrtpRule::Bridge)
     }
 }

@@ -102,9 +102,14 @@ impl Trunk {
 }
 
 impl Trunking {
+    /// True if there are trunks.
+    pub(crate) const fn has_trunks(&self) -> bool {
+        cfg!(feature = "operator") && !self.trunks.is_empty()
+    }
+
     /// True if there are routes, or numbers are looked up.
     pub fn is_on(&self) -> bool {
-        !self.routes.is_empty() || !self.enum_zones.is_empty()
+        cfg!(feature = "operator") && (!self.routes.is_empty() || !self.enum_zones.is_empty())
     }
 
     /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.

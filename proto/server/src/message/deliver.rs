@@ -195,7 +195,7 @@ impl Messages {
         {
             let (sender, recipient) = (&*kept.sender, &*mailbox.aor);
             let event = LogEvent::MessageDropped { sender, recipient, reason };
-            env.host.observe(env.cx.now, &event);
+            env.observe(&event);
         }
         self.end(env, key, End::Rejected);
     }

@@ -89,7 +89,7 @@ impl Messages {
                 let (sender, recipient) = (candidate.sender.as_bytes(), candidate.recipient.as_bytes());
                 let (reason, address) = (refusal.text(), request.flow.remote);
                 let event = LogEvent::MessageRefused { sender, recipient, reason, address };
-                env.host.observe(env.cx.now, &event);
+                env.observe(&event);
                 match refusal {
                     Refusal::NoUser => env.refuse_decided(request, 404, "Not Found"),
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),

@@ -165,6 +165,8 @@ pub(crate) struct Taken {
 fn ended(host: &dyn Host, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
     move |aor, binding| {
         let (contact, flow) = (binding.uri(), binding.flow);
-        host.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+        if cfg!(feature = "operator") {
+            host.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+        }
     }
 }

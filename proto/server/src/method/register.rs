@@ -243,7 +243,7 @@ impl Registrar {
         self.changes.note_register(aor.as_bytes(), ContactEnd::Unregistered, message.call_id());
         env.host.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
-        env.host.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
+        env.observe(&LogEvent::Registered { aor, change, message, flow });
         if env.is_tracing {
             self.note_bindings(env, request, change, accepted.saved.key);
         }

@@ -110,6 +110,9 @@ impl Neighbours {
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
+        if !cfg!(feature = "operator") {
+            return None;
+        }
         match self.is_stopping || self.changed.is_some() {
             true => Some(Instant::default()),
             false => self.list.iter().filter_map(|neighbour| neighbour.link.due()).min(),
@@ -135,6 +138,9 @@ impl Neighbours {
 
     /// Opens and probes connections that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
         self.publish(env, transactions);
         if self.is_stopping {
             return self.end(env, transactions);
@@ -170,6 +176,9 @@ impl Neighbours {
         query: u64,
         servers: LocatedServers,
     ) -> bool {
+        if !cfg!(feature = "operator") {
+            return false;
+        }
         let Some((index, attempt)) = read_query(query) else { return false };
         let Some(neighbour) = self.list.get_mut(index) else { return true };
         if !neighbour.is_resolving || neighbour.link.attempt() != attempt {
@@ -204,7 +213,8 @@ impl Neighbours {
         (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
-        let Some(neighbour) = self.list.get_mut(index) else { return };
+        let neighbour = self.list.get_mut(index).filter(|_| cfg!(feature = "operator"));
+        let Some(neighbour) = neighbour else { return };
         let connection = flow.connection;
         if status < 200 || connection.is_some() != flow.transport.has_connections() {
             return;
@@ -229,7 +239,7 @@ impl Neighbours {
             neighbour.is_reported_down = false;
             env.tables.change_neighbours((), |table| table.set_up(index, connection));
             let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
-            env.host.observe(now, &LogEvent::NeighbourUp { kind, name, address: flow.remote });
+            env.observe(&LogEvent::NeighbourUp { kind, name, address: flow.remote });
         }
     }
 
@@ -265,6 +275,9 @@ impl Neighbours {
 
     /// Takes the notices of failed probes out of the list.
     pub(crate) fn take_notices(&mut self, env: &mut Env<'_>, notices: &mut Vec<Notice<Owner>>) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
         notices.retain(|notice| {
             let (owner, is_silent) = match *notice {
                 Notice::ClientTimedOut { owner, .. } => (owner, true),
@@ -406,7 +419,7 @@ impl Neighbour {
         env.tables.change_neighbours((), |table| table.set_down(index));
         if !core::mem::replace(&mut self.is_reported_down, true) {
             let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
-            env.host.observe(env.cx.now, &LogEvent::NeighbourDown { kind, name, reason });
+            env.observe(&LogEvent::NeighbourDown { kind, name, reason });
         }
     }
 }

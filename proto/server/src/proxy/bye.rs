@@ -28,7 +28,7 @@ pub(super) fn observe(env: &mut Env<'_>, contexts: &Contexts, key: SlabKey, stat
     let sender = context.grant.sender.of_call();
     let (flow, name) = (Some(context.source), context.call.as_deref());
     let event = CallEvent { flow, name, ..CallEvent::stored(step, message, sender) };
-    env.host.observe(env.cx.now, &LogEvent::Call(event));
+    env.observe(&LogEvent::Call(event));
     lamp::end_dialog(env, message, ended);
 }
 

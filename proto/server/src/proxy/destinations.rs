@@ -164,6 +164,7 @@ pub(super) fn admit_in_dialog(
     routed: &Routed<'_>,
 ) -> Result<(), RouteRefusal> {
     let is_other = match request.grant.trunk {
+        _ if !cfg!(feature = "operator") => return Ok(()),
         TrunkTarget::None | TrunkTarget::Foreign => return Ok(()),
         TrunkTarget::Recorded => false,
         TrunkTarget::Other => !ends_or_completes(request.method),
@@ -261,7 +262,7 @@ fn refuse(
     refusal: RouteRefusal,
 ) -> RouteRefusal {
     let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
-    env.host.observe(env.cx.now, &LogEvent::DestinationRefused { aor, number, prefix, address });
+    env.observe(&LogEvent::DestinationRefused { aor, number, prefix, address });
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
         RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {

@@ -528,7 +528,7 @@ impl Proxy {
         let Some(message) = context.request.as_deref() else { return };
         let (sender, name) = (context.grant.sender.of_call(), context.call.as_deref());
         let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
-        env.host.observe(env.cx.now, &LogEvent::Call(event));
+        env.observe(&LogEvent::Call(event));
     }
 
     /// Ends a context whose server transaction has ended: no further response can be sent.

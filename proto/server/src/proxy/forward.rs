@@ -98,7 +98,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// The same with the CSeq of a request to a trunk that may challenge it, after so many challenges; `repeated` are the INVITEs in
     /// dialogs that were challenged.
     pub(super) fn numbered(self, env: &Env<'_>, challenges: u8, repeated: &RepeatedInvites) -> Self {
-        if self.config.trunking.trunks.is_empty() {
+        if !self.config.trunking.has_trunks() {
             return self;
         }
         let (message, number) = (self.request.message, self.request.message.cseq().number);
@@ -446,7 +446,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             None => UserHash::NONE,
         };
         let trunking = &config.trunking;
-        let is_of_trunk = !trunking.trunks.is_empty() && trunking.is_trunk(self.request.flow.remote.ip());
+        let is_of_trunk = trunking.has_trunks() && trunking.is_trunk(self.request.flow.remote.ip());
         let caller = match self.request.grant.sender {
             Sender::Trusted if is_of_trunk => UserHash::NONE,
             Sender::Proven | Sender::Trusted | Sender::Believed => user_of(&message.from().uri),

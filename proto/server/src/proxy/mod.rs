@@ -145,7 +145,7 @@ impl Proxy {
     }
 
     pub(crate) const fn has_unreached(&self) -> bool {
-        !self.unreached.is_empty()
+        cfg!(feature = "events") && !self.unreached.is_empty()
     }
 
     /// Messages that no phone took since the last call.
@@ -328,6 +328,7 @@ impl Proxy {
             Some(Lookup::Stateless(waiting)) => {
                 self.forward_waiting(env, transactions, &waiting, servers);
             }
+            Some(_) if !cfg!(feature = "operator") => {}
             Some(Lookup::Number(id)) => number_lookup::end(self, env, transactions, (id, query), &[]),
             Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), None),
             Some(Lookup::Answer(stored)) => {

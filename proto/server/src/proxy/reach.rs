@@ -77,7 +77,7 @@ fn is_inner(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let Request { message, uri, flow: source, .. } = plan.request();
     let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
     let event = LogEvent::InnerHostRefused { caller, target, address: source.remote, hop: flow.remote, host };
-    env.host.observe(env.cx.now, &event);
+    env.observe(&event);
     env.decided(plan.request(), Reason::InnerHost, Detail::Flow(flow));
     true
 }

@@ -100,7 +100,7 @@ impl Proxy {
             }
             return;
         }
-        if !env.config.trunking.trunks.is_empty()
+        if env.config.trunking.has_trunks()
             && let Some(branch) = context.branches.get(id.parts().1)
         {
             to_trunk::note_answering(env, branch, status);

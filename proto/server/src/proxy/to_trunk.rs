@@ -25,7 +25,7 @@ use ringway_sip::{HeaderName, Message, Method, Uri};
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
 pub(super) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let trunking = &env.config.trunking;
-    if trunking.trunks.is_empty() {
+    if !trunking.has_trunks() {
         return false;
     }
     let address = plan.flow().remote.ip();
@@ -35,7 +35,7 @@ pub(super) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> boo
         let Request { message, uri, flow, .. } = plan.request();
         let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
         let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
-        env.host.observe(env.cx.now, &event);
+        env.observe(&event);
         env.decided(plan.request(), Reason::TrunkBypassed, Detail::Text(target));
     }
     bypasses
@@ -414,7 +414,7 @@ pub(super) fn challenge_step(
         env.host.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
         if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
             let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
-            env.host.observe(env.cx.now, &event);
+            env.observe(&event);
             let (message, name) = (response.message.as_bytes(), trunk.name.as_bytes());
             env.decided_about(message, Reason::TrunkLoginRefused, Detail::Text(name));
         }

@@ -31,7 +31,7 @@ impl Permitted {
             Sender::Proven | Sender::ProvenUnnamed if has_trunk => Self::OfUserAtTrunk,
             Sender::Proven | Sender::ProvenUnnamed => Self::Most,
             Sender::InDialog | Sender::Stranger | Sender::Unknown => {
-                let is_stranger = !trunking.trunks.is_empty()
+                let is_stranger = trunking.has_trunks()
                     && config.domain_of(&request.message.from().uri).is_none()
                     && !trunking.is_trunk(request.flow.remote.ip());
                 let is_for_trunk = || has_trunk || (chosen.is_none() && is_trunk());

@@ -472,7 +472,7 @@ fn is_blocked(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>,
     }
     env.counters.blocked_callers += 1;
     let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());
-    env.host.observe(env.cx.now, &LogEvent::CallerBlocked { caller, callee, address });
+    env.observe(&LogEvent::CallerBlocked { caller, callee, address });
     env.decided(request, Reason::CallerBlocked, Detail::Text(caller));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Refused(403));

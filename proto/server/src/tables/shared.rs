@@ -160,13 +160,15 @@ impl SharedTables {
 
     /// True if the block list has this source.
     pub(crate) fn is_source_blocked(&self, source: IpAddr) -> bool {
-        self.has_blocked_networks.load(Ordering::Relaxed)
+        cfg!(feature = "operator")
+            && self.has_blocked_networks.load(Ordering::Relaxed)
             && self.blocks.read(true, |blocks| blocks.blocks_source(source))
     }
 
     /// True if the block list has this caller.
     pub(crate) fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
-        self.has_blocked_callers.load(Ordering::Relaxed)
+        cfg!(feature = "operator")
+            && self.has_blocked_callers.load(Ordering::Relaxed)
             && self.blocks.read(true, |blocks| blocks.blocks_caller(caller))
     }
 
@@ -274,6 +276,9 @@ impl SharedTables {
         source: IpAddr,
         is_proven: bool,
     ) -> Result<(), LocateRefusal> {
+        if !cfg!(feature = "cluster") {
+            return Err(LocateRefusal::TooMany);
+        }
         self.locates.change(Err(LocateRefusal::TooMany), |locates| locates.begin(now, source, is_proven))
     }
 
@@ -294,7 +299,7 @@ impl SharedTables {
 
     /// Reads the table of neighbours.
     pub fn read_neighbours<R>(&self, otherwise: R, read: impl FnMut(&NeighbourTable) -> R) -> R {
-        self.neighbours.read(otherwise, read)
+        if cfg!(feature = "operator") { self.neighbours.read(otherwise, read) } else { otherwise }
     }
 
     /// Changes the table of neighbours.
@@ -303,22 +308,22 @@ impl SharedTables {
         otherwise: R,
         change: impl FnMut(&mut NeighbourTable) -> R,
     ) -> R {
-        self.neighbours.change(otherwise, change)
+        if cfg!(feature = "operator") { self.neighbours.change(otherwise, change) } else { otherwise }
     }
 
     /// Way of a message for a stream flow without a connection (see [`NeighbourTable`]).
     pub(crate) fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
-        self.neighbours.read(NeighbourRoute::Other, |table| table.route(flow))
+        self.read_neighbours(NeighbourRoute::Other, |table| table.route(flow))
     }
 
     /// Connection of the neighbour with this index in the configuration.
     pub fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
-        self.neighbours.read(None, |table| table.connection(neighbour))
+        self.read_neighbours(None, |table| table.connection(neighbour))
     }
 
     /// True if the neighbour with this index works.
     pub fn is_neighbour_up(&self, neighbour: usize) -> bool {
-        self.neighbours.read(false, |table| table.is_up(neighbour))
+        self.read_neighbours(false, |table| table.is_up(neighbour))
     }
 
     /// Reason why the trunk with this index is tried last at present (see [`PausedTrunks`]).
@@ -342,11 +347,14 @@ impl SharedTables {
         otherwise: R,
         change: impl FnMut(&mut TrunkLogins) -> R,
     ) -> R {
-        self.trunk_logins.change(otherwise, change)
+        if cfg!(feature = "operator") { self.trunk_logins.change(otherwise, change) } else { otherwise }
     }
 
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`]).
     pub(crate) fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        if !cfg!(feature = "operator") {
+            return CallRate::Admitted;
+        }
         self.call_rates.change(CallRate::Admitted, |rates| rates.admit(now, aor, prefix, per_hour))
     }
 
@@ -357,7 +365,7 @@ impl SharedTables {
 
     /// Reads or changes the table of lamps.
     pub fn change_lamps<R>(&self, otherwise: R, change: impl FnMut(&mut LampTable) -> R) -> R {
-        self.lamps.change(otherwise, change)
+        if cfg!(feature = "events") { self.lamps.change(otherwise, change) } else { otherwise }
     }
 }
 
