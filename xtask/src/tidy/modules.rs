@@ -89,28 +89,16 @@ fn in_cycles(siblings: Siblings<'_>) -> Vec<String> {
 
 /// The parent that both modules are in, and the children of it that they are or are in. `None`: one is in the other.
 fn siblings<'m, 't>(module: &'m str, target: &'t str) -> Option<(&'m str, &'m str, &'t str)> {
-    if target.is_empty() {
-        return None;
-    }
-    let mut common = 0;
-    for ((at, name), other) in with_starts(module).zip(target.split("::")) {
+    let mut at = 0;
+    for (name, other) in module.split("::").zip(target.split("::").filter(|name| !name.is_empty())) {
         if name != other {
             let parent = module.get(..at).unwrap_or_default().trim_end_matches("::");
             let child = module.get(..at + name.len()).unwrap_or_default();
-            return Some((parent, child, target.get(..common + other.len()).unwrap_or_default()));
+            return Some((parent, child, target.get(..at + other.len()).unwrap_or_default()));
         }
-        common += name.len() + "::".len();
+        at += name.len() + "::".len();
     }
     None
-}
-
-/// The names of a path, each with its position.
-fn with_starts(path: &str) -> impl Iterator<Item = (usize, &str)> {
-    path.split("::").scan(0, |next, name| {
-        let at = *next;
-        *next += name.len() + "::".len();
-        Some((at, name))
-    })
 }
 
 /// Types with `impl` blocks in more than [`IMPL_FILES_MAX`] files.
