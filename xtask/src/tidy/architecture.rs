@@ -18,14 +18,11 @@ type Permissions<'t> = BTreeMap<&'t str, Vec<String>>;
 /// Dependencies of crates of ours that the table does not permit, and crates that it does not have.
 ///
 /// # Errors
-/// The workspace's manifest cannot be read, or another one is not TOML.
-pub(super) fn dependency_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
+/// A manifest is not TOML.
+pub(super) fn dependency_findings(workspace: &toml::Table, files: &[File]) -> Result<Vec<String>> {
     let Some(map) = files.iter().find(|file| file.path == MAP) else {
         return Ok(vec![format!("{MAP}:1: the file is missing")]);
     };
-    let text =
-        std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
-    let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
     let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
     let permissions = permissions(&map.text);
     let mut findings = Vec::new();
@@ -113,9 +110,7 @@ mod tests {
 
     #[test]
     fn a_dependency_that_the_table_does_not_permit_is_found() {
-        let folder = tempfile::tempdir().unwrap();
         let workspace = "[workspace.dependencies]\na = { path = \"proto/a\" }\nb = { path = \"services/b\" }\nserde = \"1\"\n";
-        std::fs::write(folder.path().join("Cargo.toml"), workspace).unwrap();
         let map = "| Crate | What it is | May depend on |\n|---|---|---|\n| `proto/a` | x \\| y | nothing |\n\
                    | `apps/c` | z | `a`, `drivers/*` |\n\n| `apps/d` | not in the table | `a` |\n";
         let manifest = "[dependencies]\na.workspace = true\nb.workspace = true\nserde.workspace = true\n";
@@ -129,7 +124,7 @@ mod tests {
             "apps/c/Cargo.toml:1: ARCHITECTURE.md does not permit a dependency on services/b",
             "ARCHITECTURE.md:1: the crate apps/d is not in the table of crates",
         ];
-        assert_eq!(dependency_findings(folder.path(), &files).unwrap(), expected);
+        assert_eq!(dependency_findings(&workspace.parse().unwrap(), &files).unwrap(), expected);
     }
 
     #[test]

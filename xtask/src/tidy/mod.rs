@@ -63,9 +63,17 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(modules::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(links::contents_findings(&files));
-    findings.extend(purity::crate_findings(root, &files)?);
-    findings.extend(architecture::dependency_findings(root, &files)?);
+    let workspace = workspace(root)?;
+    findings.extend(purity::crate_findings(&workspace, &files)?);
+    findings.extend(architecture::dependency_findings(&workspace, &files)?);
     Ok(findings)
+}
+
+/// The workspace's manifest.
+fn workspace(root: &Path) -> Result<toml::Table> {
+    let text =
+        std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
+    text.parse().context("the workspace's Cargo.toml is not TOML")
 }
 
 /// All text files, without what is built, received (test data and corpora are bytes from elsewhere) or generated.

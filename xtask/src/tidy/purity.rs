@@ -1,7 +1,5 @@
 //! Rules for dependencies between crates and for the files with unsafe code.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 
 use super::File;
@@ -42,10 +40,7 @@ pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
 }
 
 /// Crates of `proto/` that could reach an operating system, and drivers that could wait for more than their sockets.
-pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
-    let text =
-        std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
-    let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
+pub(super) fn crate_findings(workspace: &toml::Table, files: &[File]) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in files {
         let is_pure = file.path.starts_with("proto/");
@@ -61,7 +56,7 @@ pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>>
                 file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
             findings.extend(driver_findings(file, &manifest));
             if is_pure {
-                findings.extend(dependency_findings(file, &manifest, &workspace));
+                findings.extend(dependency_findings(file, &manifest, workspace));
             }
         }
     }
