@@ -1,23 +1,27 @@
 //! Figures of the servers and media relays that this server works with, each with its name as a label.
 
+use super::trunks::TrunkRow;
 use super::view::ServerView;
-use ringway_admin::{MetricKind, Stat, Stats, Trunk, View};
+use ringway_admin::{ClusterNode, MetricKind, Stat, Stats, Trunk, View};
+use std::sync::Arc;
 
 impl ServerView {
     /// Figures of each trunk, node, neighbour and media relay.
     pub(super) fn stats_of_peers(&self) -> Stats {
-        let mut stats = self.stats_of_trunks();
+        let (trunks, rows, cluster) = (self.trunks(), self.services.trunks().rows(), self.cluster());
+        let nodes = cluster.map_or_else(Vec::new, |cluster| cluster.nodes);
+        let mut stats = stats_of_trunks(&trunks);
         let state = |name, help, is_up: bool| Stat::gauge(name, help, f64::from(u8::from(is_up)));
         let help =
             "0 while the node sends no heartbeats, has no link to this one, or does not answer this front.";
         stats.extend(
-            self.nodes_up()
+            nodes_up(&nodes, &trunks, &rows)
                 .into_iter()
                 .map(|(name, is_up)| state("node_up", help, is_up).labelled("node", name)),
         );
         let help = "0 while the neighbour has no connection that works.";
         stats.extend(
-            self.neighbours_up()
+            self.neighbours_up(&nodes, &rows)
                 .into_iter()
                 .map(|(name, is_up)| state("neighbour_up", help, is_up).labelled("neighbour", name)),
         );
@@ -30,48 +34,42 @@ impl ServerView {
         stats
     }
 
-    fn stats_of_trunks(&self) -> Stats {
-        let trunks = self.trunks();
-        let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> f64, kind| -> Stats {
-            let stat = |trunk: &Trunk| Stat { kind, ..Stat::gauge(name, help, value(trunk)) };
-            trunks.iter().map(|trunk| stat(trunk).labelled("trunk", trunk.name.clone())).collect()
-        };
-        let is_up = |trunk: &Trunk| f64::from(u8::from(is_trunk_up(trunk)));
-        let up = of("trunk_up", "0 while the trunk is down or silent.", &is_up, MetricKind::Gauge);
-        let calls = |trunk: &Trunk| trunk.calls as f64;
-        let calls = of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter);
-        let refused = |trunk: &Trunk| trunk.logins_refused as f64;
-        let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
-        let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
-        up.into_iter().chain(calls).chain(refused).collect()
-    }
-
-    /// The other nodes of the cluster, and those behind this front.
-    fn nodes_up(&self) -> Vec<(String, bool)> {
-        let cluster = self.cluster();
-        let others = cluster.iter().flat_map(|cluster| &cluster.nodes).filter(|node| node.link != "-");
-        let others = others.map(|node| (node.name.clone(), node.state != "gone" && node.link == "up"));
-        let rows = self.services.trunks().rows();
-        let behind = self.trunks().into_iter().zip(rows).filter(|(_, row)| row.is_node);
-        others.chain(behind.map(|(trunk, _)| (trunk.name.clone(), is_trunk_up(&trunk)))).collect()
-    }
-
     /// Neighbours that are neither trunks nor nodes.
-    fn neighbours_up(&self) -> Vec<(String, bool)> {
-        let rows = self.services.trunks().rows();
-        let cluster = self.cluster();
-        let nodes: Vec<&str> =
-            cluster.iter().flat_map(|cluster| &cluster.nodes).map(|node| node.address.as_str()).collect();
+    fn neighbours_up(&self, nodes: &[ClusterNode], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
         let mut up = Vec::new();
         self.services.each_neighbour(|index, name, target, is_up| {
             let is_trunk = rows.iter().any(|row| row.neighbour == Some(index));
-            let is_node = target.is_some_and(|target| nodes.contains(&target.to_string().as_str()));
+            let target = target.map(|target| target.to_string());
+            let is_node = target.is_some_and(|target| nodes.iter().any(|node| node.address == target));
             if !is_trunk && !is_node {
                 up.push((name.to_owned(), is_up));
             }
         });
         up
     }
+}
+
+fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
+    let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> f64, kind| -> Stats {
+        let stat = |trunk: &Trunk| Stat { kind, ..Stat::gauge(name, help, value(trunk)) };
+        trunks.iter().map(|trunk| stat(trunk).labelled("trunk", trunk.name.clone())).collect()
+    };
+    let is_up = |trunk: &Trunk| f64::from(u8::from(is_trunk_up(trunk)));
+    let up = of("trunk_up", "0 while the trunk is down or silent.", &is_up, MetricKind::Gauge);
+    let calls = |trunk: &Trunk| trunk.calls as f64;
+    let calls = of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter);
+    let refused = |trunk: &Trunk| trunk.logins_refused as f64;
+    let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
+    let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
+    up.into_iter().chain(calls).chain(refused).collect()
+}
+
+/// The other nodes of the cluster, and those behind this front.
+fn nodes_up(nodes: &[ClusterNode], trunks: &[Trunk], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
+    let others = nodes.iter().filter(|node| node.link != "-");
+    let others = others.map(|node| (node.name.clone(), node.state != "gone" && node.link == "up"));
+    let behind = trunks.iter().zip(rows).filter(|(_, row)| row.is_node);
+    others.chain(behind.map(|(trunk, _)| (trunk.name.clone(), is_trunk_up(trunk)))).collect()
 }
 
 fn is_trunk_up(trunk: &Trunk) -> bool {
