@@ -286,7 +286,7 @@ fn traces_are_few_and_a_flood_in_a_users_name_is_counted() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    // What is read before the end of the flood makes room for more without being lost to this reader.
+    // Entries that are read before the end of the flood make room for more without being lost to this reader.
     stranger.await_answer_to_all();
     let (mut after, mut lost, mut got) = (0, 0, 0);
     let until = std::time::Instant::now() + TIME_LIMIT;

@@ -178,7 +178,7 @@ const fn is_cancelled(number: u32) -> bool {
 
 fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> Result<()> {
     match socket.send_to(bytes, to) {
-        // What the kernel does not take now is sent again as if it was lost.
+        // A datagram that the kernel does not take now is sent again as if it was lost.
         Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error).context("send to the server"),
         Ok(_) | Err(_) => Ok(()),
     }
