@@ -10,7 +10,7 @@ use crate::auth::{moved_sides, named_user};
 use crate::base::{BranchId, Env, Reach, Request};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
-use crate::tables::{DialogSide, Moved, Owner, Way};
+use crate::tables::{DialogSide, EntryOwner, Moved, Way};
 use crate::token::{Mark, Side, TargetHash, UriHash, UserHash};
 use core::net::IpAddr;
 use ringway_sansio::Flow;
@@ -91,10 +91,10 @@ fn owner_of(
     env: &Env<'_>,
     (user, uri): (UserHash, &Uri<'_>),
     (flow, client, is_trunk): (&Flow, IpAddr, bool),
-) -> Owner {
+) -> EntryOwner {
     let (config, key) = (env.config, &env.keys.route);
     if let Some(user) = named_user(env, user, uri) {
-        return Owner::of_user(user);
+        return EntryOwner::of_user(user);
     }
     let is_for_many = is_trunk
         || config.is_own_address(flow.remote)
@@ -103,7 +103,7 @@ fn owner_of(
         || (client == flow.remote.ip() && config.is_of_front(flow))
         || config.trunking.is_trunk(client)
         || config.trunking.has_node_at(client);
-    if is_for_many { Owner::NONE } else { Owner::of_source(SourceHash::of(key, client)) }
+    if is_for_many { EntryOwner::NONE } else { EntryOwner::of_source(SourceHash::of(key, client)) }
 }
 
 /// News of a side.
@@ -115,7 +115,7 @@ struct New {
 
 fn note_side(
     env: &mut Env<'_>,
-    (side, owner): (DialogSide, Owner),
+    (side, owner): (DialogSide, EntryOwner),
     (known, recorded): (Option<Moved>, Side),
     new: New,
 ) {

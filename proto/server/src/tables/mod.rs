@@ -28,7 +28,7 @@ pub use locate_limits::{LocateLimits, LocateRefusal};
 pub use neighbour_calls::CALLS_MAX;
 pub(crate) use neighbour_calls::{CallRequest, CallResult};
 pub use neighbours::{NeighbourRoute, NeighbourTable};
-pub(crate) use owned::Owner;
+pub(crate) use owned::EntryOwner;
 pub(crate) use phone_flows::{PhoneHash, side_of};
 pub use rate::{SourceRates, Traffic, TrafficRates};
 pub use shared::{SharedTables, TableLimits};

@@ -9,13 +9,13 @@ use ringway_sansio::Instant;
 
 /// User, or source of a stranger, that entries are counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Owner(u64);
+pub(crate) struct EntryOwner(u64);
 
 /// Number of entries of each owner.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// Keys are our own keyed hashes, but peers choose which of them are used: a seeded hash.
-    counts: HashMap<Owner, usize, SeededHash>,
+    counts: HashMap<EntryOwner, usize, SeededHash>,
     each_max: usize,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct Owned<V> {
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    owner: Owner,
+    owner: EntryOwner,
     until: Instant,
 }
 
-impl Owner {
+impl EntryOwner {
     /// A trunk, a node, or a proxy that calls for many: its entries are not counted.
     pub(crate) const NONE: Self = Self(0);
 
@@ -55,17 +55,17 @@ impl Shares {
         Self { counts: HashMap::with_hasher(hash), each_max: (entries_max / OWNER_SHARE).max(1) }
     }
 
-    pub(super) fn has_room(&self, owner: Owner) -> bool {
+    pub(super) fn has_room(&self, owner: EntryOwner) -> bool {
         self.counts.get(&owner).is_none_or(|count| *count < self.each_max)
     }
 
-    pub(super) fn add(&mut self, owner: Owner) {
-        if owner != Owner::NONE {
+    pub(super) fn add(&mut self, owner: EntryOwner) {
+        if owner != EntryOwner::NONE {
             *self.counts.entry(owner).or_insert(0) += 1;
         }
     }
 
-    pub(super) fn remove(&mut self, owner: Owner) {
+    pub(super) fn remove(&mut self, owner: EntryOwner) {
         let Some(count) = self.counts.get_mut(&owner) else { return };
         *count = count.saturating_sub(1);
         if *count == 0 {
@@ -94,7 +94,7 @@ impl<V> Owned<V> {
         (now, until): (Instant, Instant),
         key: u64,
         value: V,
-        owner: Owner,
+        owner: EntryOwner,
     ) -> bool {
         let known = self.remove(key);
         if !self.has_room(owner) && now.since(self.swept) >= SWEEP_INTERVAL {
@@ -127,7 +127,7 @@ impl<V> Owned<V> {
         Some(entry)
     }
 
-    fn has_room(&self, owner: Owner) -> bool {
+    fn has_room(&self, owner: EntryOwner) -> bool {
         self.entries.len() < self.entries_max && self.shares.has_room(owner)
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn an_owner_has_its_share_and_all_have_the_table() {
         let mut owned = Owned::new(SeededHash::new(&Seed::from_number(1)), 2 * OWNER_SHARE);
-        let [one, other] = [Owner(1), Owner(2)];
+        let [one, other] = [EntryOwner(1), EntryOwner(2)];
         assert!(owned.insert(until(10), 1, 'a', one) && owned.insert(until(20), 2, 'b', one));
         assert!(!owned.insert(until(10), 3, 'c', one), "two of 64");
         assert!(owned.insert(until(10), 1, 'd', one), "one is replaced");
@@ -163,7 +163,7 @@ mod tests {
         owned.end(3);
         assert!(owned.insert(until(30), 4, 'f', one), "one that was removed makes room");
         for key in 10..100 {
-            owned.insert(until(10), key, 'g', Owner::NONE);
+            owned.insert(until(10), key, 'g', EntryOwner::NONE);
         }
         assert_eq!(owned.len(), 2 * OWNER_SHARE);
         assert!(!owned.insert(until(10), 100, 'h', other), "all are in use");

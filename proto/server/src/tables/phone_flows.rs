@@ -1,6 +1,6 @@
 //! Flows that phones left, and the present flows of phones behind a front.
 
-use super::owned::{Owned, Owner, Shares};
+use super::owned::{EntryOwner, Owned, Shares};
 use crate::token::{Side, TargetHash, UserHash};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ pub(super) struct LeftFlows {
     flows: HashMap<u64, Left, SeededHash>,
     /// Keys by number.
     order: BTreeMap<u64, u64>,
-    order_of_owner: BTreeMap<(Owner, u64), u64>,
+    order_of_owner: BTreeMap<(EntryOwner, u64), u64>,
     shares: Shares,
     entries_max: usize,
     /// Number of the next entry.
@@ -80,7 +80,7 @@ impl LeftFlows {
         user: UserHash,
         (now, until): (Instant, Instant),
     ) -> bool {
-        let (from, owner) = (key_of(key, from), Owner::of_user(user));
+        let (from, owner) = (key_of(key, from), EntryOwner::of_user(user));
         self.remove(from);
         let mut has_room = true;
         while let Some(earliest) = self.earliest_in_the_way(owner) {
@@ -96,7 +96,7 @@ impl LeftFlows {
     }
 
     /// Key of the flow that must give way to one of this owner.
-    fn earliest_in_the_way(&self, owner: Owner) -> Option<u64> {
+    fn earliest_in_the_way(&self, owner: EntryOwner) -> Option<u64> {
         if !self.shares.has_room(owner) {
             let of_owner = self.order_of_owner.range((owner, 0)..=(owner, u64::MAX));
             return of_owner.map(|(_, key)| *key).next();
@@ -106,7 +106,7 @@ impl LeftFlows {
 
     fn remove(&mut self, from: u64) -> Option<Left> {
         let left = self.flows.remove(&from)?;
-        let owner = Owner::of_user(left.user);
+        let owner = EntryOwner::of_user(left.user);
         self.order.remove(&left.number);
         self.order_of_owner.remove(&(owner, left.number));
         self.shares.remove(owner);
@@ -146,7 +146,7 @@ impl PhoneFlows {
     ) -> (Option<Side>, bool) {
         let side = side_of(flow);
         let before = self.0.get(now, phone.0).copied().filter(|before| *before != side);
-        let has_room = self.0.insert((now, until), phone.0, side, Owner::of_user(user));
+        let has_room = self.0.insert((now, until), phone.0, side, EntryOwner::of_user(user));
         (before, has_room)
     }
 }

@@ -1,6 +1,6 @@
 //! Sides of dialogs that moved, and flows that phones left.
 
-use super::owned::{Owned, Owner};
+use super::owned::{EntryOwner, Owned};
 use super::phone_flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use crate::sources::SourceHash;
 use crate::token::{Side, UriHash, UserHash};
@@ -100,7 +100,7 @@ impl SideTable {
         time: (Instant, Instant),
         side: DialogSide,
         moved: Moved,
-        owner: Owner,
+        owner: EntryOwner,
     ) -> bool {
         self.moved.insert(time, side.0, moved, owner)
     }
@@ -164,7 +164,7 @@ mod tests {
         });
         let until = (now, now + Duration::from_secs(10));
         for side in [DialogSide(100), DialogSide(101), DialogSide(102)] {
-            assert!(table.note_moved(until, side, moved(Way::User), Owner::NONE));
+            assert!(table.note_moved(until, side, moved(Way::User), EntryOwner::NONE));
         }
         table.end(DialogSide(101));
         assert_eq!((table.moved(now, DialogSide(100)), table.len()), (None, 1));
