@@ -168,13 +168,16 @@ impl Host for TestHost {
         true
     }
 
+    fn keeps_bindings(&self) -> bool {
+        true
+    }
+
     fn store_status(&self) -> StoreStatus {
         let name = match self.is_name_taken.load(Ordering::Relaxed) {
             true => NodeNameStatus::Taken,
             false => NodeNameStatus::Own,
         };
         StoreStatus {
-            keeps_bindings: true,
             has_failed: self.relaxed_store_fails.load(Ordering::Relaxed),
             is_warm: !self.is_cold.load(Ordering::Relaxed),
             name,

@@ -114,9 +114,13 @@ impl Host for MemoryHost {
         true
     }
 
+    fn keeps_bindings(&self) -> bool {
+        false
+    }
+
     fn store_status(&self) -> StoreStatus {
         let name = NodeNameStatus::Own;
-        StoreStatus { keeps_bindings: false, has_failed: false, is_warm: true, name }
+        StoreStatus { has_failed: false, is_warm: true, name }
     }
 
     fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {

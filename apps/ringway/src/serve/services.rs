@@ -231,6 +231,10 @@ impl Host for SharedServices {
         self.lookup.get().is_none_or(|lookup| lookup.look_up(user, domain))
     }
 
+    fn keeps_bindings(&self) -> bool {
+        self.keeps_bindings
+    }
+
     fn store_status(&self) -> StoreStatus {
         let location = self.location.get();
         let name = match location {
@@ -239,7 +243,6 @@ impl Host for SharedServices {
             Some(_) | None => NodeNameStatus::Own,
         };
         StoreStatus {
-            keeps_bindings: self.keeps_bindings,
             has_failed: self.store_has_failed(),
             is_warm: location.is_none_or(SharedLocation::is_warm),
             name,

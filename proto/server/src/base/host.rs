@@ -23,8 +23,6 @@ pub enum NameForm {
 /// State of the store of bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// False if bindings are not stored, so that no records are needed.
-    pub keeps_bindings: bool,
     /// True if the store failed and can write nothing at present, also where a REGISTER gets its 200 all the same.
     pub has_failed: bool,
     /// False while this node has not read all bindings of the store that nodes share: a user without bindings may have some then.
@@ -53,8 +51,11 @@ pub trait Host: Send + Sync {
     /// True for a subscriber, registered or not.
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool;
 
-    /// False while the password of this user is being read: its request gets no other answer than one to a wrong password.
+    /// False while the password of this user cannot be read: it is not checked, and the request is refused as after too many wrong ones.
     fn has_read(&self, user: &[u8], domain: &[u8]) -> bool;
+
+    /// False if bindings are not stored, so that no records are needed. It never changes.
+    fn keeps_bindings(&self) -> bool;
 
     /// State of the store.
     fn store_status(&self) -> StoreStatus;

@@ -20,7 +20,7 @@ pub(super) fn store(
 ) -> u64 {
     record.clear();
     let Some(cluster) = storage.cluster else {
-        if storage.host.store_status().keeps_bindings {
+        if storage.host.keeps_bindings() {
             table.write_record(key, record);
         }
         storage.host.store(aor, record);
