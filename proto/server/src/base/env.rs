@@ -1,6 +1,6 @@
 //! Environment of the components: configuration, host, tables, keys, counters.
 
-use super::host::Host;
+use super::host::{Host, observe};
 use super::keys::Keys;
 use crate::base::request::Request;
 use crate::call_record::CallNames;
@@ -184,9 +184,7 @@ impl Env<'_> {
     /// Reports an event to the log.
     #[inline]
     pub(crate) fn observe(&self, event: &LogEvent<'_>) {
-        if cfg!(feature = "operator") {
-            self.host.observe(self.cx.now, event);
-        }
+        observe(self.host, self.cx.now, event);
     }
 
     fn call_names(&self) -> Option<&CallNames> {
@@ -289,7 +287,7 @@ fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
 #[cold]
 #[inline(never)]
 fn report(host: &dyn Host, now: Instant, message: &[u8], decision: Decision<'_>) {
-    host.observe(now, &LogEvent::Decided { message, decision });
+    observe(host, now, &LogEvent::Decided { message, decision });
 }
 
 /// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].

@@ -42,6 +42,14 @@ pub enum NodeNameStatus {
     Taken,
 }
 
+/// Notes an event for the log.
+#[inline]
+pub(crate) fn observe(host: &dyn Host, now: Instant, event: &LogEvent<'_>) {
+    if cfg!(feature = "operator") {
+        host.observe(now, event);
+    }
+}
+
 /// The program that a server runs in: users, store, other nodes, observers. No method may wait for a disk, a network, or a lock whose holder
 /// waits for one.
 pub trait Host: Send + Sync {

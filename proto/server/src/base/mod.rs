@@ -14,6 +14,7 @@ mod request;
 pub use action::Action;
 pub(crate) use env::{Env, Environment, Storage};
 pub(crate) use grant::{EdgePart, Grant, Reach, Sender, TrunkTarget};
+pub(crate) use host::observe;
 pub use host::{Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus};
 pub(crate) use keys::{GruuKeys, Keys, derive};
 pub(crate) use owner::{BranchId, Owner, ProbeId, Transactions};

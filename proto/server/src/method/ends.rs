@@ -3,7 +3,7 @@
 
 use super::register::{Registrar, change_of};
 use super::sharing;
-use crate::base::Storage;
+use crate::base::{Storage, observe};
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus, aor};
@@ -165,8 +165,6 @@ pub(crate) struct Taken {
 fn ended(host: &dyn Host, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
     move |aor, binding| {
         let (contact, flow) = (binding.uri(), binding.flow);
-        if cfg!(feature = "operator") {
-            host.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
-        }
+        observe(host, now, &LogEvent::BindingEnded { aor, contact, flow, reason });
     }
 }
