@@ -3,7 +3,7 @@
 //! A DNS message over TCP has 65,535 bytes at most, and an SRV record 20 or more: 10,000 records do not fit. Tested are as many
 //! as fit, and a message that declares 10,000.
 
-use super::tests::{Answered, bind, next, target};
+use super::tests::{Answered, bind, limits, next, target};
 use super::*;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -100,7 +100,7 @@ fn resolver(respond: Respond, time: Duration) -> (Resolver, Receiver<Answered>) 
         let Event::Resolved { query, servers } = event else { panic!("{event:?}") };
         let _ = to.send((query, shard, servers));
     };
-    (Resolver::with_time(&servers, Arc::default(), usable, answer, time).unwrap(), from)
+    (Resolver::with_limits(&servers, Arc::default(), usable, answer, limits(time)).unwrap(), from)
 }
 
 fn ask(resolver: &Resolver) {

@@ -71,15 +71,16 @@ impl Resolver {
         usable: Usable,
         answer: impl Fn(u16, Event) + Send + Sync + 'static,
     ) -> Result<Self, NotStarted> {
-        Self::with_time(servers, hosts, usable, answer, ANSWER_MAX)
+        let limits = Limits { answer_max: ANSWER_MAX, nice: NICE };
+        Self::with_limits(servers, hosts, usable, answer, limits)
     }
 
-    fn with_time(
+    fn with_limits(
         servers: &Servers,
         hosts: Arc<Hosts>,
         usable: Usable,
         answer: impl Fn(u16, Event) + Send + Sync + 'static,
-        answer_max: Duration,
+        limits: Limits,
     ) -> Result<Self, NotStarted> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answers = Arc::<Answers>::default();
@@ -100,12 +101,12 @@ impl Resolver {
             shares: Arc::default(),
             refused: AtomicU64::new(0),
             refused_empty: AtomicU64::new(0),
-            answer_max,
+            answer_max: limits.answer_max,
         });
         let of_thread = Arc::clone(&shared);
         std::thread::Builder::new().name("dns".to_owned()).spawn(move || {
             // If it fails, lookups compete with the workers for the processors.
-            let _ = sys::set_nice(NICE);
+            let _ = sys::set_nice(limits.nice);
             runtime.block_on(run(receiver, of_thread, records));
         })?;
         Ok(Self { queries, shared })
@@ -269,6 +270,15 @@ impl Shared {
         let id = self.hosts.id_of(host);
         servers.iter().map(|server| LocatedServer::new(server.transport, server.address, id)).collect()
     }
+}
+
+/// Limits of a resolver: the time of a query, and the priority of the thread.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Time limit of a query with all its lookups.
+    answer_max: Duration,
+    /// Nice value of the thread.
+    nice: i8,
 }
 
 /// Nice value of the thread: no message waits for the processor while a lookup is computed.
