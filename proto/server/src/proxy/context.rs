@@ -7,7 +7,7 @@ use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use crate::base::{BranchId, Env, Grant, Reach, Request, Transactions};
+use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::ended::EndedInvites;
 use crate::lamp::LitCall;
 use crate::{CallName, Payer};
@@ -47,6 +47,8 @@ pub(super) struct Reserved {
     /// Account whose share it is of. A reload can change which addresses are fronts.
     pub(super) payer: Payer,
     pub(super) bytes: usize,
+    /// Maximum number of bytes of a further branch.
+    pub(super) of_branch: usize,
     /// A request inside a dialog that has no final response.
     pub(super) is_open: bool,
 }
@@ -374,9 +376,9 @@ impl ResponseContext {
     }
 
     /// True if another branch may replace one that failed: the caller still waits for a response.
-    pub(super) fn may_replace_branch(&self, env: &Env<'_>, transactions: &Transactions) -> bool {
+    pub(super) fn may_replace_branch(&self, env: &Env<'_>, is_answered: bool) -> bool {
         let wait = if self.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
-        !self.is_cancelled && env.cx.now < self.since + wait && !transactions.is_answered(self.server)
+        !self.is_cancelled && env.cx.now < self.since + wait && !is_answered
     }
 
     /// True for a request over the flow of a token.

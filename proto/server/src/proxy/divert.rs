@@ -3,11 +3,12 @@
 use super::breadth::{Share, TooBroad};
 use super::context::{Best, ResponseContext};
 use super::destinations::Payer;
-use super::pending::{Pending, branch_cost_of};
+use super::pending::Pending;
 use super::retarget::Diversion;
 use super::serial::TimeLimit;
+use super::stages::trunks;
 use super::targets::{StoredTarget, Targets};
-use super::{Proxy, decided, groups, lit, relays, to_trunk};
+use super::{Proxy, decided, groups, lit};
 use crate::base::{Env, Request, Transactions};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
 use crate::route::Routed;
@@ -166,14 +167,12 @@ pub(super) fn reserve(
     proxy: &mut Proxy,
     env: &mut Env<'_>,
     key: SlabKey,
-    message: &Message<'_>,
     (branches, added): (usize, usize),
 ) -> bool {
-    let mut bytes = branches * branch_cost_of(message) + added;
-    if env.config.media.is_on() {
-        bytes += relays::cost_of(message, branches);
-    }
-    proxy.contexts.get_mut(key).is_some_and(|context| Pending::reserve_more(env, context, bytes))
+    proxy.contexts.get_mut(key).is_some_and(|context| {
+        let bytes = branches * context.reserved.of_branch + added;
+        Pending::reserve_more(env, context, bytes)
+    })
 }
 
 /// Adds History-Info and Diversion to the request of a new target.
@@ -224,7 +223,7 @@ fn divert(
         let share = share.divided(new.targets.len());
         let targets: Vec<_> = new.targets.into_iter().map(|target| target.with_share(share)).collect();
         let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
-        if !reserve(proxy, env, key, message, (targets.len(), added)) {
+        if !reserve(proxy, env, key, (targets.len(), added)) {
             return;
         }
         let context = proxy.contexts.get_mut(key);
@@ -260,7 +259,7 @@ fn targets_of(
     let payer = Payer::of_forward(env.config, &routed.uri);
     let mut at_trunks = Targets::default();
     let parsed = Uri::parse(&uri).ok()?;
-    let has_route = env.config.trunking.is_on() && to_trunk::has_route(env, &parsed);
+    let has_route = env.config.trunking.is_on() && trunks::has_route(env, &parsed);
     let leaves = leaves || has_route;
     let user = pending.name_of(payer.aor.as_bytes());
     if leaves && !pending.may_leave(user) {
@@ -268,7 +267,7 @@ fn targets_of(
         return None;
     }
     if has_route {
-        to_trunk::add_diverted(env, request, &parsed, &payer, &mut at_trunks).ok()?;
+        trunks::add_diverted(env, request, &parsed, &payer, &mut at_trunks).ok()?;
     }
     let mut targets: Vec<_> = at_trunks.list().iter().map(|target| at_trunks.stored(target)).collect();
     if targets.is_empty() {

@@ -1,19 +1,20 @@
 //! Stateful forwarding: the branches of a request, from their targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
 
 use super::branch_media::BranchMedia;
+use super::call::{BranchEnd, Call, Next};
 use super::context::{Branch, BranchState, Conversion, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
-use super::pending::cost_of;
+use super::pending::{branch_cost_of, cost_of};
 use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
-use super::recurse::{self, may_recurse};
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
+use super::stages::recursion::{self, may_recurse};
+use super::stages::{self, trunks};
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::trunk_branch::TrunkBranch;
 use super::{
-    Proxy, cancel_reason, decided, divert, groups, lit, number_lookup, reach, relays, to_trunk, trying,
-    unreached,
+    Proxy, cancel_reason, decided, divert, groups, lit, number_lookup, reach, relays, trying, unreached,
 };
 use crate::base::{BranchId, Env, Owner, Request, Transactions};
 use crate::media::is_sdp;
@@ -43,12 +44,15 @@ impl Proxy {
         }
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut cost =
-            cost_of(message, targets.flows_len()) + targets.rewrite_bytes() + env.answer_info.len();
+        let mut of_branch = branch_cost_of(message);
         if env.config.media.is_on() {
-            cost += relays::cost_of(message, targets.flows_len());
+            of_branch += relays::cost_of(message);
         }
-        let Some(reserved) = self.pending.reserve(env, request, strangers_user, cost) else {
+        let cost = cost_of(message)
+            + targets.flows_len() * of_branch
+            + targets.rewrite_bytes()
+            + env.answer_info.len();
+        let Some(reserved) = self.pending.reserve(env, request, strangers_user, (cost, of_branch)) else {
             return refuse_now(env, request, "Too Many Requests Under Way");
         };
         let is_invite = request.method == Method::Invite;
@@ -128,7 +132,7 @@ impl Proxy {
             conversion: Conversion::None,
             media: None,
         };
-        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch)
+        if trunks::may_be_challenged(env.config, request.grant.reach, &branch)
             || env.config.media.converts() && is_sdp(request.message)
         {
             branch.target = Some(Box::new(targets.stored(target)));
@@ -199,8 +203,8 @@ impl Proxy {
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
         let trunk = branch.and_then(|branch| branch.trunk);
-        let plan = to_trunk::numbered(env, &mut self.repeated, plan, trunk);
-        let credentials = to_trunk::credentials(env, trunk, plan.covered());
+        let plan = trunks::numbered(env, &mut self.repeated, plan, trunk);
+        let credentials = trunks::credentials(env, trunk, plan.covered());
         let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
@@ -291,6 +295,21 @@ impl Proxy {
         });
     }
 
+    /// Sends a branch whose pause has passed.
+    pub(super) fn send_again(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        flow: Flow,
+    ) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        // It ends if it cannot be sent.
+        branch.state = BranchState::Done;
+        self.send_stored(env, transactions, id, flow);
+        self.finish_if_done(env, transactions, id.context());
+    }
+
     /// Calls `send` with the stored request of a context; `bytes` may have another SDP.
     pub(super) fn with_stored(
         &mut self,
@@ -322,7 +341,7 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id.context()) else { return false };
         match context.branches.get(id.parts().1).map(|branch| branch.authority) {
             Some(Authority::Number) => servers = number_lookup::permitted(env.config, &servers),
-            Some(Authority::Redirected { by }) => servers = recurse::permitted(env.config, &servers, by),
+            Some(Authority::Redirected { by }) => servers = recursion::permitted(env.config, &servers, by),
             Some(Authority::Caller | Authority::Forward | Authority::CalledUser) | None => {}
         }
         let Some((current, flow)) = take_reachable(env, context.grant.reach, &mut servers) else {
@@ -346,7 +365,7 @@ impl Proxy {
         id: BranchId,
     ) -> bool {
         let Some(context) = self.contexts.get(id.context()) else { return false };
-        if !context.may_replace_branch(env, transactions) {
+        if !context.may_replace_branch(env, transactions.is_answered(context.server)) {
             return false;
         }
         let Some(branch) = self.contexts.branch_mut(id) else { return false };
@@ -367,6 +386,58 @@ impl Proxy {
         was_sent
     }
 
+    /// Lets the stages go on with a branch that has ended; false: it has failed.
+    pub(super) fn goes_on(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        end: &BranchEnd<'_>,
+    ) -> bool {
+        let next = match self.call(env, transactions, end.id.context()) {
+            Some(mut call) => stages::after(&mut call, end),
+            None => Next::Pass,
+        };
+        let (id, key) = (end.id, end.id.context());
+        match next {
+            Next::Pass => return false,
+            Next::Targets(targets) | Next::Redirected { targets, .. } => {
+                self.close_branch(env, id, CallResult::Other, 480);
+                groups::start_stored(self, env, transactions, key, targets);
+            }
+            Next::Again(flow, result) => {
+                self.end_branch(env, id, result);
+                self.send_stored(env, transactions, id, flow);
+            }
+            Next::Later(time, flow, result) => {
+                self.end_branch(env, id, result);
+                let query = self.lookups.pause(env.cx.now + time, id, flow);
+                if let Some(branch) = self.contexts.branch_mut(id) {
+                    branch.state = BranchState::Resolving { query };
+                }
+                return true;
+            }
+            Next::Fail(status, result) => {
+                self.close_branch(env, id, result, end.status);
+                self.on_branch_failure(env, transactions, id, status);
+                return true;
+            }
+        }
+        self.finish_if_done(env, transactions, key);
+        true
+    }
+
+    /// A forwarded request, for the stages.
+    pub(super) fn call<'c, 'e>(
+        &'c mut self,
+        env: &'c mut Env<'e>,
+        transactions: &Transactions,
+        key: SlabKey,
+    ) -> Option<Call<'c, 'e>> {
+        let context = self.contexts.get_mut(key)?;
+        let is_answered = transactions.is_answered(context.server);
+        Some(Call { env, context, key, pending: &mut self.pending, timers: &mut self.groups, is_answered })
+    }
+
     /// Handles the end of a branch without a response to forward; `status` is the caller's response if no branch has a
     /// better one.
     pub(super) fn on_branch_failure(
@@ -377,12 +448,19 @@ impl Proxy {
         status: u16,
     ) {
         let (key, number) = id.parts();
-        self.end_branch(env, id, CallResult::Other);
-        relays::end(env, &mut self.contexts, id, status);
+        self.close_branch(env, id, CallResult::Other, status);
         if let Some(context) = self.contexts.get_mut(key) {
             context.fail_branch(number, status);
         }
         self.finish_if_done(env, transactions, key);
+    }
+
+    /// Ends a branch and its media.
+    pub(super) fn close_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult, status: u16) {
+        self.end_branch(env, id, result);
+        if let Some(context) = self.contexts.get_mut(id.context()) {
+            relays::end(&mut env.cx, context, id, status);
+        }
     }
 
     /// Ends a branch, its timer C, and its request's use of a call's connection.

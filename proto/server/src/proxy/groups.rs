@@ -3,8 +3,9 @@
 use super::context::BranchState;
 use super::forward::Forwarding;
 use super::serial::{LaterGroups, TimeLimit};
+use super::stages::trunks;
 use super::targets::{StoredTarget, Targets};
-use super::{Proxy, decided, to_trunk};
+use super::{Proxy, decided};
 use crate::base::{BranchId, Env, Request, Transactions};
 use crate::route::Routed;
 use crate::{Detail, Reason};
@@ -41,6 +42,20 @@ pub(super) fn start_next(
         });
         arm(proxy, env, key);
     }
+}
+
+/// Calls new targets of a context, with its stored request.
+pub(super) fn start_stored(
+    proxy: &mut Proxy,
+    env: &mut Env<'_>,
+    transactions: &mut Transactions,
+    key: SlabKey,
+    targets: Vec<StoredTarget>,
+) {
+    let Some(bytes) = proxy.contexts.get(key).and_then(|context| context.request.clone()) else { return };
+    proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
+        start_new(proxy, env, transactions, key, (request, routed), targets);
+    });
 }
 
 /// Calls new targets of a context: those of the highest q-value now, the others in the next groups.
@@ -84,11 +99,11 @@ pub(super) fn start_branches(
 pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_>, key: SlabKey) {
     let Some(context) = proxy.contexts.get_mut(key) else { return };
     let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
-    if to_trunk::waits_for_phone(context) {
+    if trunks::waits_for_phone(context) {
         // Another node would keep a message once more.
         return;
     }
-    let group_max = to_trunk::group_max(env.config, context);
+    let group_max = trunks::group_max(env.config, context);
     let later = context.later.as_mut();
     if let Some(later) = later.filter(|later| later.len() > 0 && later.timer == TimerKey::NONE) {
         let ends = later.ends_at(env.cx.now, group_max, until);
@@ -127,7 +142,7 @@ pub(super) fn supersede(
     for number in 0..branches {
         let id = BranchId::new(key, number);
         let Some(branch) = proxy.contexts.branch_mut(id) else { continue };
-        to_trunk::note_silent(env, branch);
+        trunks::note_silent(env, branch);
         match branch.state {
             BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                 branch.state = BranchState::Superseded { client };

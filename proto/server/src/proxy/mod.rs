@@ -4,15 +4,14 @@ mod at_trunk;
 mod branch_media;
 mod breadth;
 mod bye;
+mod call;
 mod cancel_reason;
 mod candidate;
 mod context;
-mod convert;
 mod decided;
 mod destinations;
 mod divert;
 mod edge_flows;
-mod flows;
 mod fork;
 mod forward;
 mod groups;
@@ -22,18 +21,16 @@ mod moves;
 mod number_lookup;
 mod pending;
 mod reach;
-mod recurse;
 mod relays;
 mod remote_target;
 mod response;
 mod retarget;
 mod rewrite;
 mod serial;
+mod stages;
 mod stateless;
 mod targets;
 mod to_node;
-mod to_trunk;
-mod to_user;
 mod trunk_branch;
 mod trying;
 mod unreached;
@@ -55,6 +52,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use breadth::TooBroad;
+use call::BranchEnd;
 use context::{BranchState, Contexts, ResponseContext};
 use destinations::RouteRefusal;
 use forward::Forwarding;
@@ -64,6 +62,7 @@ use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use serial::TimeLimit;
+use stages::{sides, trunks};
 use targets::{SipsMismatch, Targets};
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -206,7 +205,7 @@ impl Proxy {
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
         if request.grant.reach == Reach::User {
-            if let Some(uri) = to_user::uri_of(env, request.message, routed) {
+            if let Some(uri) = sides::uri_of(env, request.message, routed) {
                 env.counters.sides_looked_up += 1;
                 targets.push(&uri, false, None);
             }
@@ -221,7 +220,7 @@ impl Proxy {
         if routed.next_route.is_some() || !routed.is_of_domains {
             to_node::add(env, request, routed, targets).map_err(NoTarget::Route)?;
             if targets.list().is_empty() && env.config.trunking.is_on() {
-                to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
+                trunks::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
             }
             if targets.list().is_empty() {
                 targets.push(routed.uri.as_bytes(), true, None);
@@ -301,7 +300,7 @@ impl Proxy {
             Some(forwards) => targets.set_forwards(Arc::clone(forwards)),
             None if env.config.trunking.is_on() && targets.list().is_empty() => {
                 if !number_lookup::begin(env, request, routed, targets, aor).map_err(NoTarget::Route)? {
-                    to_trunk::add_number(env, request, routed, targets, (aor, None))
+                    trunks::add_number(env, request, routed, targets, (aor, None))
                         .map_err(NoTarget::Route)?;
                 }
                 if !request.grant.sender.is_believed() {
@@ -334,7 +333,7 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
-            Some(Lookup::Pause(id, flow)) => convert::send_repeated(self, env, transactions, (id, flow)),
+            Some(Lookup::Pause(id, flow)) => self.send_again(env, transactions, id, flow),
             None => {}
         }
     }
@@ -438,17 +437,15 @@ impl Proxy {
             if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
                 continue;
             }
-            to_trunk::note_failed(env, &mut self.contexts, id);
+            trunks::note_failed(env, &mut self.contexts, id);
             let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
             decided::about(env, &self.contexts, id.context(), reason, Detail::None);
             let is_over_flow =
                 |context: &ResponseContext| context.is_over_flow() || env.config.is_link(&context.source);
             let flow_is_gone = status == 480 && self.contexts.get(id.context()).is_some_and(is_over_flow);
             let status = if flow_is_gone { 430 } else { status };
-            let goes_on = self.fail_over(env, transactions, id)
-                || flows::try_next(self, env, transactions, id)
-                || (status == 480 && to_user::retarget(self, env, transactions, id));
-            if !goes_on {
+            let end = BranchEnd { id, status, response: None, is_superseded: false };
+            if !self.fail_over(env, transactions, id) && !self.goes_on(env, transactions, &end) {
                 self.on_branch_failure(env, transactions, id, status);
             }
         }

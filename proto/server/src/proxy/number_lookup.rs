@@ -5,8 +5,9 @@ use super::context::BranchState;
 use super::destinations::{self, Payer, RouteRefusal};
 use super::divert::{is_divertible, reserve};
 use super::remote_target::is_public;
+use super::stages::trunks;
 use super::targets::{StoredTarget, Targets};
-use super::{Proxy, groups, to_trunk};
+use super::{Proxy, groups};
 use crate::base::{BranchId, Env, Request, Transactions};
 use crate::dialplan::RouteTo;
 use crate::route::Routed;
@@ -72,7 +73,7 @@ pub(super) fn end(
     proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
         begun = targets_of(env, (request, routed), uris, share).and_then(|targets| {
             let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
-            if !reserve(proxy, env, key, request.message, (targets.len(), added)) {
+            if !reserve(proxy, env, key, (targets.len(), added)) {
                 return Err((503, "Too Many Requests Under Way"));
             }
             let recursion = proxy.contexts.get_mut(key).and_then(|context| context.recursion.as_mut());
@@ -134,7 +135,7 @@ fn targets_of(
     let (mut aor, mut targets) = (Aor::default(), Targets::default());
     env.config.read_target(&routed.uri, &mut aor);
     let counted = Number::of_uri(&routed.uri).map(|(number, _)| number);
-    let added = to_trunk::add_number(env, request, routed, &mut targets, (&mut aor, counted));
+    let added = trunks::add_number(env, request, routed, &mut targets, (&mut aor, counted));
     added.map_err(|refusal| refusal.response())?;
     let share = share.divided(targets.list().len());
     let stored = targets.list().iter().map(|target| targets.stored(target).with_share(share));
@@ -152,7 +153,7 @@ fn may_call(env: &Env<'_>, dialled: Scheme, uri: &[u8]) -> bool {
         (Scheme::Sips, Scheme::Sips) | (Scheme::Sip | Scheme::Tel, Scheme::Sip | Scheme::Sips) => {}
         (_, _) => return false,
     }
-    if to_trunk::has_route(env, &uri) {
+    if trunks::has_route(env, &uri) {
         return false;
     }
     let ip = uri.host().ip();

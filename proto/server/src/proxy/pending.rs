@@ -63,13 +63,13 @@ impl Pending {
         true
     }
 
-    /// Reserves the memory of a request; `None`, and counted, if a limit is reached.
+    /// Reserves the memory of a request with branches of `of_branch` bytes; `None`, and counted, if a limit is reached.
     pub(super) fn reserve(
         &mut self,
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         strangers_user: Option<u64>,
-        bytes: usize,
+        (bytes, of_branch): (usize, usize),
     ) -> Option<Reserved> {
         if strangers_user.is_some_and(|user| !self.strangers.has_room(user, Self::REQUESTS_MAX)) {
             env.counters.over_user_requests += 1;
@@ -83,7 +83,7 @@ impl Pending {
         if let Some(user) = strangers_user {
             self.strangers.begin(user);
         }
-        Some(Reserved { payer, bytes, is_open: matches!(payer, Payer::Dialog(_) | Payer::End(_)) })
+        Some(Reserved { payer, bytes, of_branch, is_open: matches!(payer, Payer::Dialog(_) | Payer::End(_)) })
     }
 
     /// Releases the memory that [`Pending::reserve`] reserved.
@@ -120,13 +120,12 @@ impl UserCounts {
     }
 }
 
-/// Maximum number of bytes for a request until its context ends: the request, a response of the same length, and for each
-/// branch its header.
-pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
-    CONTEXT_BYTES + 2 * message.as_bytes().len() + branches * branch_cost_of(message)
+/// Maximum number of bytes for a request until its context ends, without its branches: the request, and a response of the same length.
+pub(super) fn cost_of(message: &Message<'_>) -> usize {
+    CONTEXT_BYTES + 2 * message.as_bytes().len()
 }
 
-/// Maximum number of bytes of a branch.
+/// Maximum number of bytes of a branch: its header, and what it adds.
 pub(super) fn branch_cost_of(message: &Message<'_>) -> usize {
     let whole = message.as_bytes().len();
     BRANCH_BYTES + whole - message.body().len().min(whole)

@@ -1,9 +1,10 @@
 //! Next hops of a request, within the reach of its grant.
 
 use super::forward::Plan;
+use super::stages::trunks;
 use super::targets::Target;
 use super::untrusted::Permitted;
-use super::{at_trunk, remote_target, to_trunk};
+use super::{at_trunk, remote_target};
 use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
@@ -45,7 +46,7 @@ pub(super) fn side_flow(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> Optio
 /// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, an inner host, or a link. A
 /// request crosses one link at most, and only a binding or a dialog leads over one.
 pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
-    if to_trunk::bypasses_routes(env, plan) {
+    if trunks::bypasses_routes(env, plan) {
         return Some((403, "Trunks Have Routes"));
     }
     if plan.may_not_be_inner() && is_inner(env, plan) {

@@ -1,16 +1,17 @@
 //! Requests of the proxy to media relays, and their results.
 
 use super::branch_media::{AnswerStep, BranchMedia};
-use super::context::{Branch, BranchState, Contexts, Conversion};
+use super::context::{Branch, BranchState, Contexts, Conversion, ResponseContext};
 use super::forward::Plan;
 use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
 use crate::base::{BranchId, Env};
 use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
-use crate::{Detail, Reason, RelayFailure};
+use crate::{Action, Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
+use ringway_sansio::Context;
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
@@ -101,10 +102,10 @@ pub(super) fn answer_step(
 }
 
 /// Deletes the call of a branch at its relay, if it ends with this final status.
-pub(super) fn end(env: &mut Env<'_>, contexts: &mut Contexts, id: BranchId, status: u16) {
-    let Some(branch) = contexts.branch_mut(id) else { return };
+pub(super) fn end(cx: &mut Context<'_, Action>, context: &mut ResponseContext, id: BranchId, status: u16) {
+    let Some(branch) = context.branches.get_mut(id.parts().1) else { return };
     if let Some(media) = branch.media.take_if(|media| media.ends_with(status)) {
-        env.cx.actions.push(media.delete());
+        cx.actions.push(media.delete());
     } else if let Some(media) = &mut branch.media {
         // A BYE that is challenged is sent again.
         media.keep_call();
@@ -116,10 +117,10 @@ pub(super) fn held_bytes(branches: &[Branch]) -> usize {
     branches.iter().filter_map(|branch| branch.media.as_deref()).map(BranchMedia::held_bytes).sum()
 }
 
-/// Bytes of the SDP that a relay adds to a request with `branches`.
-pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
+/// Bytes of the SDP that a relay adds to a branch of a request.
+pub(super) fn cost_of(message: &Message<'_>) -> usize {
     match is_sdp(message) {
-        true => branches * 2 * (message.body().len().min(SDP_BYTES_MAX) + SDP_ADDED_MAX),
+        true => 2 * (message.body().len().min(SDP_BYTES_MAX) + SDP_ADDED_MAX),
         false => 0,
     }
 }

@@ -1,16 +1,15 @@
 //! Processing of responses (RFC 3261 §16.7).
 
 use super::branch_media::AnswerStep;
+use super::call::{BranchEnd, Next};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::lookups::StoredResponse;
-use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
-use super::to_trunk::{self, ChallengeStep, challenge_step};
+use super::stages::{self, trunks};
 use super::trunk_branch::GroupTimer;
 use super::{
-    Proxy, bye, cancel_reason, convert, decided, divert, edge_flows, flows, groups, lit, moves, relays,
-    to_user, trying, unreached,
+    Proxy, bye, cancel_reason, decided, divert, edge_flows, groups, lit, moves, relays, trying, unreached,
 };
 use crate::base::{BranchId, Env, Transactions};
 use crate::tables::CallResult;
@@ -103,7 +102,7 @@ impl Proxy {
         if env.config.trunking.has_trunks()
             && let Some(branch) = context.branches.get(id.parts().1)
         {
-            to_trunk::note_answering(env, branch, status);
+            trunks::note_answering(env, branch, status);
         }
         match status {
             // A target that was superseded is not to be heard of again before its final response.
@@ -149,7 +148,9 @@ impl Proxy {
             _ => self.on_failure_response(env, transactions, id, response),
         }
         if status >= 200 && message.method() == Method::Bye {
-            relays::end(env, &mut self.contexts, id, status);
+            if let Some(context) = self.contexts.get_mut(key) {
+                relays::end(&mut env.cx, context, id, status);
+            }
             env.end_call_dialog(message);
         }
     }
@@ -167,21 +168,6 @@ impl Proxy {
         }
     }
 
-    /// True if the request goes on to another server, flow or binding of the same target.
-    fn tries_next(
-        &mut self,
-        env: &mut Env<'_>,
-        transactions: &mut Transactions,
-        id: BranchId,
-        response: &Response<'_, '_>,
-    ) -> bool {
-        let status = response.status;
-        (status == 503 && self.fail_over(env, transactions, id))
-            || convert::send_converted(self, env, transactions, id, response)
-            || (matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id))
-            || (status == 430 && to_user::retarget(self, env, transactions, id))
-    }
-
     fn on_failure_response(
         &mut self,
         env: &mut Env<'_>,
@@ -191,55 +177,39 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
-        to_trunk::note_pause(env, &mut self.contexts, id, (message, status));
-        if self.tries_next(env, transactions, id, response) {
+        trunks::note_pause(env, &mut self.contexts, id, (message, status));
+        let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
+        let end = BranchEnd { id, status, response: Some(response), is_superseded };
+        if (status == 503 && self.fail_over(env, transactions, id)) || self.goes_on(env, transactions, &end) {
             return;
         }
-        let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
-        match challenge_step(env, &mut self.contexts, id, response) {
-            ChallengeStep::None => {}
-            ChallengeStep::Answer(flow) => {
-                self.end_branch(env, id, CallResult::Challenged);
-                self.send_stored(env, transactions, id, flow);
-                return self.finish_if_done(env, transactions, key);
-            }
-            ChallengeStep::Fail => return self.on_branch_failure(env, transactions, id, 500),
-        }
-        let trunk = self.contexts.branch_mut(id).and_then(|branch| branch.trunk);
-        if trunk.is_some_and(|branch| !is_superseded && !branch.fails_over(status)) {
-            self.end_groups(key);
-        }
+        self.close_branch(env, id, CallResult::of(false, status), status);
         let branch = self.contexts.branch_mut(id);
-        let is_at_trunk = branch.as_ref().is_some_and(|branch| branch.is_at_trunk());
         let caller_cseq = branch.as_ref().and_then(|branch| branch.caller_cseq);
         let is_of_binding = branch.is_some_and(|branch| branch.is_of_binding);
-        self.end_branch(env, id, CallResult::of(false, status));
-        relays::end(env, &mut self.contexts, id, status);
-        if is_superseded && status == 487 {
-            // The response to our own CANCEL: for the caller the target has not answered.
+        // The response to our own CANCEL: for the caller the target has not answered. A 430 says something to the registrar's proxy only
+        // (RFC 5626 §11.5): for the caller the phone is not reachable.
+        if (is_superseded && status == 487) || (status == 430 && is_of_binding) {
             return self.on_branch_failure(env, transactions, id, 480);
         }
-        if is_at_trunk && matches!(status, 401 | 407) {
-            // The caller has no credentials for a trunk, and must not give it the user's.
-            return self.on_branch_failure(env, transactions, id, if is_superseded { 480 } else { 500 });
-        }
-        if status == 430 && is_of_binding {
-            // RFC 5626 §11.5: it says something to the registrar's proxy only. For the caller the phone is not reachable.
-            return self.on_branch_failure(env, transactions, id, 480);
-        }
-        let recursed = match status {
-            300..=302 if env.config.recurse && !is_superseded && !is_at_trunk => {
-                recurse::recurse(self, env, transactions, id, (message, response.flow.remote.ip()))
+        let next = match self.call(env, transactions, key) {
+            Some(mut call) => stages::failed(&mut call, &end),
+            None => Next::Pass,
+        };
+        let uncalled = match next {
+            Next::Redirected { targets, uncalled } => {
+                groups::start_stored(self, env, transactions, key, targets);
+                Some(uncalled)
             }
-            _ => Recursed::None,
+            _ => None,
         };
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
         restore_cseq(&mut edit, message, caller_cseq);
-        if let Recursed::Without(contacts) = &recursed {
+        if let Some(uncalled) = &uncalled {
             edit.remove_lines(HeaderName::Contact, |_| true);
-            for contact in contacts {
+            for contact in uncalled {
                 edit.push_last(HeaderName::Contact, |out| out.extend_from_slice(contact));
             }
         }
@@ -248,7 +218,7 @@ impl Proxy {
         if matches!(status, 401 | 407) {
             context.keep_challenges(message, number);
         }
-        if is_readable && recursed != Recursed::All {
+        if is_readable && uncalled.is_none_or(|uncalled| !uncalled.is_empty()) {
             context.keep_better(Best { status, bytes, branch: number, phrase: "" });
         }
         if status >= 600 {

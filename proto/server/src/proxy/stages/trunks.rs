@@ -1,16 +1,16 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
-use super::context::{Branch, BranchState, Contexts, ResponseContext};
-use super::destinations::{self, Payer, RouteRefusal};
-use super::forward::Plan;
-use super::remote_target::Response;
-use super::rewrite::Rewrite;
-use super::targets::Targets;
-use super::trunk_branch::TrunkBranch;
 use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
+use crate::proxy::call::{BranchEnd, Call, Next};
+use crate::proxy::context::{Branch, BranchState, Contexts, ResponseContext};
+use crate::proxy::destinations::{self, Payer, RouteRefusal};
+use crate::proxy::forward::Plan;
+use crate::proxy::rewrite::Rewrite;
+use crate::proxy::targets::Targets;
+use crate::proxy::trunk_branch::TrunkBranch;
 use crate::route::Routed;
-use crate::tables::{Learnt, paused_until};
+use crate::tables::{CallResult, Learnt, paused_until};
 use crate::trunk::RepeatedInvites;
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
@@ -19,11 +19,10 @@ use crate::{
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
-use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Message, Method, Uri};
 
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
-pub(super) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
+pub(in crate::proxy) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let trunking = &env.config.trunking;
     if !trunking.has_trunks() {
         return false;
@@ -43,7 +42,7 @@ pub(super) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> boo
 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
 /// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
-pub(super) fn add_number(
+pub(in crate::proxy) fn add_number(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
@@ -82,7 +81,7 @@ pub(super) fn add_number(
 
 /// Adds the targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
 /// user; none if `uri` has no route to a trunk.
-pub(super) fn add_diverted(
+pub(in crate::proxy) fn add_diverted(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
     uri: &Uri<'_>,
@@ -114,7 +113,7 @@ pub(super) fn add_diverted(
 }
 
 /// True if requests for this URI have a route to a trunk.
-pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
+pub(in crate::proxy) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     let routes = &env.config.trunking.routes;
     let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
     match env.config.domain_of(uri) {
@@ -131,7 +130,7 @@ pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
 }
 
 /// Adds the targets of a request for another domain, if that has a route and the sender may use it.
-pub(super) fn add_domain(
+pub(in crate::proxy) fn add_domain(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
@@ -259,20 +258,20 @@ fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewri
 }
 
 /// Maximum time of a group of targets: that of its trunk, or of the users' contacts.
-pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
+pub(in crate::proxy) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
     let trunk = context.branches.last().and_then(|branch| branch.trunk);
     let trunk = trunk.and_then(|branch| config.trunking.trunks.get(branch.trunk));
     trunk.map_or(config.serial_fork, |trunk| trunk.silence)
 }
 
 /// True for a request at a node behind this server that only the called phone answers: its silence says nothing of the node.
-pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
+pub(in crate::proxy) fn waits_for_phone(context: &ResponseContext) -> bool {
     let trunk = context.branches.last().and_then(|branch| branch.trunk);
     context.is_answered_by_phone && trunk.is_some_and(|trunk| trunk.is_node)
 }
 
 /// Notes that the server of a branch did not answer, so that other requests try it last.
-pub(super) fn note_failed(env: &Env<'_>, contexts: &mut Contexts, id: BranchId) {
+pub(in crate::proxy) fn note_failed(env: &Env<'_>, contexts: &mut Contexts, id: BranchId) {
     let is_slow = contexts.get(id.context()).is_some_and(waits_for_phone);
     let branch = contexts.branch_mut(id);
     let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
@@ -286,7 +285,7 @@ pub(super) fn note_failed(env: &Env<'_>, contexts: &mut Contexts, id: BranchId) 
 }
 
 /// Notes that the trunk of a branch has sent no response in time.
-pub(super) fn note_silent(env: &Env<'_>, branch: &Branch) {
+pub(in crate::proxy) fn note_silent(env: &Env<'_>, branch: &Branch) {
     if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
         let until = env.cx.now + PausedTrunks::SILENT_TIME;
         env.tables.pause_trunk(trunk.trunk, TrunkPause::Silent, until);
@@ -295,7 +294,7 @@ pub(super) fn note_silent(env: &Env<'_>, branch: &Branch) {
 
 /// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4): the server of a host
 /// name, and the trunk if no server of it is left. What a node refuses may be a matter of one user.
-pub(super) fn note_pause(
+pub(in crate::proxy) fn note_pause(
     env: &Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
@@ -314,7 +313,7 @@ pub(super) fn note_pause(
 }
 
 /// Notes that the trunk of a branch, if it has one, sent a response.
-pub(super) fn note_answering(env: &Env<'_>, branch: &Branch, status: u16) {
+pub(in crate::proxy) fn note_answering(env: &Env<'_>, branch: &Branch, status: u16) {
     let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
     env.host.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
     if env.tables.trunk_pause(env.cx.now, trunk) == Some(TrunkPause::Silent) {
@@ -323,12 +322,12 @@ pub(super) fn note_answering(env: &Env<'_>, branch: &Branch, status: u16) {
 }
 
 /// True if a branch may be sent again with credentials, so that its target is kept.
-pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
+pub(in crate::proxy) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
     branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
 }
 
 /// The request with the CSeq that it has at a trunk. The ACK of an INVITE that is repeated in a dialog will need its number.
-pub(super) fn numbered<'p, 'm, 'a>(
+pub(in crate::proxy) fn numbered<'p, 'm, 'a>(
     env: &mut Env<'_>,
     repeated: &mut RepeatedInvites,
     plan: Plan<'p, 'm, 'a>,
@@ -351,7 +350,7 @@ pub(super) fn numbered<'p, 'm, 'a>(
 }
 
 /// Header field of the credentials for a request to a trunk.
-pub(super) fn credentials(
+pub(in crate::proxy) fn credentials(
     env: &mut Env<'_>,
     trunk: Option<TrunkBranch>,
     covered: Covered<'_>,
@@ -369,38 +368,46 @@ pub(super) fn credentials(
     given
 }
 
-/// Answer to a 401 or 407 of a trunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChallengeStep {
-    /// The response is none, or not of a trunk.
-    None,
-    /// The request is sent again on this flow, with credentials.
-    Answer(Flow),
-    /// There are no credentials, or they were refused: the branch has failed.
-    Fail,
+/// Answers the challenge of a trunk, and gives up the targets behind a trunk whose response is no failure of the trunk. The caller gets no
+/// challenge of a trunk: it has no credentials for it, and must not give it the user's.
+pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+    if end.response.is_none() {
+        return Next::Pass;
+    }
+    match answer_challenge(call, end) {
+        Next::Pass => {}
+        next => return next,
+    }
+    let Some(branch) = call.branch(end.id) else { return Next::Pass };
+    let (trunk, is_at_trunk) = (branch.trunk, branch.is_at_trunk());
+    if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status)) {
+        call.give_up_later();
+    }
+    match end.status {
+        401 | 407 if is_at_trunk => {
+            let status = if end.is_superseded { 480 } else { 500 };
+            Next::Fail(status, CallResult::Challenged)
+        }
+        _ => Next::Pass,
+    }
 }
 
-/// Decides what follows the response of a branch, if it is the challenge of a trunk.
-pub(super) fn challenge_step(
-    env: &mut Env<'_>,
-    contexts: &mut Contexts,
-    id: BranchId,
-    response: &Response<'_, '_>,
-) -> ChallengeStep {
-    let trunking = &env.config.trunking;
-    let (401 | 407, Some(flow)) = (response.status, response.sent_to) else { return ChallengeStep::None };
-    let Some(context) = contexts.get_mut(id.context()) else { return ChallengeStep::None };
+fn answer_challenge(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+    let trunking = &call.env.config.trunking;
+    let Some(response) = end.response.filter(|_| matches!(end.status, 401 | 407)) else { return Next::Pass };
+    let Some(flow) = response.sent_to else { return Next::Pass };
+    let Call { env, context, .. } = call;
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let uses_accounts = context.grant.uses_accounts;
     let is_wanted = !context.is_cancelled;
-    let Some(branch) = context.branches.get_mut(id.parts().1) else { return ChallengeStep::None };
+    let Some(branch) = context.branches.get_mut(end.id.parts().1) else { return Next::Pass };
     if branch.trunk.is_some_and(|trunk| trunk.is_node) {
         // The phone has the password that it asks for.
-        return ChallengeStep::None;
+        return Next::Pass;
     }
     let of_dialog =
         || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
-    let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
+    let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return Next::Pass };
     let learnt = env.tables.change_trunk_logins(None, |logins| {
         logins.learn(trunking, trunk.trunk, (response.message, response.status))
     });
@@ -418,7 +425,7 @@ pub(super) fn challenge_step(
             let (message, name) = (response.message.as_bytes(), trunk.name.as_bytes());
             env.decided_about(message, Reason::TrunkLoginRefused, Detail::Text(name));
         }
-        return if is_in_dialog { ChallengeStep::None } else { ChallengeStep::Fail };
+        return if is_in_dialog { Next::Pass } else { Next::Fail(500, CallResult::Other) };
     }
     trunk.logins += 1;
     if branch.trunk.replace(trunk).is_none() {
@@ -426,11 +433,11 @@ pub(super) fn challenge_step(
         branch.servers = None;
     }
     if !is_wanted || !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
-        return ChallengeStep::None;
+        return Next::Pass;
     }
     env.counters.trunk_challenges += 1;
     env.decided_about(response.message.as_bytes(), Reason::TrunkLogin, Detail::Flow(*flow));
-    ChallengeStep::Answer(*flow)
+    Next::Again(*flow, CallResult::Challenged)
 }
 
 /// Maximum number of challenges of a trunk that are answered for a branch; the second one if the nonce was stale.
