@@ -1,35 +1,85 @@
-//! A forwarded request, as the stages of the proxy get it, and what they decide.
+//! A request that is forwarded, as the stages of the proxy get it, and what they decide.
 
 use super::context::{Branch, ResponseContext};
 use super::pending::Pending;
 use super::remote_target::Response;
-use super::serial::TimeLimit;
-use super::targets::StoredTarget;
+use super::states::{LaterGroups, States, TimeLimit, Unreached};
+use super::targets::{StoredTarget, Targets};
 use crate::base::{BranchId, Env, Request};
-use crate::route::{Routed, preprocess};
+use crate::route::Routed;
 use crate::tables::CallResult;
-use crate::{Detail, Reason};
+use crate::{Aor, Reason};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, Wheel};
-use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::SlabKey;
+
+/// Request with its route, and what stages need to decide about it.
+pub(super) struct Call<'c, 'e> {
+    pub(super) env: &'c mut Env<'e>,
+    pub(super) request: &'c Request<'c, 'c>,
+    pub(super) routed: &'c Routed<'c>,
+    pub(super) pending: &'c mut Pending,
+}
+
+/// Context of a request that was forwarded.
+pub(super) struct Forwarded<'c> {
+    pub(super) context: &'c mut ResponseContext,
+    pub(super) key: SlabKey,
+    /// Timers of contexts.
+    pub(super) timers: &'c mut Wheel<TimeLimit>,
+    /// True if the caller has its final response.
+    pub(super) is_answered: bool,
+}
+
+/// Targets of a request, and what was decided with them.
+pub(super) struct Planned<'t> {
+    pub(super) targets: &'t mut Targets,
+    /// States that the context of the request begins with.
+    pub(super) states: States,
+    /// Address-of-record that the request is for.
+    pub(super) aor: Aor,
+    /// True for a URI that names one phone of its user.
+    pub(super) is_one_phone: bool,
+    /// User by whose permission the request leaves our domains.
+    pub(super) leaves_by: Option<u64>,
+    /// User that a stranger's request is for.
+    pub(super) strangers_user: Option<u64>,
+}
 
 /// Next step of a call, after a stage.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The next stage decides.
     Pass,
-    /// The branch is over, and these targets are called. Their memory is reserved.
+    /// These targets are called, instead of a branch that has ended. Their memory is reserved.
     Targets(Vec<StoredTarget>),
     /// The same for the contacts of a 3xx; the caller may get those that are not called.
     Redirected { targets: Vec<StoredTarget>, uncalled: Vec<Vec<u8>> },
+    /// These targets are called, and the other branches are cancelled.
+    Instead(Vec<StoredTarget>),
     /// The branch is sent again over this flow; its request so far has this result.
     Again(Flow, CallResult),
     /// The same after this time.
     Later(Duration, Flow, CallResult),
     /// The branch has failed, for the caller with this status; its request has this result.
     Fail(u16, CallResult),
+    /// The caller gets a response of this server.
+    Answer(Answer),
+    /// The request leaves the proxy; it is answered elsewhere.
+    Taken(Box<Unreached>),
+}
+
+/// Response of this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) phrase: &'static str,
+    /// Reason to be reported; `None`: it was.
+    pub(super) reason: Option<Reason>,
+    /// Seconds after which another attempt may succeed.
+    pub(super) retry_after_s: Option<u64>,
 }
 
 /// End of a branch.
@@ -43,72 +93,63 @@ pub(super) struct BranchEnd<'r> {
     pub(super) is_superseded: bool,
 }
 
-/// Forwarded request.
-pub(super) struct Call<'c, 'e> {
-    pub(super) env: &'c mut Env<'e>,
-    pub(super) context: &'c mut ResponseContext,
-    pub(super) key: SlabKey,
-    pub(super) pending: &'c mut Pending,
-    /// Timers of contexts.
-    pub(super) timers: &'c mut Wheel<TimeLimit>,
-    /// True if the caller has its final response.
-    pub(super) is_answered: bool,
+impl Answer {
+    /// Response to a request about which everything was reported.
+    pub(super) const fn new(status: u16, phrase: &'static str) -> Self {
+        Self { status, phrase, reason: None, retry_after_s: None }
+    }
 }
 
 impl Call<'_, '_> {
+    /// Reserves the memory of further branches, whose targets add `added` bytes in all; false, and counted, if a limit is reached.
+    pub(super) fn reserve(&mut self, forwarded: &mut Forwarded<'_>, branches: usize, added: usize) -> bool {
+        let bytes = branches * forwarded.context.reserved.of_branch + added;
+        Pending::reserve_more(self.env, forwarded.context, bytes)
+    }
+
+    /// Notes the user by whose permission the request leaves our domains.
+    pub(super) fn leave(&mut self, forwarded: &mut Forwarded<'_>, user: u64) {
+        if forwarded.context.leaves_by.is_none() {
+            forwarded.context.leaves_by = Some(user);
+            self.pending.begin_leaving(user);
+        }
+    }
+}
+
+impl Forwarded<'_> {
     pub(super) fn branch(&mut self, id: BranchId) -> Option<&mut Branch> {
         self.context.branches.get_mut(id.parts().1)
     }
 
     /// True if another branch may replace one that failed: the caller still waits for a response.
-    pub(super) fn may_replace_branch(&self) -> bool {
-        self.context.may_replace_branch(self.env, self.is_answered)
-    }
-
-    /// Reports a decision about the request.
-    #[inline]
-    pub(super) fn decided(&self, reason: Reason, detail: Detail<'_>) {
-        if self.env.is_tracing
-            && let Some(message) = self.context.request.as_deref()
-        {
-            self.env.decided_about(message, reason, detail);
-        }
-    }
-
-    /// Reserves the memory of further branches, whose targets add `added` bytes in all; false, and counted, if a limit is reached.
-    pub(super) fn reserve(&mut self, branches: usize, added: usize) -> bool {
-        let bytes = branches * self.context.reserved.of_branch + added;
-        Pending::reserve_more(self.env, self.context, bytes)
-    }
-
-    /// Notes the user by whose permission the request leaves our domains.
-    pub(super) fn leave(&mut self, user: u64) {
-        if self.context.leaves_by.is_none() {
-            self.context.leaves_by = Some(user);
-            self.pending.begin_leaving(user);
-        }
+    pub(super) fn may_replace_branch(&self, env: &Env<'_>) -> bool {
+        self.context.may_replace_branch(env, self.is_answered)
     }
 
     /// Gives up the targets that wait for their turn.
     pub(super) fn give_up_later(&mut self) {
-        if let Some(later) = self.context.later.take() {
+        if let Some(later) = self.context.states.take::<Box<LaterGroups>>() {
             self.timers.cancel(later.timer);
         }
     }
+}
 
-    /// Reads the stored request; `None` if it is gone.
-    pub(super) fn read<T>(
-        &mut self,
-        read: impl for<'a> FnOnce(&mut Self, &Request<'_, 'a>, &Routed<'a>) -> Option<T>,
-    ) -> Option<T> {
-        let bytes = self.context.request.clone()?;
-        let (flow, grant, call) =
-            (self.context.source, self.context.grant, self.context.call.as_deref().copied());
-        let message = &Message::parse(&bytes, &Limits::STORED).ok()?;
-        let Start::Request { method, uri } = *message.start() else { return None };
-        let routed = preprocess(self.env.config, &self.env.keys.route, message, uri).ok()?;
-        let request =
-            Request { message, method, uri, flow, peer: None, key: None, grant, call: call.as_ref() };
-        read(self, &request, &routed)
+impl<'t> Planned<'t> {
+    pub(super) fn new(targets: &'t mut Targets) -> Self {
+        Self {
+            targets,
+            states: States::default(),
+            aor: Aor::default(),
+            is_one_phone: false,
+            leaves_by: None,
+            strangers_user: None,
+        }
+    }
+
+    /// Notes the user that a stranger's request is for, whose requests are limited.
+    pub(super) fn note_user(&mut self, call: &Call<'_, '_>) {
+        if !call.request.grant.sender.is_believed() {
+            self.strangers_user = Some(call.pending.name_of(self.aor.as_bytes()));
+        }
     }
 }

@@ -1,15 +1,10 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
-use super::branch_media::BranchMedia;
 use super::breadth::Share;
-use super::candidate::Candidate;
-use super::retarget::{Diversion, Recursion};
-use super::serial::LaterGroups;
+use super::states::{BranchMedia, States, TrunkBranch};
 use super::targets::{Authority, OtherFlows, StoredTarget};
-use super::trunk_branch::TrunkBranch;
 use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::ended::EndedInvites;
-use crate::lamp::LitCall;
 use crate::{CallName, Payer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -77,20 +72,11 @@ pub(super) struct ResponseContext {
     /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
     is_unanswered: bool,
     pub(super) branches: Vec<Branch>,
-    /// Targets of lower preference.
-    pub(super) later: Option<Box<LaterGroups>>,
-    /// Forwards of the called user that may still apply.
-    pub(super) diversion: Option<Box<Diversion>>,
-    /// Targets that were called, if the contacts of a 3xx may be called too.
-    pub(super) recursion: Option<Box<Recursion>>,
+    pub(super) states: States,
     /// True if a group of targets was cancelled because its time had passed.
     pub(super) had_silent_group: bool,
-    /// Entries of the call in the table of lamps, if its users are watched.
-    pub(super) lit: Option<Box<LitCall>>,
     /// User by whose permission the request leaves our domains.
     pub(super) leaves_by: Option<u64>,
-    /// Users of a message that is kept if no phone takes it.
-    pub(super) waiting: Option<Box<Waiting>>,
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
@@ -188,14 +174,6 @@ impl BranchState {
     pub(super) const fn awaits_first_response(self) -> bool {
         matches!(self, Self::Sent { rings: false, .. })
     }
-}
-
-/// Users of a forwarded MESSAGE that is kept if no phone takes it.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) candidate: Candidate,
-    /// Timer of the time for an answer.
-    pub(super) timer: TimerKey,
 }
 
 /// Final response that is forwarded after all branches are done.
@@ -322,13 +300,9 @@ impl ResponseContext {
             is_answered_by_phone: !is_invite && request.method != Method::Register,
             is_unanswered: is_invite,
             branches: Vec::with_capacity(branches),
-            later: None,
-            diversion: None,
-            recursion: None,
+            states: States::default(),
             had_silent_group: false,
-            lit: None,
             leaves_by: None,
-            waiting: None,
             best: None,
             challenges: Vec::new(),
             answer_info: Box::default(),

@@ -3,11 +3,10 @@
 //! Both sides took part when a 2xx comes: then the sender of the request is where that came from, and the responder where its Contact
 //! is. What they may name is in docs/decisions/0053.
 
-use super::Proxy;
 use super::forward::caller_side;
 use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
 use crate::auth::{moved_sides, named_user};
-use crate::base::{BranchId, Env, Reach, Request};
+use crate::base::{Env, Grant, Reach, Request};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::tables::{DialogSide, EntryOwner, Moved, Way};
@@ -17,28 +16,30 @@ use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::reply_flow;
 
-/// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
-pub(super) fn on_success(proxy: &mut Proxy, env: &mut Env<'_>, id: BranchId, response: &Response<'_, '_>) {
-    let is_refresh = match response.message.method() {
+/// True if the 2xx to a request changes what is known of its dialog.
+pub(super) fn changes_dialog(env: &Env<'_>, grant: &Grant, method: Method<'_>) -> bool {
+    let changes = match method {
         Method::Invite | Method::Update | Method::Subscribe | Method::Notify => true,
-        Method::Bye if env.tables.has_moved_sides() => false,
-        _ => return,
+        Method::Bye => env.tables.has_moved_sides(),
+        _ => false,
     };
-    let key = id.context();
-    let Some(context) = proxy.contexts.get(key) else { return };
-    if context.grant.dialog.is_none() || !matches!(context.grant.reach, Reach::Side(_) | Reach::User) {
-        return;
+    changes && grant.dialog.is_some() && matches!(grant.reach, Reach::Side(_) | Reach::User)
+}
+
+/// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
+pub(super) fn on_success(
+    env: &mut Env<'_>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    response: &Response<'_, '_>,
+) {
+    if request.method != Method::Bye {
+        return note(env, request, routed, response);
     }
-    let bytes = context.request.clone().unwrap_or_default();
-    proxy.with_stored(env, key, &bytes, |_, env, request, routed| match is_refresh {
-        true => note(env, request, routed, response),
-        false => {
-            if let Some(Mark::Dialog { is_of_caller, .. }) = routed.mark {
-                let side = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
-                env.tables.change_sides((), |table| table.end(side));
-            }
-        }
-    });
+    if let Some(Mark::Dialog { is_of_caller, .. }) = routed.mark {
+        let side = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
+        env.tables.change_sides((), |table| table.end(side));
+    }
 }
 
 fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, response: &Response<'_, '_>) {

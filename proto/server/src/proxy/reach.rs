@@ -1,10 +1,10 @@
 //! Next hops of a request, within the reach of its grant.
 
 use super::forward::Plan;
+use super::remote_target;
 use super::stages::trunks;
 use super::targets::Target;
-use super::untrusted::Permitted;
-use super::{at_trunk, remote_target};
+use super::untrusted::{Permitted, is_method_of_call};
 use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
@@ -52,7 +52,7 @@ pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16
     if plan.may_not_be_inner() && is_inner(env, plan) {
         return Some((403, "Inner Hosts Are Not Reached"));
     }
-    if !at_trunk::is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
+    if !is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
         env.counters.strangers_methods_refused += 1;
         return Some((403, "Not A Method Of A Call"));
     }

@@ -1,16 +1,13 @@
 //! Processing of responses (RFC 3261 §16.7).
 
-use super::branch_media::AnswerStep;
-use super::call::{BranchEnd, Next};
+use super::call::{BranchEnd, Forwarded, Next};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::lookups::StoredResponse;
 use super::remote_target::{self, Response};
-use super::stages::{self, trunks};
-use super::trunk_branch::GroupTimer;
-use super::{
-    Proxy, bye, cancel_reason, decided, divert, edge_flows, groups, lit, moves, relays, trying, unreached,
-};
+use super::stages::{self, lamps, relays, trunks};
+use super::states::AnswerStep;
+use super::{Proxy, bye, cancel_reason, decided, edge_flows, moves, trying};
 use crate::base::{BranchId, Env, Transactions};
 use crate::tables::CallResult;
 use crate::{CallStep, Detail, Reason, lamp};
@@ -121,7 +118,7 @@ impl Proxy {
             }
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
-                moves::on_success(self, env, id, response);
+                self.note_moves(env, key, response);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {
@@ -129,7 +126,9 @@ impl Proxy {
                 }
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status), Some(message));
-                    lit::on_answer(env, &self.contexts, id, message);
+                    if let Some(context) = self.contexts.get(key) {
+                        lamps::on_answer(env, context, id, message);
+                    }
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
                     let elsewhere =
@@ -152,6 +151,17 @@ impl Proxy {
                 relays::end(&mut env.cx, context, id, status);
             }
             env.end_call_dialog(message);
+        }
+    }
+
+    /// Notes where the sides of a dialog are after a 2xx.
+    fn note_moves(&mut self, env: &mut Env<'_>, key: SlabKey, response: &Response<'_, '_>) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if moves::changes_dialog(env, &context.grant, response.message.method()) {
+            let bytes = context.request.clone().unwrap_or_default();
+            self.with_stored(env, key, &bytes, |_, env, request, routed| {
+                moves::on_success(env, request, routed, response);
+            });
         }
     }
 
@@ -192,13 +202,11 @@ impl Proxy {
         if (is_superseded && status == 487) || (status == 430 && is_of_binding) {
             return self.on_branch_failure(env, transactions, id, 480);
         }
-        let next = match self.call(env, transactions, key) {
-            Some(mut call) => stages::failed(&mut call, &end),
-            None => Next::Pass,
-        };
+        let next =
+            self.decide(env, transactions, key, |call, forwarded| stages::failed(call, forwarded, &end));
         let uncalled = match next {
             Next::Redirected { targets, uncalled } => {
-                groups::start_stored(self, env, transactions, key, targets);
+                self.start_targets(env, transactions, key, targets);
                 Some(uncalled)
             }
             _ => None,
@@ -252,29 +260,17 @@ impl Proxy {
         }
     }
 
-    /// Gives up the groups of targets that wait.
-    fn end_groups(&mut self, key: SlabKey) {
-        let later = self.contexts.get_mut(key).and_then(|context| context.later.take());
-        if let Some(later) = later {
-            self.groups.cancel(later.timer);
-        }
-    }
-
     /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
     fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let trunk = context.branches.get_mut(number).and_then(|branch| branch.trunk.as_mut());
-        match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
-            GroupTimer::Runs => {}
-            GroupTimer::Stops => {
-                if let Some(later) = &mut context.later {
-                    self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
-                }
-            }
-            GroupTimer::Ends => self.end_groups(key),
+        if context.branches.get(number).is_some_and(|branch| branch.trunk.is_some()) {
+            trunks::on_provisional(
+                &mut Forwarded { context, key, timers: &mut self.groups, is_answered: false },
+                id,
+                status,
+            );
         }
-        let Some(context) = self.contexts.get_mut(key) else { return };
         let ends = context.since + RINGING_MAX.max(timer_c);
         let Some(branch) = context.branches.get_mut(number) else { return };
         if let BranchState::Sent { rings, .. } = &mut branch.state {
@@ -325,8 +321,17 @@ impl Proxy {
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
-        groups::start_next(self, env, transactions, key);
-        divert::start_if_due(self, env, transactions, key);
+        while let Some(context) = self.contexts.get(key)
+            && stages::may_follow(&context.states)
+            && context.may_go_on()
+            && !transactions.is_answered(context.server)
+        {
+            match self.decide(env, transactions, key, stages::over) {
+                Next::Pass => break,
+                Next::Targets(targets) => self.start_targets(env, transactions, key, targets),
+                next => return self.follow(env, transactions, key, next),
+            }
+        }
         let Some(context) = self.contexts.get_mut(key) else { return };
         if !context.is_done() || transactions.is_answered(context.server) {
             return;
@@ -340,9 +345,6 @@ impl Proxy {
             return self.answer_caller(env, transactions, key, 487, "Request Terminated");
         }
         let (is_invite, server) = (context.is_invite, context.server);
-        if unreached::hand_over_absent(self, transactions, key, best.status) {
-            return;
-        }
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !is_invite => {

@@ -1,8 +1,7 @@
 //! Stateless forwarding (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx in every mode.
 
-use super::Proxy;
 use super::forward::{Forwarding, Plan};
-use super::lookups::{Lookup, Waiting};
+use super::lookups::{Lookup, Lookups, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
@@ -11,18 +10,35 @@ use crate::base::{Env, Request, Transactions};
 use crate::neighbour::Sending;
 use crate::route::{NextHop, preprocess};
 use crate::tables::CallRequest;
+use crate::trunk::RepeatedInvites;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
-use ringway_sip::{Edit, HeaderName, Limits, Message, Method, Start};
+use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
-impl Proxy {
+/// Stateless proxy: its buffers.
+#[derive(Debug, Default)]
+pub(super) struct Stateless {
+    space: EditSpace,
+    /// Branch of a forwarded request.
+    branch: Vec<u8>,
+}
+
+/// Parts of the proxy that it needs.
+pub(super) struct Parts<'p> {
+    pub(super) transactions: &'p Transactions,
+    pub(super) lookups: &'p mut Lookups,
+    pub(super) repeated: &'p RepeatedInvites,
+}
+
+impl Stateless {
     /// Forwards to the first target. The branch is a function of the request, so that its retransmissions, its ACK and
     /// its CANCEL have the same.
-    pub(super) fn forward_without_state(
+    pub(super) fn forward(
         &mut self,
         env: &mut Env<'_>,
-        transactions: &Transactions,
+        parts: &mut Parts<'_>,
         forwarding: Forwarding<'_, '_, '_>,
     ) {
         let Forwarding { request, routed, targets } = forwarding;
@@ -34,10 +50,10 @@ impl Proxy {
         match hop {
             NextHop::Flow(flow) => {
                 let plan = Plan::new(env, forwarding, target, flow);
-                self.send_without_state(env, transactions, &plan);
+                self.send(env, parts, &plan);
             }
             NextHop::Name(host) => {
-                if !self.lookups.has_room(request.message.as_bytes().len()) {
+                if !parts.lookups.has_room(request.message.as_bytes().len()) {
                     env.counters.overflow += 1;
                     return env.refuse_plainly(request, 503, "Too Many Lookups");
                 }
@@ -52,7 +68,7 @@ impl Proxy {
                 // A peer must not use up the lookups of a trunk.
                 let source = target.trunk().is_none().then(|| request.client(env.config));
                 let asked = (request.message, source);
-                self.lookups.start(&mut env.cx, host, asked, waiting);
+                parts.lookups.start(&mut env.cx, host, asked, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }
@@ -62,7 +78,7 @@ impl Proxy {
     pub(super) fn forward_waiting(
         &mut self,
         env: &mut Env<'_>,
-        transactions: &Transactions,
+        parts: &mut Parts<'_>,
         waiting: &Waiting,
         servers: LocatedServers,
     ) {
@@ -92,7 +108,7 @@ impl Proxy {
             (Some((_, flow)), Some(target)) => {
                 let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);
-                self.send_without_state(env, transactions, &plan);
+                self.send(env, parts, &plan);
             }
             (Some(_) | None, _) => {
                 env.refuse_plainly(&request, 480, "Temporarily Unavailable");
@@ -100,13 +116,8 @@ impl Proxy {
         }
     }
 
-    fn send_without_state(
-        &mut self,
-        env: &mut Env<'_>,
-        transactions: &Transactions,
-        plan: &Plan<'_, '_, '_>,
-    ) {
-        let plan = &plan.numbered(env, 0, &self.repeated);
+    fn send(&mut self, env: &mut Env<'_>, parts: &Parts<'_>, plan: &Plan<'_, '_, '_>) {
+        let plan = &plan.numbered(env, 0, parts.repeated);
         let (request, flow) = (plan.request(), plan.flow());
         if let Some((status, phrase)) = refusal(env, plan) {
             return env.refuse_plainly(request, status, phrase);
@@ -121,16 +132,16 @@ impl Proxy {
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
-        let Self { space, branch, .. } = self;
+        let Self { space, branch } = self;
         branch.clear();
-        transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
+        parts.transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
         env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, offers_alias, arena));
         charge(env, plan, &over);
     }
 
     /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server
     /// forwarded the request for the address in the next Via.
-    pub(crate) fn forward_stateless_response(
+    pub(super) fn forward_response(
         &mut self,
         env: &mut Env<'_>,
         transactions: &Transactions,

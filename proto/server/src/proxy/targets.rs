@@ -1,9 +1,7 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::breadth::Share;
-use super::candidate::Candidate;
 use super::rewrite::Rewrite;
-use crate::Number;
 use crate::base::Reach;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::route::Routed;
@@ -16,29 +14,14 @@ use core::net::IpAddr;
 use core::ops::Range;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::{HeaderName, NameAddr, Uri};
-use ringway_users::{Condition, Forwards};
 
 /// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// User that a stranger's request is for.
-    strangers_user: Option<u64>,
     /// User whose phones the targets are that are added.
     user: UserHash,
     text: Vec<u8>,
     list: Vec<Target>,
-    /// Forwards of the called user that may apply after these targets.
-    forwards: Option<Arc<Forwards>>,
-    /// Spirals of the branch of such a forward.
-    forward_spirals: u32,
-    /// Condition of the forward whose target this is.
-    diverted: Option<Condition>,
-    /// User by whose permission the request leaves our domains.
-    leaves_by: Option<u64>,
-    /// Number that is looked up before it has targets.
-    number: Option<Number>,
-    /// Users of a message that is kept if no target takes it.
-    candidate: Option<Candidate>,
 }
 
 /// Permission with which the contacts of a target's 3xx are called.
@@ -156,6 +139,37 @@ impl Target {
 }
 
 impl StoredTarget {
+    /// Target of the highest preference, with the permission of the caller.
+    pub(super) fn of_caller(uri: &[u8]) -> Self {
+        Self {
+            uri: uri.into(),
+            keeps_uri: false,
+            flow: None,
+            q: Q_MAX,
+            authority: Authority::Caller,
+            share: Share::default(),
+            user: UserHash::NONE,
+            rewrite: None,
+            flows: None,
+        }
+    }
+
+    /// The same for the URI of the request, which is not changed.
+    pub(super) fn of_request(uri: &[u8]) -> Self {
+        Self { keeps_uri: true, ..Self::of_caller(uri) }
+    }
+
+    /// Target with the changes of its request; the one with rank 0 is tried first.
+    pub(super) fn ranked(uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) -> Self {
+        let (q, rewrite) = (Q_MAX.saturating_sub(rank), Some(Arc::new(rewrite)));
+        Self { keeps_uri, q, rewrite, ..Self::of_caller(uri) }
+    }
+
+    /// True for one of several that are called one after another.
+    pub(super) fn is_ranked(&self) -> bool {
+        self.trunk().is_some()
+    }
+
     /// Target of a forward.
     pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
         let mut written = Vec::with_capacity(uri.len());
@@ -239,69 +253,9 @@ impl Targets {
         }
     }
 
-    /// Forwards that may apply after these targets, and the spirals of their branch.
-    pub(super) fn forwards(&self) -> Option<(&Arc<Forwards>, u32)> {
-        self.forwards.as_ref().map(|forwards| (forwards, self.forward_spirals))
-    }
-
-    pub(super) fn set_forwards(&mut self, forwards: Arc<Forwards>) {
-        self.forwards = Some(forwards);
-    }
-
-    /// Sets the spirals of the branch of a forward; `None`: there is no forward.
-    pub(super) fn set_forward_spirals(&mut self, spirals: Option<u32>) {
-        match spirals {
-            Some(spirals) => self.forward_spirals = spirals,
-            None => self.forwards = None,
-        }
-    }
-
-    /// Condition of the forward whose target this is.
-    pub(super) const fn diverted(&self) -> Option<Condition> {
-        self.diverted
-    }
-
-    /// User by whose permission the request leaves our domains.
-    pub(super) const fn leaves_by(&self) -> Option<u64> {
-        self.leaves_by
-    }
-
-    /// Notes that the targets are those of a forward.
-    pub(super) fn set_diverted(&mut self, condition: Condition, leaves_by: Option<u64>) {
-        (self.diverted, self.leaves_by) = (Some(condition), leaves_by);
-    }
-
-    /// Number that is looked up before it has targets.
-    pub(super) const fn number(&self) -> Option<&Number> {
-        self.number.as_ref()
-    }
-
-    /// Makes a number the only target; `uri` is that of the request.
-    pub(super) fn set_number(&mut self, number: Number, uri: &[u8]) {
-        self.number = Some(number);
-        self.push(uri, true, None);
-    }
-
-    pub(super) const fn strangers_user(&self) -> Option<u64> {
-        self.strangers_user
-    }
-
-    pub(super) const fn set_strangers_user(&mut self, user: u64) {
-        self.strangers_user = Some(user);
-    }
-
-    /// Users of a message that is kept if no target takes it.
-    pub(super) const fn candidate(&self) -> Option<&Candidate> {
-        self.candidate.as_ref()
-    }
-
     /// Sets the user whose phones are added from now on.
     pub(super) const fn set_user(&mut self, user: UserHash) {
         self.user = user;
-    }
-
-    pub(super) fn set_candidate(&mut self, candidate: Option<Candidate>) {
-        self.candidate = candidate;
     }
 
     pub(super) fn sort(&mut self) {
@@ -311,13 +265,7 @@ impl Targets {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.list.clear();
-        self.strangers_user = None;
         self.user = UserHash::NONE;
-        self.forwards = None;
-        self.diverted = None;
-        self.leaves_by = None;
-        self.number = None;
-        self.candidate = None;
     }
 
     /// Adds a target of the highest preference.
@@ -328,17 +276,8 @@ impl Targets {
         self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
     }
 
-    /// Adds a target with the changes of its request; the one with rank 0 is tried first.
-    pub(super) fn push_ranked(&mut self, uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) {
-        let uri = self.write(uri);
-        let q = Q_MAX.saturating_sub(rank);
-        let (authority, share, rewrite) = (Authority::Caller, Share::default(), Some(Arc::new(rewrite)));
-        let (flow, user, flows) = (None, UserHash::NONE, None);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
-    }
-
-    /// True if the targets are at trunks.
-    pub(super) fn are_at_trunks(&self) -> bool {
+    /// True if the targets have ranks: they are called one after another, and there may be fewer.
+    pub(super) fn are_ranked(&self) -> bool {
         self.list.first().is_some_and(|target| target.trunk().is_some())
     }
 

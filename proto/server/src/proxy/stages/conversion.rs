@@ -6,50 +6,47 @@
 //! the refused one until the server transaction of that ends, which is T4 after our ACK (RFC 3261 §8.2.2.2, §17.2.1).
 
 use crate::media::converted_plan;
-use crate::proxy::call::{BranchEnd, Call, Next};
+use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
 use crate::proxy::context::{BranchState, Conversion};
-use crate::proxy::relays;
+use crate::proxy::stages::relays;
 use crate::tables::CallResult;
 use crate::{Detail, Reason};
 use core::time::Duration;
-use ringway_sip::{Limits, Message};
 
 /// Sends a branch again with a converted offer, if its target refused the media.
-pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
     let sent_to = end.response.and_then(|response| response.sent_to);
     let (415 | 482 | 488 | 606, Some(flow), true) = (end.status, sent_to, call.env.config.media.converts())
     else {
         return Next::Pass;
     };
-    let is_late = call.env.cx.now >= call.context.since + call.env.config.timer_c;
-    if call.context.is_cancelled || is_late || call.is_answered {
+    let config = call.env.config;
+    let is_late = call.env.cx.now >= forwarded.context.since + config.timer_c;
+    if forwarded.context.is_cancelled || is_late || forwarded.is_answered {
         return Next::Pass;
     }
-    let request = call.context.request.clone().unwrap_or_default();
-    let config = call.env.config;
-    let Some(branch) = call.branch(end.id) else { return Next::Pass };
+    let Some(branch) = forwarded.branch(end.id) else { return Next::Pass };
     if !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
         return Next::Pass;
     }
     let result = CallResult::of(false, end.status);
     match (branch.conversion, end.status) {
         (Conversion::None, 415 | 488 | 606) => {
-            let Ok(message) = Message::parse(&request, &Limits::STORED) else { return Next::Pass };
-            if converted_plan(config, &message, *flow).is_none() {
+            if converted_plan(config, call.request.message, *flow).is_none() {
                 return Next::Pass;
             }
             branch.conversion = Conversion::Converted;
-            relays::end(&mut call.env.cx, call.context, end.id, end.status);
-            if let Some(branch) = call.branch(end.id) {
+            relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
+            if let Some(branch) = forwarded.branch(end.id) {
                 branch.media = None;
             }
             call.env.counters.media_converted += 1;
-            call.decided(Reason::Converted, Detail::None);
+            call.env.decided(call.request, Reason::Converted, Detail::None);
             Next::Again(*flow, result)
         }
         (Conversion::Converted, 482) => {
             branch.conversion = Conversion::Repeated;
-            Next::Later(call.env.config.timers.t4 + MARGIN, *flow, result)
+            Next::Later(config.timers.t4 + MARGIN, *flow, result)
         }
         // For the caller the media are refused.
         (Conversion::Repeated, 482) => Next::Fail(488, CallResult::Other),

@@ -1,19 +1,19 @@
 //! The other flows of a phone, which are tried one after another if its target fails (RFC 5626 §7).
 
-use crate::proxy::call::{BranchEnd, Call, Next};
+use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
 use crate::proxy::context::BranchState;
 use crate::{Detail, Reason};
 use alloc::vec;
 
 /// Calls the next flow of the phone instead of a branch that was sent, and whose flow failed.
-pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
     let has_flow_failed = end.response.is_none() || matches!(end.status, 408 | 430);
-    if !has_flow_failed || !call.may_replace_branch() {
+    if !has_flow_failed || !forwarded.may_replace_branch(call.env) {
         return Next::Pass;
     }
-    let branch = call.branch(end.id).filter(|branch| matches!(branch.state, BranchState::Sent { .. }));
+    let branch = forwarded.branch(end.id).filter(|branch| matches!(branch.state, BranchState::Sent { .. }));
     let Some(next) = branch.and_then(|branch| branch.flows.take()?.take_next()) else { return Next::Pass };
     call.env.counters.flow_failovers += 1;
-    call.decided(Reason::NextFlow, Detail::None);
+    call.env.decided(call.request, Reason::NextFlow, Detail::None);
     Next::Targets(vec![next])
 }

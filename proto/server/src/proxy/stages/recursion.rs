@@ -1,13 +1,14 @@
 //! Recursion: the contacts of a 3xx become targets of its request (RFC 3261 §16.7 step 4).
 
-use crate::base::{Reach, Request};
-use crate::proxy::call::{BranchEnd, Call, Next};
-use crate::proxy::divert::{add_lines, may_divert};
+use crate::base::Reach;
+use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::remote_target::is_credible;
+use crate::proxy::stages::diversion::{add_lines, is_divertible, may_divert};
 use crate::proxy::stages::trunks;
+use crate::proxy::states::Recursion;
 use crate::proxy::targets::{Authority, StoredTarget, write_as_request_uri};
-use crate::route::Routed;
 use crate::{Aor, Config, Detail, DiversionReason, Reason};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::LocatedServers;
@@ -22,7 +23,7 @@ struct Found {
 }
 
 /// False for a request with one side or flow as its only next hop: its answer leads nowhere else.
-pub(in crate::proxy) const fn may_recurse(reach: Reach) -> bool {
+const fn may_recurse(reach: Reach) -> bool {
     match reach {
         Reach::Anywhere | Reach::OurUsers => true,
         Reach::Side(_) | Reach::User | Reach::Flow(_) => false,
@@ -34,69 +35,80 @@ pub(in crate::proxy) fn permitted(config: &Config, servers: &LocatedServers, by:
     servers.iter().filter(|server| is_credible(server.address.ip(), by, config)).collect()
 }
 
+/// Notes the targets of a new context, if the contacts of a 3xx may be called too.
+pub(super) fn begin(call: &Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut Forwarded<'_>) {
+    if call.env.config.recurse
+        && may_recurse(call.request.grant.reach)
+        && is_divertible(call.env, call.request)
+    {
+        forwarded.context.states.put(Recursion::of(call.routed, planned.targets));
+    }
+}
+
 /// Calls the contacts of a 3xx: those with the highest q-value now, the others in the next groups.
-pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
     let Some(response) = end.response.filter(|_| matches!(end.status, 300..=302)) else { return Next::Pass };
-    if !call.env.config.recurse || end.is_superseded || call.context.recursion.is_none() {
+    let context = &*forwarded.context;
+    if !call.env.config.recurse
+        || end.is_superseded
+        || context.states.get::<Box<Recursion>>().is_none()
+        || context.is_cancelled
+        || forwarded.is_answered
+    {
         return Next::Pass;
     }
-    if call.context.is_cancelled || call.is_answered {
-        return Next::Pass;
-    }
-    let Some(branch) = call.branch(end.id).filter(|branch| !branch.is_at_trunk()) else { return Next::Pass };
+    let branch = forwarded.branch(end.id).filter(|branch| !branch.is_at_trunk());
+    let Some(branch) = branch else { return Next::Pass };
     let (share, authority) = (branch.share, branch.authority);
-    if authority == Authority::Number {
+    if authority == Authority::Number
+        || (authority == Authority::CalledUser && !may_divert(call.env, call.request.message))
+    {
         return Next::Pass;
     }
     let by = response.flow.remote.ip();
-    let redirected = call.read(|call, request, routed| {
-        if authority == Authority::CalledUser && !may_divert(call.env, request.message) {
-            return None;
+    let (mut found, mut uncalled) = (Vec::new(), Vec::new());
+    for value in response.message.values(HeaderName::Contact) {
+        let is_free = found.len() < share.recursed_max();
+        let accepted = is_free.then(|| accept(call, forwarded, (authority, by), value));
+        match accepted.flatten() {
+            Some(contact) => found.push(contact),
+            None => uncalled.push(value.to_vec()),
         }
-        let (mut found, mut uncalled) = (Vec::new(), Vec::new());
-        for value in response.message.values(HeaderName::Contact) {
-            let is_free = found.len() < share.recursed_max();
-            let accepted = is_free.then(|| accept(call, (request, routed), (authority, by), value));
-            match accepted.flatten() {
-                Some(contact) => found.push(contact),
-                None => uncalled.push(value.to_vec()),
-            }
+    }
+    call.env.counters.recursions_refused += uncalled.len() as u64;
+    let share = share.recursed(call.env.config, found.len());
+    let user = found.iter().find_map(|contact| contact.leaves_by);
+    let targets = found.iter().map(|Found { uri, q, .. }| {
+        let mut target = StoredTarget::redirected(uri, *q, share, by);
+        if authority == Authority::CalledUser {
+            add_lines(call, DiversionReason::Redirect, &mut target);
         }
-        call.env.counters.recursions_refused += uncalled.len() as u64;
-        let share = share.recursed(call.env.config, found.len());
-        let user = found.iter().find_map(|contact| contact.leaves_by);
-        let targets = found.iter().map(|Found { uri, q, .. }| {
-            let mut target = StoredTarget::redirected(uri, *q, share, by);
-            if authority == Authority::CalledUser {
-                add_lines(call.env, (request, routed), DiversionReason::Redirect, &mut target);
-            }
-            target
-        });
-        let targets: Vec<_> = targets.collect();
-        let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
-        if targets.is_empty() || !call.reserve(targets.len(), added) {
-            return None;
-        }
-        if let Some(user) = user {
-            call.leave(user);
-        }
-        call.env.counters.recursions += targets.len() as u64;
-        for target in &targets {
-            call.env.observe_diversion(request, DiversionReason::Redirect, target.uri());
-            call.env.decided(request, Reason::Redirected, Detail::Text(target.uri()));
-        }
-        Some(Next::Redirected { targets, uncalled })
+        target
     });
-    redirected.unwrap_or(Next::Pass)
+    let targets: Vec<_> = targets.collect();
+    let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
+    if targets.is_empty() || !call.reserve(forwarded, targets.len(), added) {
+        return Next::Pass;
+    }
+    if let Some(user) = user {
+        call.leave(forwarded, user);
+    }
+    call.env.counters.recursions += targets.len() as u64;
+    for target in &targets {
+        call.env.observe_diversion(call.request, DiversionReason::Redirect, target.uri());
+        call.env.decided(call.request, Reason::Redirected, Detail::Text(target.uri()));
+    }
+    Next::Redirected { targets, uncalled }
 }
 
 /// Checks a contact: its scheme, the permission to call it, and that it was not called before.
 fn accept(
     call: &mut Call<'_, '_>,
-    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    forwarded: &mut Forwarded<'_>,
     (authority, by): (Authority, IpAddr),
     value: &[u8],
 ) -> Option<Found> {
+    let (config, routed) = (call.env.config, call.routed);
     let contact = Contact::parse(value).ok()?;
     let mut uri = Vec::new();
     write_as_request_uri(contact.address.uri.as_bytes(), &mut uri);
@@ -109,29 +121,30 @@ fn accept(
     if uri.len() > URI_BYTES_MAX || trunks::has_route(call.env, &parsed) {
         return None;
     }
-    let is_ours = call.env.config.domain_of(&parsed).is_some();
-    if !is_ours && parsed.host().ip().is_some_and(|ip| !is_credible(ip, by, call.env.config)) {
+    let is_ours = config.domain_of(&parsed).is_some();
+    if !is_ours && parsed.host().ip().is_some_and(|ip| !is_credible(ip, by, config)) {
         return None;
     }
     let leaves_by = match authority {
-        _ if is_ours || request.grant.may_call_anywhere() => None,
+        _ if is_ours || call.request.grant.may_call_anywhere() => None,
         Authority::Caller | Authority::Forward | Authority::Redirected { .. } | Authority::Number => {
             return None;
         }
         Authority::CalledUser => {
             let mut aor = Aor::default();
-            call.env.config.read_target(&routed.uri, &mut aor);
+            config.read_target(&routed.uri, &mut aor);
             Some(call.pending.name_of(aor.as_bytes()))
         }
     };
     if let Some(user) = leaves_by
-        && call.context.leaves_by.is_none()
+        && forwarded.context.leaves_by.is_none()
         && !call.pending.may_leave(user)
     {
         call.env.counters.over_user_forwards += 1;
         return None;
     }
-    let is_new = call.context.recursion.as_mut().is_some_and(|recursion| recursion.add(&parsed));
+    let is_new =
+        forwarded.context.states.get_mut::<Box<Recursion>>().is_some_and(|recursion| recursion.add(&parsed));
     is_new.then(|| Found { q: contact.q.unwrap_or(Q_MAX), uri, leaves_by })
 }
 

@@ -2,23 +2,26 @@
 
 use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
-use crate::proxy::call::{BranchEnd, Call, Next};
+use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::context::{Branch, BranchState, Contexts, ResponseContext};
-use crate::proxy::destinations::{self, Payer, RouteRefusal};
 use crate::proxy::forward::Plan;
 use crate::proxy::rewrite::Rewrite;
-use crate::proxy::targets::Targets;
-use crate::proxy::trunk_branch::TrunkBranch;
-use crate::route::Routed;
+use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
+use crate::proxy::states::{GroupTimer, LaterGroups, TrunkBranch};
+use crate::proxy::targets::StoredTarget;
 use crate::tables::{CallResult, Learnt, paused_until};
 use crate::trunk::RepeatedInvites;
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
     Trunk, TrunkEvent, TrunkPause,
 };
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
+use ringway_sansio::TimerKey;
 use ringway_sip::{HeaderName, Message, Method, Uri};
 
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
@@ -40,75 +43,108 @@ pub(in crate::proxy) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '
     bypasses
 }
 
-/// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
-/// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
-pub(in crate::proxy) fn add_number(
-    env: &mut Env<'_>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    targets: &mut Targets,
-    (aor, counted): (&mut Aor, Option<Number>),
-) -> Result<(), RouteRefusal> {
-    let config = env.config;
-    let Some((number, context)) = Number::of_uri(&routed.uri) else { return Ok(()) };
-    let is_ours =
-        |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
-    if context.is_some_and(|domain| !is_ours(domain)) || env.host.is_known(aor.user(), aor.domain()) {
-        return Ok(());
+/// Targets of a request for another domain, if that has a route and the sender may use it.
+pub(super) fn before_elsewhere(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
+    let (config, routed) = (call.env.config, call.routed);
+    if !config.trunking.is_on() || routed.next_route.is_some() || !call.request.grant.may_call_anywhere() {
+        return Next::Pass;
     }
-    match config.trunking.routes.of_number(&number).map(|route| &route.to) {
-        None => Ok(()),
-        Some(RouteTo::User(user)) => {
-            let domain = aor.domain().to_vec();
-            aor.set(|out| out.extend_from_slice(user.as_bytes()), &domain);
-            env.decided(request, Reason::RoutedToUser, Detail::Both(number.as_bytes(), aor.as_bytes()));
-            let uri = [b"sip:", aor.as_bytes()].concat();
-            targets.push(&uri, false, None);
-            Ok(())
+    match config.trunking.routes.of_domain(&routed.uri) {
+        Some(Route { to: RouteTo::Trunks { trunks, .. }, .. }) => {
+            let payer = Payer::of(config, &call.request.message.from().uri);
+            next_of(targets_at(call, &payer, trunks, &Dialled::Uri(routed.uri)))
         }
-        Some(RouteTo::Trunks { trunks, change }) if request.grant.may_call_anywhere() => {
-            match change.of(&number) {
-                Some(number) => {
-                    let payer = Payer { counted, ..Payer::of(config, &request.message.from().uri) };
-                    add_trunks(env, (request, &payer), targets, trunks, &Dialled::Number(number))
-                }
-                None => Ok(()),
-            }
-        }
-        Some(RouteTo::Trunks { .. }) => Ok(()),
+        Some(Route { to: RouteTo::User(_), .. }) | None => Next::Pass,
     }
 }
 
-/// Adds the targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
+/// Targets of a number that is no user's, if it has a route and the sender may use it.
+pub(super) fn before_absent(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next {
+    if !call.env.config.trunking.is_on() {
+        return Next::Pass;
+    }
+    next_of(of_number(call, &mut planned.aor, None))
+}
+
+/// Refuses a request in a dialog with a trunk that the destination rules forbid.
+pub(super) fn before_in_dialog(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
+    match destinations::admit_in_dialog(call) {
+        Ok(()) => Next::Pass,
+        Err(why) => Next::Answer(why.into()),
+    }
+}
+
+fn next_of(targets: Result<Vec<StoredTarget>, RouteRefusal>) -> Next {
+    match targets {
+        Ok(targets) if targets.is_empty() => Next::Pass,
+        Ok(targets) => Next::Targets(targets),
+        Err(why) => Next::Answer(why.into()),
+    }
+}
+
+/// Targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
+/// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
+pub(super) fn of_number(
+    call: &mut Call<'_, '_>,
+    aor: &mut Aor,
+    counted: Option<Number>,
+) -> Result<Vec<StoredTarget>, RouteRefusal> {
+    let config = call.env.config;
+    let Some((number, context)) = Number::of_uri(&call.routed.uri) else { return Ok(Vec::new()) };
+    let is_ours =
+        |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
+    if context.is_some_and(|domain| !is_ours(domain)) || call.env.host.is_known(aor.user(), aor.domain()) {
+        return Ok(Vec::new());
+    }
+    match config.trunking.routes.of_number(&number).map(|route| &route.to) {
+        None => Ok(Vec::new()),
+        Some(RouteTo::User(user)) => {
+            let domain = aor.domain().to_vec();
+            aor.set(|out| out.extend_from_slice(user.as_bytes()), &domain);
+            let detail = Detail::Both(number.as_bytes(), aor.as_bytes());
+            call.env.decided(call.request, Reason::RoutedToUser, detail);
+            Ok(vec![StoredTarget::of_caller(&[b"sip:", aor.as_bytes()].concat())])
+        }
+        Some(RouteTo::Trunks { trunks, change }) if call.request.grant.may_call_anywhere() => {
+            match change.of(&number) {
+                Some(number) => {
+                    let payer = Payer { counted, ..Payer::of(config, &call.request.message.from().uri) };
+                    targets_at(call, &payer, trunks, &Dialled::Number(number))
+                }
+                None => Ok(Vec::new()),
+            }
+        }
+        Some(RouteTo::Trunks { .. }) => Ok(Vec::new()),
+    }
+}
+
+/// Targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
 /// user; none if `uri` has no route to a trunk.
-pub(in crate::proxy) fn add_diverted(
-    env: &mut Env<'_>,
-    request: &Request<'_, '_>,
+pub(super) fn of_diverted(
+    call: &mut Call<'_, '_>,
     uri: &Uri<'_>,
     payer: &Payer,
-    targets: &mut Targets,
-) -> Result<(), RouteRefusal> {
-    let trunking = &env.config.trunking;
-    if env.config.domain_of(uri).is_none() {
+) -> Result<Vec<StoredTarget>, RouteRefusal> {
+    let config = call.env.config;
+    let trunking = &config.trunking;
+    if config.domain_of(uri).is_none() {
         return match trunking.routes.of_domain(uri).map(|route| &route.to) {
-            Some(RouteTo::Trunks { trunks, .. }) => {
-                add_trunks(env, (request, payer), targets, trunks, &Dialled::Other(*uri))
-            }
-            Some(RouteTo::User(_)) | None => Ok(()),
+            Some(RouteTo::Trunks { trunks, .. }) => targets_at(call, payer, trunks, &Dialled::Other(*uri)),
+            Some(RouteTo::User(_)) | None => Ok(Vec::new()),
         };
     }
     let mut aor = Aor::default();
-    let is_read = env.config.read_target(uri, &mut aor);
-    if !is_read || env.host.is_known(aor.user(), aor.domain()) {
-        return Ok(());
+    let is_read = config.read_target(uri, &mut aor);
+    if !is_read || call.env.host.is_known(aor.user(), aor.domain()) {
+        return Ok(Vec::new());
     }
-    let Some((number, _)) = Number::of_uri(uri) else { return Ok(()) };
+    let Some((number, _)) = Number::of_uri(uri) else { return Ok(Vec::new()) };
     match trunking.routes.of_number(&number).map(|route| &route.to) {
         Some(RouteTo::Trunks { trunks, change }) => match change.of(&number) {
-            Some(number) => add_trunks(env, (request, payer), targets, trunks, &Dialled::Number(number)),
-            None => Ok(()),
+            Some(number) => targets_at(call, payer, trunks, &Dialled::Number(number)),
+            None => Ok(Vec::new()),
         },
-        Some(RouteTo::User(_)) | None => Ok(()),
+        Some(RouteTo::User(_)) | None => Ok(Vec::new()),
     }
 }
 
@@ -129,25 +165,6 @@ pub(in crate::proxy) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     }
 }
 
-/// Adds the targets of a request for another domain, if that has a route and the sender may use it.
-pub(in crate::proxy) fn add_domain(
-    env: &mut Env<'_>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    targets: &mut Targets,
-) -> Result<(), RouteRefusal> {
-    if routed.next_route.is_some() || !request.grant.may_call_anywhere() {
-        return Ok(());
-    }
-    match env.config.trunking.routes.of_domain(&routed.uri) {
-        Some(Route { to: RouteTo::Trunks { trunks, .. }, .. }) => {
-            let payer = Payer::of(env.config, &request.message.from().uri);
-            add_trunks(env, (request, &payer), targets, trunks, &Dialled::Uri(routed.uri))
-        }
-        Some(Route { to: RouteTo::User(_), .. }) | None => Ok(()),
-    }
-}
-
 /// Form in which a trunk gets the target.
 enum Dialled<'a> {
     /// The number, at the trunk's host.
@@ -158,56 +175,51 @@ enum Dialled<'a> {
     Other(Uri<'a>),
 }
 
-/// Adds trunks as targets, for a call of which `payer` has the limits and the number.
-fn add_trunks(
-    env: &mut Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
-    targets: &mut Targets,
+/// Trunks as targets, for a call of which `payer` has the limits and the number.
+fn targets_at(
+    call: &mut Call<'_, '_>,
+    payer: &Payer,
     trunks: &[WeightedTrunk],
     dialled: &Dialled<'_>,
-) -> Result<(), RouteRefusal> {
-    let (config, tables, now) = (env.config, env.tables, env.cx.now);
+) -> Result<Vec<StoredTarget>, RouteRefusal> {
+    let (config, tables, now) = (call.env.config, call.env.tables, call.env.cx.now);
     let list = &config.trunking.trunks;
     let is_up = |trunk: &usize| {
         let neighbour = list.get(*trunk).map(|trunk| trunk.neighbour);
         neighbour.is_some_and(|index| index.is_none_or(|index| tables.is_neighbour_up(index)))
     };
-    let mut order = in_order(trunks, env.call_hash(request.message));
+    let mut order = in_order(trunks, call.env.call_hash(call.request.message));
     order.retain(is_up);
     if order.is_empty() {
-        env.counters.trunks_down += 1;
+        call.env.counters.trunks_down += 1;
         return Err(RouteRefusal::AllDown);
     }
     match dialled {
-        Dialled::Number(number) => {
-            destinations::admit_number(env, (request, payer), number, &order)?;
-        }
+        Dialled::Number(number) => destinations::admit_number(call, payer, number, &order)?,
         Dialled::Uri(uri) | Dialled::Other(uri) => {
-            let counts = destinations::is_counted(request);
+            let counts = destinations::is_counted(call.request);
             let dialled = (uri.user().unwrap_or_default(), order.as_slice());
-            destinations::admit_user_part(env, (request, payer), dialled, counts)?;
+            destinations::admit_user_part(call, payer, dialled, counts)?;
         }
     }
-    destinations::admit_refer(env, (request, payer))?;
+    destinations::admit_refer(call, payer)?;
     order.sort_by_key(|trunk| tables.trunk_pause(now, *trunk).is_some());
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
+    let mut targets = Vec::new();
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_trunk(index);
-        env.decided(request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
-        add_caller((request, payer), trunk, &mut rewrite);
-        match dialled {
-            Dialled::Number(number) => targets.push_ranked(&uri_at(trunk, number), false, rewrite, rank),
-            Dialled::Uri(uri) => {
+        call.env.decided(call.request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
+        add_caller(call, payer, trunk, &mut rewrite);
+        let (uri, keeps_uri) = match dialled {
+            Dialled::Number(number) => (Cow::Owned(uri_at(trunk, number)), false),
+            Dialled::Uri(uri) | Dialled::Other(uri) => {
                 rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
-                targets.push_ranked(uri.as_bytes(), true, rewrite, rank);
+                (Cow::Borrowed(uri.as_bytes()), matches!(dialled, Dialled::Uri(_)))
             }
-            Dialled::Other(uri) => {
-                rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
-                targets.push_ranked(uri.as_bytes(), false, rewrite, rank);
-            }
-        }
+        };
+        targets.push(StoredTarget::ranked(&uri, keeps_uri, rewrite, rank));
     }
-    Ok(())
+    Ok(targets)
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.
@@ -227,7 +239,7 @@ fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
 }
 
 /// Sets the caller's number (RFC 3325 §5). That of a trusted proxy is believed, unless the trunk has a number for the user.
-fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewrite: &mut Rewrite) {
+fn add_caller(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &mut Rewrite) {
     let user = match payer.aor.user() {
         [] => payer.user.as_slice(),
         unescaped => unescaped,
@@ -241,6 +253,7 @@ fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewri
     if trunk.privacy == CallerPrivacy::Id {
         rewrite.replace_line(HeaderName::Privacy, b"id");
     }
+    let request = call.request;
     let is_asserted =
         request.grant.sender == Sender::Trusted && request.message.has(HeaderName::PAssertedIdentity);
     let identity = match number {
@@ -370,18 +383,18 @@ pub(in crate::proxy) fn credentials(
 
 /// Answers the challenge of a trunk, and gives up the targets behind a trunk whose response is no failure of the trunk. The caller gets no
 /// challenge of a trunk: it has no credentials for it, and must not give it the user's.
-pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
     if end.response.is_none() {
         return Next::Pass;
     }
-    match answer_challenge(call, end) {
+    match answer_challenge(call.env, forwarded.context, end) {
         Next::Pass => {}
         next => return next,
     }
-    let Some(branch) = call.branch(end.id) else { return Next::Pass };
+    let Some(branch) = forwarded.branch(end.id) else { return Next::Pass };
     let (trunk, is_at_trunk) = (branch.trunk, branch.is_at_trunk());
     if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status)) {
-        call.give_up_later();
+        forwarded.give_up_later();
     }
     match end.status {
         401 | 407 if is_at_trunk => {
@@ -392,11 +405,24 @@ pub(super) fn after(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
     }
 }
 
-fn answer_challenge(call: &mut Call<'_, '_>, end: &BranchEnd<'_>) -> Next {
-    let trunking = &call.env.config.trunking;
+/// Handles a provisional response of a trunk: with one other than 100 the route ends with it.
+pub(in crate::proxy) fn on_provisional(forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
+    let trunk = forwarded.branch(id).and_then(|branch| branch.trunk.as_mut());
+    match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
+        GroupTimer::Runs => {}
+        GroupTimer::Stops => {
+            if let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() {
+                forwarded.timers.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
+            }
+        }
+        GroupTimer::Ends => forwarded.give_up_later(),
+    }
+}
+
+fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &BranchEnd<'_>) -> Next {
+    let trunking = &env.config.trunking;
     let Some(response) = end.response.filter(|_| matches!(end.status, 401 | 407)) else { return Next::Pass };
     let Some(flow) = response.sent_to else { return Next::Pass };
-    let Call { env, context, .. } = call;
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let uses_accounts = context.grant.uses_accounts;
     let is_wanted = !context.is_cancelled;

@@ -1,12 +1,12 @@
 //! Requests of the proxy to media relays, and their results.
 
-use super::branch_media::{AnswerStep, BranchMedia};
-use super::context::{Branch, BranchState, Contexts, Conversion, ResponseContext};
-use super::forward::Plan;
-use super::lookups::{Lookup, Lookups, StoredResponse};
-use super::remote_target::Response;
 use crate::base::{BranchId, Env};
-use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
+use crate::media::{Hop, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
+use crate::proxy::context::{Branch, BranchState, Contexts, Conversion, ResponseContext};
+use crate::proxy::forward::Plan;
+use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
+use crate::proxy::remote_target::Response;
+use crate::proxy::states::{AnswerStep, BranchMedia};
 use crate::{Action, Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use ringway_sansio::Context;
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
-pub(super) fn ask_offer(
+pub(in crate::proxy) fn ask_offer(
     env: &mut Env<'_>,
     contexts: &mut Contexts,
     lookups: &mut Lookups,
@@ -23,9 +23,10 @@ pub(super) fn ask_offer(
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
     let Some(branch) = contexts.branch_mut(id).filter(|branch| branch.media.is_none()) else { return false };
+    let hop = Hop { flow: plan.flow(), contact: plan.contact() };
     let media = match branch.conversion {
-        Conversion::None => BranchMedia::of_request(env, plan),
-        Conversion::Converted | Conversion::Repeated => BranchMedia::of_converted(env, plan),
+        Conversion::None => BranchMedia::of_request(env, plan.request(), hop),
+        Conversion::Converted | Conversion::Repeated => BranchMedia::of_converted(env, plan.request(), hop),
     };
     let Some(mut media) = media else { return false };
     let makes_offer = media.makes_offer();
@@ -48,7 +49,7 @@ pub(super) fn ask_offer(
 }
 
 /// Counts an offer that no relay has; true if the branch fails for it.
-pub(super) fn refuse(
+pub(in crate::proxy) fn refuse(
     env: &mut Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
@@ -70,7 +71,7 @@ pub(super) fn refuse(
 }
 
 /// Next step of a response. Requests the SDP of a relay if it needs one.
-pub(super) fn answer_step(
+pub(in crate::proxy) fn answer_step(
     env: &mut Env<'_>,
     contexts: &mut Contexts,
     lookups: &mut Lookups,
@@ -102,7 +103,12 @@ pub(super) fn answer_step(
 }
 
 /// Deletes the call of a branch at its relay, if it ends with this final status.
-pub(super) fn end(cx: &mut Context<'_, Action>, context: &mut ResponseContext, id: BranchId, status: u16) {
+pub(in crate::proxy) fn end(
+    cx: &mut Context<'_, Action>,
+    context: &mut ResponseContext,
+    id: BranchId,
+    status: u16,
+) {
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return };
     if let Some(media) = branch.media.take_if(|media| media.ends_with(status)) {
         cx.actions.push(media.delete());
@@ -113,12 +119,12 @@ pub(super) fn end(cx: &mut Context<'_, Action>, context: &mut ResponseContext, i
 }
 
 /// Bytes of the SDP that the branches of an answered request hold.
-pub(super) fn held_bytes(branches: &[Branch]) -> usize {
+pub(in crate::proxy) fn held_bytes(branches: &[Branch]) -> usize {
     branches.iter().filter_map(|branch| branch.media.as_deref()).map(BranchMedia::held_bytes).sum()
 }
 
 /// Bytes of the SDP that a relay adds to a branch of a request.
-pub(super) fn cost_of(message: &Message<'_>) -> usize {
+pub(in crate::proxy) fn cost_of(message: &Message<'_>) -> usize {
     match is_sdp(message) {
         true => 2 * (message.body().len().min(SDP_BYTES_MAX) + SDP_ADDED_MAX),
         false => 0,
@@ -126,7 +132,7 @@ pub(super) fn cost_of(message: &Message<'_>) -> usize {
 }
 
 /// Response of a branch with the SDP of a relay, and with a warning if the caller's SRTP ends there.
-pub(super) fn response_with_sdp(
+pub(in crate::proxy) fn response_with_sdp(
     env: &Env<'_>,
     contexts: &mut Contexts,
     id: BranchId,
@@ -153,7 +159,7 @@ pub(super) fn response_with_sdp(
 }
 
 /// Message with the SDP of a relay.
-pub(super) fn with_sdp(message: &Message<'_>, sdp: &[u8]) -> Vec<u8> {
+pub(in crate::proxy) fn with_sdp(message: &Message<'_>, sdp: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.write_with_body(sdp, &mut bytes);
     bytes

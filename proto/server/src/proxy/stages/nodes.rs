@@ -3,11 +3,10 @@
 //! Any node is right, as they share their registrations. The same one for all requests for a user has more of that user at hand, so
 //! the order of the nodes follows from the user's name, and a node that comes or goes moves its own share only.
 
-use super::destinations::RouteRefusal;
-use super::rewrite::Rewrite;
-use super::targets::Targets;
-use crate::base::{Env, Request};
-use crate::route::Routed;
+use crate::proxy::call::{Call, Next, Planned};
+use crate::proxy::rewrite::Rewrite;
+use crate::proxy::stages::destinations::RouteRefusal;
+use crate::proxy::targets::StoredTarget;
 use crate::{Detail, Reason, edge};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -17,18 +16,12 @@ use ringway_sip::grammar::unescaped;
 use ringway_sip::{Method, Uri};
 use siphasher::sip::SipHasher13;
 
-/// Adds nodes as the targets of a request to a domain of theirs, the one to be tried first in front; none if it is for another domain, or
-/// there are no nodes.
-pub(super) fn add(
-    env: &mut Env<'_>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-    targets: &mut Targets,
-) -> Result<(), RouteRefusal> {
+/// The nodes of a domain, the one to be tried first in front; `Pass` if the request is for another domain, or there are no nodes.
+pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
+    let Call { env, request, routed, .. } = call;
     let (trunking, tables) = (&env.config.trunking, env.tables);
-    let next = routed.next_uri();
-    if trunking.nodes().next().is_none() || !edge::serves(env.config, next) {
-        return Ok(());
+    if trunking.nodes().next().is_none() || !edge::serves(env.config, routed.next_uri()) {
+        return Next::Pass;
     }
     let user = match request.method {
         Method::Register => &request.message.to().uri,
@@ -38,19 +31,20 @@ pub(super) fn add(
     let mut order: Vec<_> = trunking.nodes().filter(|(_, node)| is_up(node.neighbour)).collect();
     if order.is_empty() {
         env.counters.trunks_down += 1;
-        return Err(RouteRefusal::NodesDown);
+        return Next::Answer(RouteRefusal::NodesDown.into());
     }
     order.sort_by_cached_key(|(index, node)| {
         (tables.trunk_pause(env.cx.now, *index).is_some(), Reverse(weight(&node.uri, user)))
     });
     order.truncate(NODES_MAX);
+    let mut targets = Vec::new();
     for (rank, (index, node)) in (0..).zip(order) {
         let mut rewrite = Rewrite::to_trunk(index);
         rewrite.push_route(&[b"<", node.uri.as_bytes(), b";lr>"].concat());
-        targets.push_ranked(routed.uri.as_bytes(), true, rewrite, rank);
+        targets.push(StoredTarget::ranked(routed.uri.as_bytes(), true, rewrite, rank));
         env.decided(request, Reason::ToNode, Detail::Text(node.name.as_bytes()));
     }
-    Ok(())
+    Next::Targets(targets)
 }
 
 /// Weight of a node for a user: the node with the highest one is the first (rendezvous hashing).

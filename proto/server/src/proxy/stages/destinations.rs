@@ -3,7 +3,7 @@
 use crate::auth::ends_or_completes;
 use crate::base::{Env, Request, TrunkTarget};
 use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
-use crate::route::Routed;
+use crate::proxy::call::{Answer, Call};
 use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Trunk};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,19 +11,19 @@ use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
 use smallvec::SmallVec;
 
 /// User whose limits and number a call to a trunk has.
-pub(super) struct Payer {
-    pub(super) aor: Aor,
+pub(in crate::proxy) struct Payer {
+    pub(in crate::proxy) aor: Aor,
     /// User part, with its escapes.
-    pub(super) user: Vec<u8>,
+    pub(in crate::proxy) user: Vec<u8>,
     /// Number for which the destination rules have counted this call.
-    pub(super) counted: Option<Number>,
+    pub(in crate::proxy) counted: Option<Number>,
     /// The call is a forward of the user: others make it, and use up none of the user's own calls.
-    pub(super) is_forward: bool,
+    pub(in crate::proxy) is_forward: bool,
 }
 
 /// Reason why a request with a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RouteRefusal {
+pub(in crate::proxy) enum RouteRefusal {
     /// A destination rule forbids the number.
     Forbidden,
     /// The user made too many calls to such numbers.
@@ -34,21 +34,25 @@ pub(super) enum RouteRefusal {
     NodesDown,
 }
 
-impl RouteRefusal {
-    /// Status and phrase of the response.
-    pub(super) const fn response(self) -> (u16, &'static str) {
-        match self {
-            Self::Forbidden => (403, "Destination Not Allowed"),
-            Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
-            Self::AllDown => (503, "All Trunks Are Down"),
-            Self::NodesDown => (503, "All Nodes Are Down"),
+impl From<RouteRefusal> for Answer {
+    fn from(why: RouteRefusal) -> Self {
+        let all_down = |phrase| Self {
+            reason: Some(Reason::TrunksDown),
+            retry_after_s: Some(RETRY_S),
+            ..Self::new(503, phrase)
+        };
+        match why {
+            RouteRefusal::Forbidden => Self::new(403, "Destination Not Allowed"),
+            RouteRefusal::TooManyCalls => Self::new(403, "Too Many Calls To This Destination"),
+            RouteRefusal::AllDown => all_down("All Trunks Are Down"),
+            RouteRefusal::NodesDown => all_down("All Nodes Are Down"),
         }
     }
 }
 
 impl Payer {
     /// User with this address; without a user, if it is not in the server's domains.
-    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
+    pub(in crate::proxy) fn of(config: &Config, uri: &Uri<'_>) -> Self {
         let mut aor = Aor::default();
         config.read_target(uri, &mut aor);
         let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
@@ -56,7 +60,7 @@ impl Payer {
     }
 
     /// The same for a call that this user forwards.
-    pub(super) fn of_forward(config: &Config, uri: &Uri<'_>) -> Self {
+    pub(in crate::proxy) fn of_forward(config: &Config, uri: &Uri<'_>) -> Self {
         Self { is_forward: true, ..Self::of(config, uri) }
     }
 
@@ -69,13 +73,13 @@ impl Payer {
 
 /// Applies the destination rules to a number as these trunks get it, and counts the request. Where they have international prefixes, it is
 /// also compared as a number of E.164.
-pub(super) fn admit_number(
-    env: &mut Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
+pub(in crate::proxy) fn admit_number(
+    call: &mut Call<'_, '_>,
+    payer: &Payer,
     number: &Number,
     trunks: &[usize],
 ) -> Result<(), RouteRefusal> {
-    let list = &env.config.trunking.trunks;
+    let list = &call.env.config.trunking.trunks;
     let known: SmallVec<[&[u8]; 4]> = trunks
         .iter()
         .filter_map(|trunk| list.get(*trunk))
@@ -85,20 +89,20 @@ pub(super) fn admit_number(
     if !known.is_empty() {
         add_readings(number, &known, &mut numbers);
     }
-    let counts = is_counted(request);
-    admit(env, (request, payer), &numbers, counts)
+    let counts = is_counted(call.request);
+    admit(call, payer, &numbers, counts)
 }
 
 /// The same for the user part of a URI that trunks get as it is; no trunks: any may. The trunk makes a number of it: it is also compared as
 /// the routes of numbers would change it, and as an international one. What is no number, and no name either, is refused where there are
 /// rules.
-pub(super) fn admit_user_part(
-    env: &mut Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
+pub(in crate::proxy) fn admit_user_part(
+    call: &mut Call<'_, '_>,
+    payer: &Payer,
     (dialled, trunks): (&[u8], &[usize]),
     counts: bool,
 ) -> Result<(), RouteRefusal> {
-    let trunking = &env.config.trunking;
+    let trunking = &call.env.config.trunking;
     if trunking.destinations.is_empty() {
         return Ok(());
     }
@@ -107,8 +111,8 @@ pub(super) fn admit_user_part(
             return Ok(());
         }
         // Nobody can tell which number the trunk makes of it.
-        env.counters.destination_refusals += 1;
-        env.decided(request, Reason::DestinationDenied, Detail::Text(dialled));
+        call.env.counters.destination_refusals += 1;
+        call.env.decided(call.request, Reason::DestinationDenied, Detail::Text(dialled));
         return Err(RouteRefusal::Forbidden);
     };
     let mut prefixes: SmallVec<[&[u8]; 4]> = SmallVec::from_iter([b"".as_slice()]);
@@ -132,7 +136,7 @@ pub(super) fn admit_user_part(
         };
         numbers.extend(of_route);
     }
-    admit(env, (request, payer), &numbers, counts)
+    admit(call, payer, &numbers, counts)
 }
 
 /// Numbers that a carrier may dial for one that it gets.
@@ -158,11 +162,8 @@ fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
 /// Refer-To.
-pub(super) fn admit_in_dialog(
-    env: &mut Env<'_>,
-    request: &Request<'_, '_>,
-    routed: &Routed<'_>,
-) -> Result<(), RouteRefusal> {
+pub(in crate::proxy) fn admit_in_dialog(call: &mut Call<'_, '_>) -> Result<(), RouteRefusal> {
+    let request = call.request;
     let is_other = match request.grant.trunk {
         _ if !cfg!(feature = "operator") => return Ok(()),
         TrunkTarget::None | TrunkTarget::Foreign => return Ok(()),
@@ -172,12 +173,12 @@ pub(super) fn admit_in_dialog(
     if !is_other && request.method != Method::Refer {
         return Ok(());
     }
-    let payer = Payer::of(env.config, &request.message.from().uri);
+    let payer = Payer::of(call.env.config, &request.message.from().uri);
     if is_other {
-        let uri = routed.last_uri(request.message);
-        admit_user_part(env, (request, &payer), (dialled(&uri), &[]), false)?;
+        let uri = call.routed.last_uri(request.message);
+        admit_user_part(call, &payer, (dialled(&uri), &[]), false)?;
     }
-    admit_refer(env, (request, &payer))
+    admit_refer(call, &payer)
 }
 
 /// Part of a URI that a trunk dials; the whole of one that a trunk alone can read.
@@ -190,22 +191,19 @@ fn dialled<'u>(uri: &Uri<'u>) -> &'u [u8] {
 }
 
 /// Applies the destination rules to the number that a REFER makes a trunk dial, and counts it as a call.
-pub(super) fn admit_refer(
-    env: &mut Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
-) -> Result<(), RouteRefusal> {
-    if request.method != Method::Refer || env.config.trunking.destinations.is_empty() {
+pub(in crate::proxy) fn admit_refer(call: &mut Call<'_, '_>, payer: &Payer) -> Result<(), RouteRefusal> {
+    if call.request.method != Method::Refer || call.env.config.trunking.destinations.is_empty() {
         return Ok(());
     }
-    for value in request.message.values(HeaderName::ReferTo) {
+    for value in call.request.message.values(HeaderName::ReferTo) {
         let target = NameAddr::parse(value).ok().map(|name| name.uri);
         let dialled = match &target {
-            Some(uri) if is_user_of_ours(env, uri) => continue,
+            Some(uri) if is_user_of_ours(call.env, uri) => continue,
             Some(uri) if uri.is_sip() || uri.scheme() == Scheme::Tel => dialled(uri),
             // A list of targets in the body (RFC 5368), or what a trunk alone can read.
             Some(_) | None => value,
         };
-        admit_user_part(env, (request, payer), (dialled, &[]), true)?;
+        admit_user_part(call, payer, (dialled, &[]), true)?;
     }
     Ok(())
 }
@@ -217,23 +215,23 @@ fn is_user_of_ours(env: &Env<'_>, uri: &Uri<'_>) -> bool {
 }
 
 /// True for a request that counts for hourly limits: all that begin something at the trunk.
-pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
+pub(in crate::proxy) fn is_counted(request: &Request<'_, '_>) -> bool {
     request.message.to().tag().is_none()
         && !matches!(request.method, Method::Options | Method::Ack | Method::Cancel)
 }
 
 /// Applies the rules to all readings of one dialled number; the request counts once for each rule.
 fn admit(
-    env: &mut Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
+    call: &mut Call<'_, '_>,
+    payer: &Payer,
     numbers: &[Number],
     counts: bool,
 ) -> Result<(), RouteRefusal> {
-    let rules = &env.config.trunking.destinations;
+    let rules = &call.env.config.trunking.destinations;
     let found = || numbers.iter().filter_map(|number| Some((number, rules.of_number(number)?)));
     if let Some((number, denied)) = found().find(|(_, rule)| rule.rule == DestinationRule::Deny) {
-        env.counters.destination_refusals += 1;
-        return Err(refuse(env, (request, payer), number, &denied.prefix, RouteRefusal::Forbidden));
+        call.env.counters.destination_refusals += 1;
+        return Err(refuse(call, payer, number, &denied.prefix, RouteRefusal::Forbidden));
     }
     let before = payer.counted.as_ref().and_then(|number| rules.of_number(number));
     let mut counted: SmallVec<[&str; 4]> = before.iter().map(|rule| rule.prefix.as_str()).collect();
@@ -243,36 +241,38 @@ fn admit(
             continue;
         }
         counted.push(&rule.prefix);
-        match env.tables.admit_call(env.cx.now, &payer.account(), &rule.prefix, per_hour) {
+        match call.env.tables.admit_call(call.env.cx.now, &payer.account(), &rule.prefix, per_hour) {
             CallRate::Admitted => continue,
-            CallRate::Exceeded => env.counters.destination_rates += 1,
-            CallRate::Full => env.counters.destination_overflow += 1,
+            CallRate::Exceeded => call.env.counters.destination_rates += 1,
+            CallRate::Full => call.env.counters.destination_overflow += 1,
         }
-        return Err(refuse(env, (request, payer), number, &rule.prefix, RouteRefusal::TooManyCalls));
+        return Err(refuse(call, payer, number, &rule.prefix, RouteRefusal::TooManyCalls));
     }
     Ok(())
 }
 
 /// Reports a refusal.
 fn refuse(
-    env: &Env<'_>,
-    (request, payer): (&Request<'_, '_>, &Payer),
+    call: &Call<'_, '_>,
+    payer: &Payer,
     number: &Number,
     prefix: &str,
     refusal: RouteRefusal,
 ) -> RouteRefusal {
-    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
-    env.observe(&LogEvent::DestinationRefused { aor, number, prefix, address });
+    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), call.request.flow.remote);
+    call.env.observe(&LogEvent::DestinationRefused { aor, number, prefix, address });
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
         RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
             Reason::DestinationDenied
         }
     };
-    env.decided(request, reason, Detail::Both(number, prefix.as_bytes()));
+    call.env.decided(call.request, reason, Detail::Both(number, prefix.as_bytes()));
     refusal
 }
 
+/// Seconds after which a request to trunks that are down is worth another attempt.
+const RETRY_S: u64 = 30;
 /// International prefixes of a trunk that has none in the configuration.
 const USUAL_PREFIXES: [&str; 2] = ["00", "011"];
 

@@ -4,20 +4,20 @@ use crate::Trunking;
 
 /// Trunk of a branch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TrunkBranch {
+pub(in crate::proxy) struct TrunkBranch {
     /// Index in the configuration.
-    pub(super) trunk: usize,
+    pub(in crate::proxy) trunk: usize,
     /// Number of challenges that were answered.
-    pub(super) logins: u8,
+    pub(in crate::proxy) logins: u8,
     /// It sent a provisional response other than 100.
     rings: bool,
     /// It is a node behind this server.
-    pub(super) is_node: bool,
+    pub(in crate::proxy) is_node: bool,
 }
 
 /// Effect of a provisional response on the groups of targets that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GroupTimer {
+pub(in crate::proxy) enum GroupTimer {
     /// None.
     Runs,
     /// They wait for the end of the branch.
@@ -27,17 +27,17 @@ pub(super) enum GroupTimer {
 }
 
 impl TrunkBranch {
-    pub(super) const fn new(trunk: usize) -> Self {
+    pub(in crate::proxy) const fn new(trunk: usize) -> Self {
         Self { trunk, logins: 0, rings: false, is_node: false }
     }
 
     /// The same for a trunk of these.
-    pub(super) fn of(trunking: &Trunking, trunk: usize) -> Self {
+    pub(in crate::proxy) fn of(trunking: &Trunking, trunk: usize) -> Self {
         Self { is_node: trunking.is_node(trunk), ..Self::new(trunk) }
     }
 
     /// Notes a provisional response: one other than 100 ends the route with this trunk.
-    pub(super) const fn note_provisional(&mut self, status: u16) -> GroupTimer {
+    pub(in crate::proxy) const fn note_provisional(&mut self, status: u16) -> GroupTimer {
         if status == 100 {
             return GroupTimer::Stops;
         }
@@ -47,7 +47,7 @@ impl TrunkBranch {
 
     /// True if a final response with this status leads to the next trunk. A node passes on no 503; any other response of it is the one
     /// to the request.
-    pub(super) const fn fails_over(self, status: u16) -> bool {
+    pub(in crate::proxy) const fn fails_over(self, status: u16) -> bool {
         match self.is_node {
             true => status == 503,
             false => !self.rings && matches!(status, 408 | 500 | 502 | 503 | 504),

@@ -3,57 +3,45 @@
 //! Targets of the same q-value are a group, and run at once. The next group begins when all targets of the running one
 //! have failed, or its time has passed: then they are cancelled. A final 2xx or 6xx, and a CANCEL, end them all.
 
-use super::targets::{StoredTarget, Target, Targets};
+use crate::proxy::targets::{StoredTarget, Target, Targets};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_transaction::SlabKey;
-
-/// End of a time of a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeLimit {
-    /// That of the running group: the next one begins.
-    Group(SlabKey),
-    /// That of the called user's answer: its forward begins.
-    Answer(SlabKey),
-    /// That of an answer to a message: it is kept.
-    Message(SlabKey),
-}
 
 /// Groups of a request that wait for their turn.
 #[derive(Debug)]
-pub(super) struct LaterGroups {
+pub(in crate::proxy) struct LaterGroups {
     /// Targets by falling q-value.
     targets: VecDeque<StoredTarget>,
     /// Timer of the running group.
-    pub(super) timer: TimerKey,
+    pub(in crate::proxy) timer: TimerKey,
 }
 
 impl LaterGroups {
     /// Groups after the first one of these targets, which are sorted by falling q-value; `None` if there is only one.
-    pub(super) fn of(targets: &Targets) -> Option<Box<Self>> {
+    pub(in crate::proxy) fn of(targets: &Targets) -> Option<Box<Self>> {
         let (list, first) = (targets.list(), Self::first_len(targets.list()));
         let later = list.get(first..).filter(|later| !later.is_empty())?;
         let later = later.iter().map(|target| targets.stored(target)).collect();
         Some(Box::new(Self { targets: later, timer: TimerKey::NONE }))
     }
 
+    /// No groups.
+    pub(in crate::proxy) const fn none() -> Self {
+        Self { targets: VecDeque::new(), timer: TimerKey::NONE }
+    }
+
     /// Puts targets before the others; those with the q-value of the first other ones join their group.
-    pub(super) fn insert(later: &mut Option<Box<Self>>, targets: Vec<StoredTarget>) {
-        if targets.is_empty() {
-            return;
-        }
-        let later =
-            later.get_or_insert_with(|| Box::new(Self { targets: VecDeque::new(), timer: TimerKey::NONE }));
+    pub(in crate::proxy) fn insert(&mut self, targets: Vec<StoredTarget>) {
         for target in targets.into_iter().rev() {
-            later.targets.push_front(target);
+            self.targets.push_front(target);
         }
     }
 
     /// Removes the targets at trunks.
-    pub(super) fn forget_trunks(&mut self) {
+    pub(in crate::proxy) fn forget_trunks(&mut self) {
         self.targets.retain(|target| target.trunk().is_none());
     }
 
@@ -64,12 +52,12 @@ impl LaterGroups {
     }
 
     /// Number of targets.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::proxy) fn len(&self) -> usize {
         self.targets.len()
     }
 
     /// Takes the next group; none if there are no more.
-    pub(super) fn take_next(&mut self) -> impl Iterator<Item = StoredTarget> {
+    pub(in crate::proxy) fn take_next(&mut self) -> impl Iterator<Item = StoredTarget> {
         let q = self.targets.front().map(|target| target.q);
         let count = self.targets.iter().take_while(|target| Some(target.q) == q).count();
         self.targets.drain(..count)
@@ -87,7 +75,12 @@ impl LaterGroups {
 
     /// End of the running group. A request other than INVITE ends at `until` (RFC 4320 §4.2), so its groups share the time
     /// that is left.
-    pub(super) fn ends_at(&self, now: Instant, group_max: Duration, until: Option<Instant>) -> Instant {
+    pub(in crate::proxy) fn ends_at(
+        &self,
+        now: Instant,
+        group_max: Duration,
+        until: Option<Instant>,
+    ) -> Instant {
         let share = until.map(|until| until.since(now) / (self.groups() + 1));
         now + share.map_or(group_max, |share| share.min(group_max))
     }

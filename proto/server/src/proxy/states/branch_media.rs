@@ -1,8 +1,7 @@
 //! Media of a branch whose SDP a media relay replaces.
 
-use super::forward::Plan;
 use crate::Action;
-use crate::base::Env;
+use crate::base::{Env, Request};
 use crate::media::{
     Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
     source_of_offer,
@@ -19,9 +18,9 @@ use siphasher::sip::SipHasher13;
 
 /// Media of a branch.
 #[derive(Debug)]
-pub(super) struct BranchMedia {
+pub(in crate::proxy) struct BranchMedia {
     role: Role,
-    pub(super) mark: MediaMark,
+    pub(in crate::proxy) mark: MediaMark,
     offerer: RelaySide,
     holder: RelayHolder,
     /// Address that the request came from, if its SDP is not believed.
@@ -53,7 +52,7 @@ enum Role {
 
 /// Next step of a response with an SDP.
 #[derive(Debug)]
-pub(super) enum AnswerStep {
+pub(in crate::proxy) enum AnswerStep {
     /// It is forwarded as it is.
     Forward,
     /// It is a retransmission of one that is stored.
@@ -66,21 +65,27 @@ pub(super) enum AnswerStep {
 
 impl BranchMedia {
     /// Media of a call whose offer is converted after its target refused it.
-    pub(super) fn of_converted(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
-        let media = converted_plan(env.config, plan.request().message, plan.flow())?;
-        Some(Self::new(env, plan, (Role::Begins, begun(media), RelaySide::Caller)))
+    pub(in crate::proxy) fn of_converted(
+        env: &Env<'_>,
+        request: &Request<'_, '_>,
+        hop: Hop<'_>,
+    ) -> Option<Self> {
+        let media = converted_plan(env.config, request.message, hop.flow)?;
+        Some(Self::new(env, request, (Role::Begins, begun(media), RelaySide::Caller)))
     }
 
     /// Media of a request that needs a relay, or ends a relayed call.
-    pub(super) fn of_request(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
-        let request = plan.request();
+    pub(in crate::proxy) fn of_request(
+        env: &mut Env<'_>,
+        request: &Request<'_, '_>,
+        hop: Hop<'_>,
+    ) -> Option<Self> {
         let message = request.message;
         let (role, mark, offerer) = match (request.method, message.to().tag()) {
             (Method::Invite, None) if is_sdp(message) => {
-                if env.config.is_own_address(plan.flow().remote) || !env.config.record_route {
+                if env.config.is_own_address(hop.flow.remote) || !env.config.record_route {
                     return None;
                 }
-                let hop = Hop { flow: plan.flow(), contact: plan.contact() };
                 let media = plan_of(env.config, request, hop)?;
                 (Role::Begins, begun(media), RelaySide::Caller)
             }
@@ -103,15 +108,14 @@ impl BranchMedia {
             }
             _ => return None,
         };
-        Some(Self::new(env, plan, (role, mark, offerer)))
+        Some(Self::new(env, request, (role, mark, offerer)))
     }
 
     fn new(
         env: &Env<'_>,
-        plan: &Plan<'_, '_, '_>,
+        request: &Request<'_, '_>,
         (role, mark, offerer): (Role, MediaMark, RelaySide),
     ) -> Self {
-        let request = plan.request();
         Self {
             role,
             mark,
@@ -127,7 +131,7 @@ impl BranchMedia {
     }
 
     /// True if the offerer's SRTP ends at the relay.
-    pub(super) fn is_downgraded(&self) -> bool {
+    pub(in crate::proxy) fn is_downgraded(&self) -> bool {
         let (mark, other) = (&self.mark, self.mark.media_of_other(self.offerer));
         let own = match self.offerer {
             RelaySide::Caller => mark.caller,
@@ -137,12 +141,12 @@ impl BranchMedia {
     }
 
     /// True if the SDP of the request is replaced.
-    pub(super) fn makes_offer(&self) -> bool {
+    pub(in crate::proxy) fn makes_offer(&self) -> bool {
         matches!(self.role, Role::Begins | Role::Changes)
     }
 
     /// Offer to the relay; `None` if the SDP is too long. `random` names a new call.
-    pub(super) fn offer(&mut self, request: &Message<'_>, random: u64) -> Option<RelayRequest> {
+    pub(in crate::proxy) fn offer(&mut self, request: &Message<'_>, random: u64) -> Option<RelayRequest> {
         let relay = match self.role {
             Role::Begins => {
                 self.mark.call = RelayCall(random);
@@ -154,7 +158,11 @@ impl BranchMedia {
     }
 
     /// Answer to the relay, from `source` if its SDP is not believed.
-    pub(super) fn answer_request(&self, response: &Message<'_>, source: Option<IpAddr>) -> RelayRequest {
+    pub(in crate::proxy) fn answer_request(
+        &self,
+        response: &Message<'_>,
+        source: Option<IpAddr>,
+    ) -> RelayRequest {
         let answer = self.request(RelayKind::Answer, Some(self.mark.relay), response.body());
         let offerer_media = match self.offerer {
             RelaySide::Caller => self.mark.caller,
@@ -171,7 +179,7 @@ impl BranchMedia {
     }
 
     /// Stores the result of the offer; false if there is none, or it is not credible.
-    pub(super) fn set_offer_result(&mut self, result: Option<RelayResult>) -> bool {
+    pub(in crate::proxy) fn set_offer_result(&mut self, result: Option<RelayResult>) -> bool {
         match result.filter(|result| is_credible(&result.sdp, self.offered)) {
             Some(RelayResult { relay, sdp }) => {
                 self.mark.relay = relay;
@@ -183,22 +191,22 @@ impl BranchMedia {
     }
 
     /// True for the media of a call that no 2xx has answered.
-    pub(super) fn is_unanswered(&self) -> bool {
+    pub(in crate::proxy) fn is_unanswered(&self) -> bool {
         self.role == Role::Begins && !self.is_answered
     }
 
     /// SDP in place of that of the request.
-    pub(super) fn sdp(&self) -> Option<&[u8]> {
+    pub(in crate::proxy) fn sdp(&self) -> Option<&[u8]> {
         self.sdp.as_deref()
     }
 
     /// Mark for a request that begins a dialog.
-    pub(super) fn written_mark(&self) -> Option<&MediaMark> {
+    pub(in crate::proxy) fn written_mark(&self) -> Option<&MediaMark> {
         (self.role == Role::Begins && self.sdp.is_some()).then_some(&self.mark)
     }
 
     /// Handles a response with this status; returns its next step.
-    pub(super) fn on_response(&mut self, status: u16, message: &Message<'_>) -> AnswerStep {
+    pub(in crate::proxy) fn on_response(&mut self, status: u16, message: &Message<'_>) -> AnswerStep {
         self.is_answered |= (200..=299).contains(&status);
         if self.sdp.is_none() || !is_sdp(message) {
             return AnswerStep::Forward;
@@ -212,12 +220,12 @@ impl BranchMedia {
     }
 
     /// True if one more response may be stored.
-    pub(super) fn may_wait(&self, response: &Message<'_>) -> bool {
+    pub(in crate::proxy) fn may_wait(&self, response: &Message<'_>) -> bool {
         self.waiting.len() < WAITING_MAX && fits(response)
     }
 
     /// SDP in place of that of the stored response, from the result of its query.
-    pub(super) fn take_answer(
+    pub(in crate::proxy) fn take_answer(
         &mut self,
         query: u64,
         response: &Message<'_>,
@@ -230,17 +238,17 @@ impl BranchMedia {
     }
 
     /// True while a 2xx is stored.
-    pub(super) fn holds_success(&self) -> bool {
+    pub(in crate::proxy) fn holds_success(&self) -> bool {
         self.waiting.iter().any(|(status, _)| *status >= 200)
     }
 
     /// Queries of the stored responses.
-    pub(super) fn queries(&self) -> impl Iterator<Item = u64> {
+    pub(in crate::proxy) fn queries(&self) -> impl Iterator<Item = u64> {
         self.waiting.iter().map(|(_, query)| *query)
     }
 
     /// True if the call at the relay ends with this final status of the branch.
-    pub(super) fn ends_with(&self, status: u16) -> bool {
+    pub(in crate::proxy) fn ends_with(&self, status: u16) -> bool {
         match self.role {
             Role::Begins => self.is_unanswered(),
             Role::Ends => !matches!(status, 401 | 407),
@@ -251,12 +259,12 @@ impl BranchMedia {
     }
 
     /// True if the call at the relay ends with the transaction, whose final response has not come.
-    pub(super) fn ends_with_transaction(&self) -> bool {
+    pub(in crate::proxy) fn ends_with_transaction(&self) -> bool {
         self.is_unanswered() || self.role == Role::Ends
     }
 
     /// Request to delete the call.
-    pub(super) fn delete(&self) -> Action {
+    pub(in crate::proxy) fn delete(&self) -> Action {
         let is_begun = self.role != Role::Begins || self.sdp.is_some();
         let relay = is_begun.then_some(self.mark.relay);
         let request = RelayRequest { to: RelayMedia::Same, ..self.request(RelayKind::Delete, relay, &[]) };
@@ -264,24 +272,24 @@ impl BranchMedia {
     }
 
     /// Notes a stored response with this status.
-    pub(super) fn wait(&mut self, status: u16, query: u64) {
+    pub(in crate::proxy) fn wait(&mut self, status: u16, query: u64) {
         self.waiting.push((status, query));
     }
 
     /// Forwards the media as they are from now on.
-    pub(super) const fn set_direct(&mut self) {
+    pub(in crate::proxy) const fn set_direct(&mut self) {
         self.role = Role::Direct;
     }
 
     /// Keeps the call at the relay, if the request would have ended it.
-    pub(super) fn keep_call(&mut self) {
+    pub(in crate::proxy) fn keep_call(&mut self) {
         if self.role == Role::Ends {
             self.role = Role::Direct;
         }
     }
 
     /// Number of bytes of the SDP that it holds.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(in crate::proxy) fn held_bytes(&self) -> usize {
         let answer = self.answer.as_ref().map_or(0, |(_, sdp)| sdp.len());
         self.sdp().map_or(0, <[u8]>::len) + answer
     }

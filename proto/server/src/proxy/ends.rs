@@ -1,0 +1,412 @@
+//! Ends of branches and contexts: failure, the next server or target, timer C, CANCEL (RFC 3261 §16.7 to §16.10).
+
+use super::call::{Answer, BranchEnd, Next};
+use super::context::{BranchState, ResponseContext};
+use super::reach::failed_last;
+use super::stages::{self, lamps, relays, trunks};
+use super::{Proxy, cancel_reason, decided};
+use crate::base::{BranchId, Env, Owner, Request, Transactions};
+use crate::tables::CallResult;
+use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ringway_sansio::{Context, Flow, TimerKey};
+use ringway_sip::Message;
+use ringway_transaction::{Notice, SlabKey};
+
+impl Proxy {
+    /// Handles the branches whose timer C fired, and the groups whose time has passed.
+    pub(crate) fn expire_branches(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        while let Some(due) = self.timer_c.expire(env.cx.now) {
+            self.on_timer_c(env, transactions, due);
+        }
+        while let Some(due) = self.groups.expire(env.cx.now) {
+            let key = due.context();
+            let next =
+                self.decide(env, transactions, key, |call, forwarded| stages::on_time(call, forwarded, due));
+            self.follow(env, transactions, key, next);
+        }
+    }
+
+    /// Applies the effects of the transactions: notices about branches, and the end of contexts.
+    pub(crate) fn apply(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        notices: &mut Vec<Notice<Owner>>,
+    ) {
+        for notice in notices.drain(..) {
+            let (client, owner, status) = match notice {
+                Notice::ClientTimedOut { client, owner } => (client, owner, 408),
+                // RFC 3261 §16.9 has 503 here; without another response the user is not reachable. A closed connection is
+                // not dialled again: the peer's address may belong to another host by now.
+                Notice::ClientUnreachable { client, owner } => (client, owner, 480),
+            };
+            let Owner::Branch(id) = owner else { continue };
+            // That of an earlier server says nothing of the present one.
+            if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
+                continue;
+            }
+            trunks::note_failed(env, &mut self.contexts, id);
+            let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
+            decided::about(env, &self.contexts, id.context(), reason, Detail::None);
+            let is_over_flow =
+                |context: &ResponseContext| context.is_over_flow() || env.config.is_link(&context.source);
+            let flow_is_gone = status == 480 && self.contexts.get(id.context()).is_some_and(is_over_flow);
+            let status = if flow_is_gone { 430 } else { status };
+            let end = BranchEnd { id, status, response: None, is_superseded: false };
+            if !self.fail_over(env, transactions, id) && !self.goes_on(env, transactions, &end) {
+                self.on_branch_failure(env, transactions, id, status);
+            }
+        }
+        while let Some(context) = transactions.take_gone() {
+            if let Some(ended) = self.contexts.get(context) {
+                ended.note_ended(env);
+            }
+            self.drop_context(env, transactions, context);
+        }
+    }
+
+    /// Lets the stages go on with a branch that has ended; false: it has failed.
+    pub(super) fn goes_on(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        end: &BranchEnd<'_>,
+    ) -> bool {
+        let (id, key) = (end.id, end.id.context());
+        let next = self.decide(env, transactions, key, |call, forwarded| stages::after(call, forwarded, end));
+        match next {
+            Next::Pass => return false,
+            Next::Targets(targets) => {
+                self.close_branch(env, id, CallResult::Other, 480);
+                self.start_targets(env, transactions, key, targets);
+            }
+            Next::Again(flow, result) => {
+                self.end_branch(env, id, result);
+                self.send_stored(env, transactions, id, flow);
+            }
+            Next::Later(time, flow, result) => {
+                self.end_branch(env, id, result);
+                let query = self.lookups.pause(env.cx.now + time, id, flow);
+                if let Some(branch) = self.contexts.branch_mut(id) {
+                    branch.state = BranchState::Resolving { query };
+                }
+                return true;
+            }
+            Next::Fail(status, result) => {
+                self.close_branch(env, id, result, end.status);
+                self.on_branch_failure(env, transactions, id, status);
+                return true;
+            }
+            Next::Redirected { .. } | Next::Instead(_) | Next::Answer(_) | Next::Taken(_) => {
+                self.follow(env, transactions, key, next);
+                return true;
+            }
+        }
+        self.finish_if_done(env, transactions, key);
+        true
+    }
+
+    /// Does what a stage decided about a request, beside its branches.
+    pub(super) fn follow(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+        next: Next,
+    ) {
+        match next {
+            Next::Targets(targets) | Next::Redirected { targets, .. } => {
+                self.start_targets(env, transactions, key, targets);
+            }
+            Next::Instead(targets) => {
+                // The new branches come first, so that the context does not end when the others do.
+                let branches = self.contexts.get(key).map_or(0, |context| context.branches.len());
+                self.start_targets(env, transactions, key, targets);
+                self.supersede(env, transactions, key, branches);
+            }
+            Next::Answer(Answer { status, phrase, .. }) => {
+                return self.answer_caller(env, transactions, key, status, phrase);
+            }
+            Next::Taken(request) => {
+                self.unreached.push(*request);
+                if let Some(context) = self.contexts.get(key) {
+                    transactions.drop_server(context.server);
+                }
+                return;
+            }
+            Next::Pass | Next::Again(..) | Next::Later(..) | Next::Fail(..) => return,
+        }
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Cancels the first `branches` branches without waiting for their responses.
+    fn supersede(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+        branches: usize,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        context.had_silent_group = true;
+        for number in 0..branches {
+            let id = BranchId::new(key, number);
+            let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            trunks::note_silent(env, branch);
+            match branch.state {
+                BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
+                    branch.state = BranchState::Superseded { client };
+                }
+                BranchState::Resolving { query } => {
+                    self.lookups.end(query);
+                    self.on_branch_failure(env, transactions, id, 480);
+                }
+                BranchState::Sent { .. } | BranchState::Superseded { .. } | BranchState::Done => {}
+            }
+        }
+    }
+
+    /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
+    /// failed.
+    ///
+    /// The caller of a non-INVITE request has given up when a first server has timed out (RFC 4320 §4.2).
+    pub(super) fn fail_over(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+    ) -> bool {
+        let Some(context) = self.contexts.get(id.context()) else { return false };
+        if !context.may_replace_branch(env, transactions.is_answered(context.server)) {
+            return false;
+        }
+        let Some(branch) = self.contexts.branch_mut(id) else { return false };
+        let Some(servers) = branch.servers.as_deref().filter(|_| branch.state.awaits_first_response()) else {
+            return false;
+        };
+        let left = failed_last(env, servers.left);
+        if left.is_empty() {
+            return false;
+        }
+        self.end_branch(env, id, CallResult::Other);
+        decided::about(env, &self.contexts, id.context(), Reason::NextServer, Detail::None);
+        let was_sent = self.send_to_first(env, transactions, id, left);
+        env.counters.failovers += u64::from(was_sent);
+        if was_sent {
+            self.finish_if_done(env, transactions, id.context());
+        }
+        was_sent
+    }
+
+    /// Handles the end of a branch without a response to forward; `status` is the caller's response if no branch has a
+    /// better one.
+    pub(super) fn on_branch_failure(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        status: u16,
+    ) {
+        let (key, number) = id.parts();
+        self.close_branch(env, id, CallResult::Other, status);
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.fail_branch(number, status);
+        }
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Ends a branch and its media.
+    pub(super) fn close_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult, status: u16) {
+        self.end_branch(env, id, result);
+        if let Some(context) = self.contexts.get_mut(id.context()) {
+            relays::end(&mut env.cx, context, id, status);
+        }
+    }
+
+    /// Ends a branch, its timer C, and its request's use of a call's connection.
+    pub(super) fn end_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult) {
+        if let Some(branch) = self.contexts.branch_mut(id) {
+            branch.state = BranchState::Done;
+            self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
+            env.end_call_request(core::mem::take(&mut branch.dialled), result);
+        }
+    }
+
+    /// Cancels all running branches: the caller cancelled, or a response was chosen (RFC 3261 §16.7 step 10).
+    pub(super) fn cancel_branches(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+        why: Option<&Arc<[u8]>>,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        context.is_cancelled = true;
+        if !context.states.is_empty() {
+            for timer in context.states.end_targets() {
+                self.groups.cancel(timer);
+            }
+        }
+        for branch in &mut context.branches {
+            match branch.state {
+                // The caller gets the 2xx that waits for a relay.
+                BranchState::Sent { .. }
+                    if branch.media.as_ref().is_some_and(|media| media.holds_success()) => {}
+                BranchState::Sent { client, .. } => {
+                    if let Some(why) = why {
+                        transactions.set_reason(client, why);
+                    }
+                    if !transactions.cancel(cx, client) {
+                        branch.state = BranchState::Done;
+                    }
+                }
+                BranchState::Resolving { query, .. } => {
+                    self.lookups.end(query);
+                    branch.state = BranchState::Done;
+                    // The ports are not to wait for the end of the transaction.
+                    if let Some(media) = branch.media.take_if(|media| media.is_unanswered()) {
+                        cx.actions.push(media.delete());
+                    }
+                }
+                BranchState::Superseded { .. } | BranchState::Done => {}
+            }
+        }
+    }
+
+    /// Cancels all pending INVITEs, and answers all callers without a final response with 503.
+    pub(crate) fn give_up(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        for key in self.contexts.keys() {
+            let Some(context) = self.contexts.get(key) else { continue };
+            if !transactions.is_answered(context.server) {
+                self.cancel_branches(&mut env.cx, transactions, key, None);
+                self.answer_caller(env, transactions, key, 503, "Stopping");
+            }
+        }
+    }
+
+    /// Handles a CANCEL (RFC 3261 §9.2, §16.10) of the INVITE with the same branch. Only the previous hop of the INVITE
+    /// may cancel it: a CANCEL from another address gets 481. It may come over another connection: requests match by their
+    /// branch (§17.2.3), and a connection can be lost.
+    pub(crate) fn on_cancel(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        request: &Request<'_, '_>,
+    ) {
+        let is_same_hop = |reply: &Flow| {
+            reply.transport == request.flow.transport && reply.remote.ip() == request.flow.remote.ip()
+        };
+        match transactions.cancelled_by(request.message) {
+            Some((_, context, reply)) if is_same_hop(&reply) => {
+                env.reply(request, 200, "OK", |_| {});
+                // A stranger must not make phones forget a call that they missed.
+                let is_believed =
+                    self.contexts.get(context).is_some_and(|context| context.grant.sender.is_believed());
+                let why = is_believed.then(|| cancel_reason::of(request.message)).flatten();
+                self.cancel_context(env, transactions, context, why.as_ref());
+            }
+            _ => {
+                env.decided(request, Reason::CancelUnknown, Detail::None);
+                env.reply(request, 481, "Call/Transaction Does Not Exist", |_| {});
+            }
+        }
+    }
+
+    fn cancel_context(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+        why: Option<&Arc<[u8]>>,
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if !context.is_invite || transactions.is_answered(context.server) {
+            return;
+        }
+        if !context.is_cancelled {
+            self.observe_context(env, key, CallStep::Cancelled, None);
+        }
+        self.cancel_branches(&mut env.cx, transactions, key, why);
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Handles timer C (RFC 3261 §16.8): a ringing branch is cancelled, another one is given up.
+    pub(super) fn on_timer_c(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, id: BranchId) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        branch.timer_c = TimerKey::NONE;
+        let (client, rings) = match branch.state {
+            BranchState::Sent { client, rings } => (client, rings),
+            BranchState::Superseded { client } => (client, false),
+            BranchState::Resolving { .. } | BranchState::Done => return,
+        };
+        env.counters.timer_c += 1;
+        self.observe_context(env, id.context(), CallStep::TimedOut, None);
+        let ends = transactions.cancel(&mut env.cx, client);
+        if !rings || !ends {
+            self.on_branch_failure(env, transactions, id, 408);
+        }
+    }
+
+    /// Reports a step of a call whose request is stored, and the response that caused it.
+    pub(super) fn observe_context(
+        &self,
+        env: &mut Env<'_>,
+        key: SlabKey,
+        step: CallStep,
+        response: Option<&Message<'_>>,
+    ) {
+        if let Some(context) = self.contexts.get(key).filter(|context| !context.states.is_empty()) {
+            lamps::on_step(env, context, step);
+        }
+        match step {
+            CallStep::Cancelled => decided::about(env, &self.contexts, key, Reason::Cancelled, Detail::None),
+            CallStep::TimedOut => decided::about(env, &self.contexts, key, Reason::TimerC, Detail::None),
+            _ => {}
+        }
+        let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
+        let Some(message) = context.request.as_deref() else { return };
+        let (sender, name) = (context.grant.sender.of_call(), context.call.as_deref());
+        let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
+        env.observe(&LogEvent::Call(event));
+    }
+
+    /// Ends a context whose server transaction has ended: no further response can be sent.
+    pub(super) fn drop_context(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, key: SlabKey) {
+        if self.contexts.get(key).is_some_and(ResponseContext::is_unanswered) {
+            self.observe_context(env, key, CallStep::Over, None);
+        }
+        let Some(mut context) = self.contexts.remove(key) else { return };
+        self.pending.release(env, context.reserved, context.strangers_user);
+        if let Some(user) = context.leaves_by {
+            self.pending.end_leaving(user);
+        }
+        if !context.states.is_empty() {
+            lamps::on_end(env, &context);
+            for timer in context.states.timers() {
+                self.groups.cancel(timer);
+            }
+        }
+        for branch in &context.branches {
+            self.timer_c.cancel(branch.timer_c);
+            env.end_call_request(branch.dialled, CallResult::Other);
+            if let Some(media) = &branch.media {
+                media.queries().for_each(|query| drop(self.lookups.end(query)));
+                if media.ends_with_transaction() {
+                    env.cx.actions.push(media.delete());
+                }
+            }
+            // Its memory is not reserved any more.
+            match branch.state {
+                BranchState::Sent { client, .. } | BranchState::Superseded { client } => {
+                    transactions.drop_client(client);
+                }
+                BranchState::Resolving { query, .. } => {
+                    self.lookups.end(query);
+                }
+                BranchState::Done => {}
+            }
+        }
+    }
+}

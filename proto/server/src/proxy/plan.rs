@@ -1,0 +1,212 @@
+//! Target set of a request (RFC 3261 §16.5), before it is forwarded.
+
+use super::breadth::{Share, TooBroad};
+use super::call::{Answer, Call, Next, Planned};
+use super::stages::{self, Point};
+use super::states::States;
+use super::targets::SipsMismatch;
+use super::{decided, reach};
+use crate::base::{Env, Reach, Request};
+use crate::gruu::{self, Gruu};
+use crate::location::LocationTable;
+use crate::token::UserHash;
+use crate::{CallStep, Detail, Reason};
+use ringway_sip::{HeaderName, Method, Scheme, write_host};
+
+/// Result of planning, other than targets.
+enum NoTarget {
+    /// The request has a response.
+    Answer(Answer),
+    /// Its scheme fits no contact of its user (RFC 5630 §5.3).
+    Scheme(SipsMismatch),
+}
+
+/// Asks the stages of a point; true if one has decided.
+fn ask(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, point: Point) -> Result<bool, NoTarget> {
+    match stages::before(call, point, planned) {
+        Next::Targets(targets) => {
+            targets.iter().for_each(|target| planned.targets.push_stored(target));
+            Ok(true)
+        }
+        Next::Answer(answer) => Err(NoTarget::Answer(answer)),
+        _ => Ok(false),
+    }
+}
+
+/// Fills the target set of a request and sets its limits; false: it was refused. None: its user does not exist, or has no binding.
+pub(super) fn plan(
+    call: &mut Call<'_, '_>,
+    table: &LocationTable,
+    planned: &mut Planned<'_>,
+    is_stateless: bool,
+) -> bool {
+    if let Err(why) = find_targets(call, table, planned) {
+        refuse(call, why);
+        return false;
+    }
+    let targets = planned.targets.list().len();
+    if targets == 0 {
+        return true;
+    }
+    let shared = share(call, planned, if is_stateless { 1 } else { targets });
+    if let Err(why) = shared {
+        refuse_fork(call.env, call.request, why);
+        return false;
+    }
+    decided::targets(call.env, (call.request, call.routed), planned);
+    true
+}
+
+/// Fills the target set of a request; none: its user does not exist, or has no binding.
+fn find_targets(
+    call: &mut Call<'_, '_>,
+    table: &LocationTable,
+    planned: &mut Planned<'_>,
+) -> Result<(), NoTarget> {
+    let (request, routed) = (call.request, call.routed);
+    match request.grant.reach {
+        Reach::User => {
+            ask(call, planned, Point::Side)?;
+        }
+        Reach::Side(side) | Reach::Flow(side) => {
+            ask(call, planned, Point::InDialog)?;
+            let flow = reach::side_flow(call.env, side, routed);
+            planned.targets.push(routed.uri.as_bytes(), true, flow);
+        }
+        Reach::Anywhere | Reach::OurUsers if routed.next_route.is_some() || !routed.is_of_domains => {
+            if !ask(call, planned, Point::Elsewhere)? {
+                planned.targets.push(routed.uri.as_bytes(), true, None);
+            }
+        }
+        Reach::Anywhere | Reach::OurUsers => {
+            if call.env.config.read_target(&routed.uri, &mut planned.aor) {
+                find_users_targets(call, table, planned)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the targets of a user: its contacts, or what the stages have instead.
+fn find_users_targets(
+    call: &mut Call<'_, '_>,
+    table: &LocationTable,
+    planned: &mut Planned<'_>,
+) -> Result<(), NoTarget> {
+    let (request, routed) = (call.request, call.routed);
+    let key = &call.env.keys.gruu;
+    let is_in_dialog = gruu::is_in_dialog(&routed.uri);
+    let may_be_gruu = call.env.config.registrar.gruu || is_in_dialog;
+    let gruu = if may_be_gruu { Gruu::of(key, &routed.uri) } else { None };
+    let to = &request.message.to().uri;
+    let is_in_to = to.is_sip() && (to.user(), to.host()) == (routed.uri.user(), routed.uri.host());
+    planned.targets.set_user(match is_in_to {
+        true => UserHash::OF_HEADER,
+        false => UserHash::of(&call.env.keys.route, planned.aor.user(), planned.aor.domain()),
+    });
+    planned.is_one_phone = gruu.is_some();
+    planned.note_user(call);
+    if ask(call, planned, Point::User)? {
+        return Ok(());
+    }
+    if let Some(Gruu::Temporary(uri)) = &gruu {
+        // Another shard may be responsible for its user.
+        planned.targets.push(uri, false, None);
+    }
+    let is_sips = routed.uri.scheme() == Scheme::Sips;
+    let mut mismatch = None;
+    for offer in table.offers(planned.aor.as_bytes(), call.env.cx.now, call.env.host) {
+        if let Some(gruu) = &gruu {
+            if !gruu.is_of(key, offer.binding) {
+                continue;
+            }
+            call.env.counters.gruu_capitals += u64::from(gruu.has_other_capitals(offer.binding));
+        }
+        if let Err(why) = planned.targets.push_binding(offer, is_sips) {
+            mismatch = Some(why);
+        }
+    }
+    if is_in_dialog {
+        if planned.targets.list().is_empty() {
+            for offer in table.offers(planned.aor.as_bytes(), call.env.cx.now, call.env.host) {
+                let _ = planned.targets.push_binding(offer, is_sips);
+            }
+        }
+        planned.targets.keep_only();
+        planned.states = States::default();
+        return Ok(());
+    }
+    planned.targets.sort();
+    if planned.targets.list().is_empty() {
+        if let Some(why) = mismatch {
+            return Err(NoTarget::Scheme(why));
+        }
+        ask(call, planned, Point::Absent)?;
+        planned.note_user(call);
+    }
+    Ok(())
+}
+
+/// Sets the limits of each of `branches` targets, and of what may follow them.
+fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches: usize) -> Result<(), TooBroad> {
+    let share = match stages::share(call, planned, branches) {
+        Some(share) => share,
+        None => {
+            let (config, message) = (call.env.config, call.request.message);
+            let branches = match planned.targets.are_ranked() {
+                true => planned.targets.keep_first(Share::breadth_for(config, message, branches)),
+                false => branches,
+            };
+            Share::of(config, message, branches)?
+        }
+    };
+    planned.targets.set_share(share);
+    Ok(())
+}
+
+fn refuse(call: &mut Call<'_, '_>, why: NoTarget) {
+    let (env, request) = (&mut *call.env, call.request);
+    match why {
+        NoTarget::Scheme(why) => refuse_scheme(env, request, why),
+        NoTarget::Answer(Answer { status, phrase, retry_after_s: None, .. }) => {
+            env.refuse_decided(request, status, phrase);
+        }
+        NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: Some(after_s) }) => {
+            if let Some(reason) = reason {
+                env.decided(request, reason, Detail::None);
+            }
+            if request.method == Method::Invite {
+                env.observe_call(request, CallStep::Failed(status));
+            }
+            env.refuse(request, status, phrase, |response| {
+                response.header_number(HeaderName::RetryAfter, after_s);
+            });
+        }
+    }
+}
+
+/// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
+fn refuse_scheme(env: &mut Env<'_>, request: &Request<'_, '_>, why: SipsMismatch) {
+    env.counters.not_registered += 1;
+    env.decided(request, Reason::NotRegistered, Detail::Text(why.warning().1));
+    if request.method == Method::Invite {
+        env.observe_call(request, CallStep::Failed(480));
+    }
+    let host = env.config.sent_by(request.flow.listener, request.flow.remote.ip());
+    let (code, text) = why.warning();
+    env.refuse(request, 480, "Temporarily Unavailable", |response| {
+        response.header_with(HeaderName::Warning, |out| {
+            out.extend_from_slice(code);
+            write_host(out, host);
+            out.extend_from_slice(text);
+        });
+    });
+}
+
+fn refuse_fork(env: &mut Env<'_>, request: &Request<'_, '_>, reason: TooBroad) {
+    match reason {
+        TooBroad::Malformed => env.refuse_plainly(request, 400, "Bad Max-Breadth"),
+        TooBroad::Breadth => env.refuse_plainly(request, 440, "Max-Breadth Exceeded"),
+        TooBroad::Spirals => env.refuse_plainly(request, 483, "Too Many Spirals"),
+    }
+}

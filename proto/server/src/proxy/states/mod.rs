@@ -1,0 +1,166 @@
+//! States that stages keep with a request or a branch while it is under way. A plain call has none.
+
+mod branch_media;
+mod candidate;
+mod later_groups;
+mod retarget;
+mod trunk_branch;
+
+pub(super) use branch_media::{AnswerStep, BranchMedia};
+pub(crate) use candidate::{Candidate, Unreached};
+pub(super) use later_groups::LaterGroups;
+pub(super) use retarget::{Diversion, Recursion};
+pub(super) use trunk_branch::{GroupTimer, TrunkBranch};
+
+use crate::Condition;
+use crate::lamp::LitCall;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_sansio::{NumberTarget, TimerKey};
+use ringway_transaction::SlabKey;
+
+/// State of one stage.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Targets of lower preference.
+    Later(Box<LaterGroups>),
+    /// Forwards of the called user that may still apply.
+    Diversion(Box<Diversion>),
+    /// The targets are those of a forward.
+    Diverted(Condition),
+    /// Targets that were called, if the contacts of a 3xx may be called too.
+    Recursion(Box<Recursion>),
+    /// Number that is looked up before it has targets.
+    Number(Box<NumberTarget>),
+    /// Entries of the call in the table of lamps.
+    Lit(Box<LitCall>),
+    /// Users of a message that is kept if no phone takes it.
+    Waiting(Box<Waiting>),
+}
+
+/// States of the stages that apply to a request.
+#[derive(Debug, Default)]
+pub(super) struct States(Vec<State>);
+
+/// Type of a state.
+pub(super) trait Kept: Sized {
+    fn of(state: &State) -> Option<&Self>;
+    fn of_mut(state: &mut State) -> Option<&mut Self>;
+    fn taken(state: State) -> Option<Self>;
+    fn state(self) -> State;
+}
+
+macro_rules! kept {
+    ($($variant:ident($type:ty)),* $(,)?) => {$(
+        impl Kept for $type {
+            fn of(state: &State) -> Option<&Self> {
+                if let State::$variant(kept) = state { Some(kept) } else { None }
+            }
+
+            fn of_mut(state: &mut State) -> Option<&mut Self> {
+                if let State::$variant(kept) = state { Some(kept) } else { None }
+            }
+
+            fn taken(state: State) -> Option<Self> {
+                if let State::$variant(kept) = state { Some(kept) } else { None }
+            }
+
+            fn state(self) -> State {
+                State::$variant(self)
+            }
+        }
+    )*};
+}
+
+kept! {
+    Later(Box<LaterGroups>),
+    Diversion(Box<Diversion>),
+    Diverted(Condition),
+    Recursion(Box<Recursion>),
+    Number(Box<NumberTarget>),
+    Lit(Box<LitCall>),
+    Waiting(Box<Waiting>),
+}
+
+impl States {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get<T: Kept>(&self) -> Option<&T> {
+        self.0.iter().find_map(T::of)
+    }
+
+    pub(super) fn get_mut<T: Kept>(&mut self) -> Option<&mut T> {
+        self.0.iter_mut().find_map(T::of_mut)
+    }
+
+    /// Adds all states of others, of which there are none.
+    pub(super) fn append(&mut self, others: &mut Self) {
+        self.0.append(&mut others.0);
+    }
+
+    /// Keeps a state, of which there is none.
+    pub(super) fn put(&mut self, state: impl Kept) {
+        self.0.push(state.state());
+    }
+
+    pub(super) fn take<T: Kept>(&mut self) -> Option<T> {
+        let at = self.0.iter().position(|state| T::of(state).is_some())?;
+        T::taken(self.0.swap_remove(at))
+    }
+
+    /// Takes the number that a request waits for.
+    pub(super) fn awaited_number(&mut self) -> Option<Box<NumberTarget>> {
+        self.take()
+    }
+
+    /// Ends what would call further targets; returns its timers.
+    pub(super) fn end_targets(&mut self) -> impl Iterator<Item = TimerKey> {
+        let ended = self.0.extract_if(.., |state| matches!(state, State::Later(_) | State::Diversion(_)));
+        ended.filter_map(|mut state| state.timer().copied())
+    }
+
+    /// Timers of all stages.
+    pub(super) fn timers(&mut self) -> impl Iterator<Item = TimerKey> {
+        self.0.iter_mut().filter_map(|state| state.timer().copied())
+    }
+}
+
+impl State {
+    fn timer(&mut self) -> Option<&mut TimerKey> {
+        match self {
+            Self::Later(later) => Some(&mut later.timer),
+            Self::Diversion(diversion) => Some(&mut diversion.timer),
+            Self::Waiting(waiting) => Some(&mut waiting.timer),
+            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Lit(_) => None,
+        }
+    }
+}
+
+/// Users of a forwarded MESSAGE that is kept if no phone takes it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) candidate: Candidate,
+    /// Timer of the time for an answer.
+    pub(super) timer: TimerKey,
+}
+
+/// End of a time of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeLimit {
+    /// That of the running group: the next one begins.
+    Group(SlabKey),
+    /// That of the called user's answer: its forward begins.
+    Answer(SlabKey),
+    /// That of an answer to a message: it is kept.
+    Message(SlabKey),
+}
+
+impl TimeLimit {
+    pub(super) const fn context(self) -> SlabKey {
+        match self {
+            Self::Group(key) | Self::Answer(key) | Self::Message(key) => key,
+        }
+    }
+}
