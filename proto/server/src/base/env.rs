@@ -4,6 +4,7 @@ use super::host::{Host, observe};
 use super::keys::Keys;
 use crate::base::request::Request;
 use crate::call_record::CallNames;
+use crate::config::Features;
 use crate::diversion::ForwardTable;
 use crate::ended::EndedInvites;
 use crate::refused::RefusedInDialog;
@@ -20,6 +21,7 @@ use ringway_sip::{Message, Uri};
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment {
     config: Arc<Config>,
+    features: Features,
     host: Arc<dyn Host>,
     tables: Arc<SharedTables>,
     keys: Keys,
@@ -37,6 +39,7 @@ pub(crate) struct Environment {
 pub(crate) struct Env<'e> {
     pub(crate) cx: Context<'e, Action>,
     pub(crate) config: &'e Config,
+    pub(crate) features: Features,
     pub(crate) host: &'e dyn Host,
     pub(crate) tables: &'e SharedTables,
     pub(crate) keys: &'e Keys,
@@ -74,9 +77,10 @@ impl Environment {
         seed: &Seed,
         now: Instant,
     ) -> Self {
-        let keys = Keys::of(&config);
+        let (keys, features) = (Keys::of(&config), Features::of(&config));
         Self {
             config,
+            features,
             host,
             tables,
             keys,
@@ -93,6 +97,7 @@ impl Environment {
 
     pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
         self.keys = Keys::of(&config);
+        self.features = Features::of(&config);
         self.config = config;
     }
 
@@ -153,6 +158,7 @@ impl Environment {
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
             config: &self.config,
+            features: self.features,
             host: &*self.host,
             tables: &self.tables,
             keys: &self.keys,

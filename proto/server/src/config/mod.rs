@@ -86,6 +86,36 @@ pub struct Config {
     pub secret: [u8; 32],
 }
 
+/// Features that a configuration uses, read once: what is not used costs a plain call nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    /// There are trunks, or nodes behind this server.
+    pub(crate) trunks: bool,
+    /// There are routes, or numbers are looked up.
+    pub(crate) routes: bool,
+    /// Some calls pass a media relay.
+    pub(crate) relays: bool,
+    /// An offer that a phone refuses is converted.
+    pub(crate) conversion: bool,
+    /// Contacts of 3xx are called.
+    pub(crate) recursion: bool,
+    /// Users are watched.
+    pub(crate) lamps: bool,
+}
+
+impl Features {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            trunks: config.trunking.has_trunks(),
+            routes: config.trunking.is_on(),
+            relays: config.media.is_on(),
+            conversion: config.media.converts(),
+            recursion: config.recurse,
+            lamps: config.presence.is_on(),
+        }
+    }
+}
+
 /// Listener of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {

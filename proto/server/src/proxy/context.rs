@@ -1,11 +1,11 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
 use super::breadth::Share;
-use super::states::{BranchMedia, States, TrunkBranch};
-use super::targets::{Authority, OtherFlows, StoredTarget};
+use super::states::{BranchStates, States};
+use super::targets::{Authority, StoredTarget};
 use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::ended::EndedInvites;
-use crate::{CallName, Payer};
+use crate::{CallName, Detail, Payer, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -100,29 +100,11 @@ pub(super) struct Branch {
     pub(super) target: Option<Box<StoredTarget>>,
     /// True if the target is a binding.
     pub(super) is_of_binding: bool,
-    /// The other flows of its phone.
-    pub(super) flows: Option<Box<OtherFlows>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
-    /// Trunk that it is for.
-    pub(super) trunk: Option<TrunkBranch>,
     /// Number of the caller's CSeq, if the request has another one.
     pub(super) caller_cseq: Option<u32>,
-    /// Conversion of its offer between SRTP and RTP.
-    pub(super) conversion: Conversion,
-    /// Media of a branch that needs a relay.
-    pub(super) media: Option<Box<BranchMedia>>,
-}
-
-/// Conversion of an offer that the target refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conversion {
-    /// The offer is as it came.
-    None,
-    /// A relay converts it.
-    Converted,
-    /// The converted one is sent a second time, because the target took it for the one that it refused.
-    Repeated,
+    pub(super) states: BranchStates,
 }
 
 /// Servers of the host of a branch (RFC 3263 §4.3).
@@ -147,15 +129,9 @@ pub(super) enum BranchState {
 }
 
 impl Branch {
-    /// True if its target is at a trunk, also after a reload without it.
-    pub(super) fn is_at_trunk(&self) -> bool {
-        let is_node = self.trunk.is_some_and(|trunk| trunk.is_node);
-        !is_node && self.target.as_ref().is_some_and(|target| target.trunk().is_some())
-    }
-
-    /// True if the caller's response does not wait for it: a silent node that was followed by another one may never respond.
+    /// True if the caller's response does not wait for it: a silent server that was followed by another one may never respond.
     fn is_passed_over(&self) -> bool {
-        matches!(self.state, BranchState::Superseded { .. }) && self.trunk.is_some_and(|trunk| trunk.is_node)
+        matches!(self.state, BranchState::Superseded { .. }) && self.states.is_at_node()
     }
 }
 
@@ -222,6 +198,16 @@ impl Contexts {
     pub(super) fn branch_mut(&mut self, id: BranchId) -> Option<&mut Branch> {
         let (key, number) = id.parts();
         self.slab.get_mut(key).and_then(|context| context.branches.get_mut(number))
+    }
+
+    /// Reports a decision about the stored request of a context.
+    #[inline]
+    pub(super) fn decided(&self, env: &Env<'_>, key: SlabKey, reason: Reason, detail: Detail<'_>) {
+        if env.is_tracing
+            && let Some(context) = self.get(key)
+        {
+            context.decided(env, reason, detail);
+        }
     }
 
     pub(super) fn keys(&self) -> Vec<SlabKey> {
@@ -316,6 +302,15 @@ impl ResponseContext {
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
         let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
+    }
+
+    /// Reports a decision about the stored request.
+    pub(super) fn decided(&self, env: &Env<'_>, reason: Reason, detail: Detail<'_>) {
+        if env.is_tracing
+            && let Some(message) = self.request.as_deref()
+        {
+            env.decided_about(message, reason, detail);
+        }
     }
 
     /// Notes an INVITE whose transaction has ended.

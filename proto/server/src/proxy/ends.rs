@@ -1,13 +1,14 @@
-//! Ends of branches and contexts: failure, the next server or target, timer C, CANCEL (RFC 3261 §16.7 to §16.10).
+//! Ends of branches and contexts: failure, the next server or target, timer C, CANCEL (RFC 3261 §16.7 to §16.10); BYEs, which end calls.
 
 use super::call::{Answer, BranchEnd, Next};
 use super::context::{BranchState, ResponseContext};
 use super::reach::failed_last;
-use super::stages::{self, lamps, relays, trunks};
-use super::{Proxy, cancel_reason, decided};
-use crate::base::{BranchId, Env, Owner, Request, Transactions};
-use crate::tables::CallResult;
-use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason};
+use super::stages;
+use super::{Proxy, cancel_reason};
+use crate::base::{BranchId, Env, Grant, Owner, Reach, Request, Sender, Transactions};
+use crate::lamp::Ended;
+use crate::tables::{CallResult, paused_until};
+use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent, Reason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, TimerKey};
@@ -47,9 +48,9 @@ impl Proxy {
             if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
                 continue;
             }
-            trunks::note_failed(env, &mut self.contexts, id);
+            self.note_failed(env, id);
             let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
-            decided::about(env, &self.contexts, id.context(), reason, Detail::None);
+            self.contexts.decided(env, id.context(), reason, Detail::None);
             let is_over_flow =
                 |context: &ResponseContext| context.is_over_flow() || env.config.is_link(&context.source);
             let flow_is_gone = status == 480 && self.contexts.get(id.context()).is_some_and(is_over_flow);
@@ -67,6 +68,31 @@ impl Proxy {
         }
     }
 
+    /// Notes that the server of a branch did not answer, so that other requests try it last.
+    fn note_failed(&mut self, env: &Env<'_>, id: BranchId) {
+        let Some(context) = self.contexts.get(id.context()) else { return };
+        let branch = context.branches.get(id.parts().1);
+        let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
+        if let Some(servers) = &branch.servers {
+            let until = env.cx.now + FailedServers::FAILED_TIME;
+            env.tables.note_failed(env.cx.now, &servers.current, until);
+        }
+        if !stages::waits_for_phone(context) {
+            stages::on_silence(env, branch);
+        }
+    }
+
+    /// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4).
+    pub(super) fn note_pause(&self, env: &Env<'_>, id: BranchId, (message, status): (&Message<'_>, u16)) {
+        let Some(until) = paused_until(env.cx.now, message, status) else { return };
+        let Some(context) = self.contexts.get(id.context()) else { return };
+        let Some(branch) = context.branches.get(id.parts().1) else { return };
+        if let Some(servers) = &branch.servers {
+            env.tables.note_failed(env.cx.now, &servers.current, until);
+        }
+        stages::on_pause(env, branch, until);
+    }
+
     /// Lets the stages go on with a branch that has ended; false: it has failed.
     pub(super) fn goes_on(
         &mut self,
@@ -75,6 +101,9 @@ impl Proxy {
         end: &BranchEnd<'_>,
     ) -> bool {
         let (id, key) = (end.id, end.id.context());
+        if !self.contexts.get(key).is_some_and(|context| stages::may_go_on(env, context, id)) {
+            return false;
+        }
         let next = self.decide(env, transactions, key, |call, forwarded| stages::after(call, forwarded, end));
         match next {
             Next::Pass => return false,
@@ -154,7 +183,7 @@ impl Proxy {
         for number in 0..branches {
             let id = BranchId::new(key, number);
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
-            trunks::note_silent(env, branch);
+            stages::on_silence(env, branch);
             match branch.state {
                 BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                     branch.state = BranchState::Superseded { client };
@@ -191,7 +220,7 @@ impl Proxy {
             return false;
         }
         self.end_branch(env, id, CallResult::Other);
-        decided::about(env, &self.contexts, id.context(), Reason::NextServer, Detail::None);
+        self.contexts.decided(env, id.context(), Reason::NextServer, Detail::None);
         let was_sent = self.send_to_first(env, transactions, id, left);
         env.counters.failovers += u64::from(was_sent);
         if was_sent {
@@ -221,7 +250,7 @@ impl Proxy {
     pub(super) fn close_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult, status: u16) {
         self.end_branch(env, id, result);
         if let Some(context) = self.contexts.get_mut(id.context()) {
-            relays::end(&mut env.cx, context, id, status);
+            stages::close_branch(env, context, id, status);
         }
     }
 
@@ -252,8 +281,7 @@ impl Proxy {
         for branch in &mut context.branches {
             match branch.state {
                 // The caller gets the 2xx that waits for a relay.
-                BranchState::Sent { .. }
-                    if branch.media.as_ref().is_some_and(|media| media.holds_success()) => {}
+                BranchState::Sent { .. } if branch.states.holds_success() => {}
                 BranchState::Sent { client, .. } => {
                     if let Some(why) = why {
                         transactions.set_reason(client, why);
@@ -265,10 +293,7 @@ impl Proxy {
                 BranchState::Resolving { query, .. } => {
                     self.lookups.end(query);
                     branch.state = BranchState::Done;
-                    // The ports are not to wait for the end of the transaction.
-                    if let Some(media) = branch.media.take_if(|media| media.is_unanswered()) {
-                        cx.actions.push(media.delete());
-                    }
+                    stages::cancel_branch(cx, branch);
                 }
                 BranchState::Superseded { .. } | BranchState::Done => {}
             }
@@ -357,12 +382,12 @@ impl Proxy {
         step: CallStep,
         response: Option<&Message<'_>>,
     ) {
-        if let Some(context) = self.contexts.get(key).filter(|context| !context.states.is_empty()) {
-            lamps::on_step(env, context, step);
+        if let Some(context) = self.contexts.get(key) {
+            stages::on_step(env, context, step);
         }
         match step {
-            CallStep::Cancelled => decided::about(env, &self.contexts, key, Reason::Cancelled, Detail::None),
-            CallStep::TimedOut => decided::about(env, &self.contexts, key, Reason::TimerC, Detail::None),
+            CallStep::Cancelled => self.contexts.decided(env, key, Reason::Cancelled, Detail::None),
+            CallStep::TimedOut => self.contexts.decided(env, key, Reason::TimerC, Detail::None),
             _ => {}
         }
         let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
@@ -382,8 +407,8 @@ impl Proxy {
         if let Some(user) = context.leaves_by {
             self.pending.end_leaving(user);
         }
+        stages::end(env, &mut self.lookups, &mut context);
         if !context.states.is_empty() {
-            lamps::on_end(env, &context);
             for timer in context.states.timers() {
                 self.groups.cancel(timer);
             }
@@ -391,12 +416,6 @@ impl Proxy {
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
             env.end_call_request(branch.dialled, CallResult::Other);
-            if let Some(media) = &branch.media {
-                media.queries().for_each(|query| drop(self.lookups.end(query)));
-                if media.ends_with_transaction() {
-                    env.cx.actions.push(media.delete());
-                }
-            }
             // Its memory is not reserved any more.
             match branch.state {
                 BranchState::Sent { client, .. } | BranchState::Superseded { client } => {
@@ -408,5 +427,50 @@ impl Proxy {
                 BranchState::Done => {}
             }
         }
+    }
+
+    /// Reports the end of a call, if the request of the context is a BYE that ends one with this final response.
+    pub(super) fn observe_bye(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let bye = context.request.as_deref().filter(|request| request.starts_with(b"BYE "));
+        let Some(message) = bye else { return };
+        let (step, ended) = match effect(env.config, &context.grant, status) {
+            Effect::Ends => (CallStep::Bye, Ended::Both),
+            Effect::EndsForSender => (CallStep::ByeRefused(status), Ended::Sender),
+            Effect::Nothing => return,
+        };
+        let sender = context.grant.sender.of_call();
+        let (flow, name) = (Some(context.source), context.call.as_deref());
+        let event = CallEvent { flow, name, ..CallEvent::stored(step, message, sender) };
+        env.observe(&LogEvent::Call(event));
+        stages::on_bye(env, message, ended);
+    }
+}
+
+/// Effect of a BYE with its final response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Ends,
+    /// Its sender has hung up, and the other side may lie.
+    EndsForSender,
+    Nothing,
+}
+
+/// RFC 3261 §15.1.1: a call ends by a BYE with 2xx, 481, 408 and silence; here also if a side cannot be reached any more. Another response ends
+/// it for the sender of the BYE only, which sends nothing in the call from then on if it keeps to the RFC: it may also have provoked the
+/// response, by an old CSeq number, and talk on.
+///
+/// The password of a user is no proof that a BYE goes to the other side of its call: only the mark of the dialog is, if this server
+/// sets marks.
+const fn effect(config: &Config, grant: &Grant, status: u16) -> Effect {
+    let goes_to_side = match (grant.reach, grant.sender) {
+        (Reach::Side(_) | Reach::User | Reach::Flow(_), _) | (_, Sender::Trusted | Sender::Believed) => true,
+        (Reach::Anywhere | Reach::OurUsers, _) => !config.record_route,
+    };
+    match status {
+        _ if !goes_to_side => Effect::Nothing,
+        200..=299 | 408 | 430 | 480 | 481 => Effect::Ends,
+        300.. => Effect::EndsForSender,
+        _ => Effect::Nothing,
     }
 }

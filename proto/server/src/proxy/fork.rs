@@ -1,17 +1,15 @@
-//! Stateful forwarding: the branches of a request, from their targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
+//! Stateful forwarding: 100 Trying, the branches of a request and their targets (RFC 3261 §16.2, §16.6).
 
 use super::call::{Call, Forwarded, Next, Planned};
-use super::context::{Branch, BranchState, Conversion, ResponseContext, Servers};
+use super::context::{Branch, BranchState, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::{branch_cost_of, cost_of};
 use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
-use super::stages::{self, relays, trunks};
-use super::states::{BranchMedia, TrunkBranch};
+use super::stages;
 use super::targets::{StoredTarget, Target, Targets, target_uri};
-use super::{Proxy, decided, reach, trying};
+use super::{Proxy, reach};
 use crate::base::{BranchId, Env, Owner, Request, Transactions};
-use crate::media::is_sdp;
 use crate::neighbour::Sending;
 use crate::route::{NextHop, Routed, preprocess};
 use crate::tables::{CallRequest, CallResult};
@@ -19,8 +17,8 @@ use crate::{CallStep, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, Method, Start};
-use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
+use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 impl Proxy {
     /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once.
@@ -37,10 +35,7 @@ impl Proxy {
             return refuse_now(env, request, "Too Many Transactions");
         }
         let (branches, flows) = (planned.targets.list().len(), planned.targets.flows_len());
-        let mut of_branch = branch_cost_of(message);
-        if env.config.media.is_on() {
-            of_branch += relays::cost_of(message);
-        }
+        let of_branch = branch_cost_of(message) + stages::bytes_of_branch(env, message);
         let cost =
             cost_of(message) + flows * of_branch + planned.targets.rewrite_bytes() + env.answer_info.len();
         let strangers_user = planned.strangers_user;
@@ -75,11 +70,15 @@ impl Proxy {
             stages::begin(call, &mut planned, &mut Forwarded { context, key, timers, is_answered: false })
         };
         let targets = &*planned.targets;
-        let diverted = context.states.get().copied();
+        let diverted = stages::diverted(&context.states);
         let key = self.contexts.insert(context);
         if is_invite {
             env.cx.out.keep(&request.flow, env.cx.now + env.config.timer_c);
-            trying::on_invite(env, transactions, server, (message, request.flow));
+            // RFC 3261 §16.2: so that the caller stops retransmitting. Over a link nothing is retransmitted, and the first response of the
+            // phone replaces it: it usually follows within the time that §17.2.1 permits.
+            if !env.config.is_link(&request.flow) {
+                answer_trying(env, transactions, server, (message, request.flow));
+            }
         }
         if let Some(condition) = diverted {
             let target = targets.list().first().map(|target| targets.uri(target));
@@ -92,6 +91,23 @@ impl Proxy {
             stages::started(call, forwarded);
         });
         self.finish_if_done(env, transactions, key);
+    }
+
+    /// Answers the INVITE of another node with 100 because the first response of its target is one: the node gives up after 64·T1
+    /// without a response, as this one does, and can cancel only after one.
+    pub(super) fn answer_first_response(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
+        let Some(bytes) = context.request.as_deref().filter(|_| env.config.is_link(&context.source)) else {
+            return;
+        };
+        if let Ok(message) = &Message::parse(bytes, &Limits::STORED) {
+            answer_trying(env, transactions, context.server, (message, context.source));
+        }
     }
 
     /// Calls `act` with a request and its context.
@@ -178,16 +194,11 @@ impl Proxy {
             authority: target.authority,
             target: None,
             is_of_binding: !target.keeps_uri && target.trunk().is_none(),
-            flows: target.flows.clone(),
             servers: None,
-            trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
             caller_cseq: None,
-            conversion: Conversion::None,
-            media: None,
+            states: stages::begin_branch(env, target),
         };
-        if trunks::may_be_challenged(env.config, request.grant.reach, &branch)
-            || env.config.media.converts() && is_sdp(request.message)
-        {
+        if stages::may_repeat(env, request, target) {
             branch.target = Some(Box::new(targets.stored(target)));
         }
         if !context.states.is_empty()
@@ -234,8 +245,8 @@ impl Proxy {
             }
             return;
         }
-        if env.config.media.is_on() && relays::ask_offer(env, &mut self.contexts, &mut self.lookups, id, plan)
-        {
+        let Some(context) = self.contexts.get_mut(id.context()) else { return };
+        if stages::holds(env, context, &mut self.lookups, id, plan) {
             return;
         }
         let (key, number) = id.parts();
@@ -255,11 +266,8 @@ impl Proxy {
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
-        let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
-        let trunk = branch.and_then(|branch| branch.trunk);
-        let plan = trunks::numbered(env, &mut self.repeated, plan, trunk);
-        let credentials = trunks::credentials(env, trunk, plan.covered());
-        let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
+        let changes = stages::change(env, &mut self.repeated, plan, branch);
+        let plan = plan.with(&changes);
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -311,7 +319,7 @@ impl Proxy {
             0 => (Reason::NotResolved, Detail::None),
             count => (Reason::Resolved, Detail::Count(count)),
         };
-        decided::about(env, &self.contexts, key, reason, detail);
+        self.contexts.decided(env, key, reason, detail);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {
@@ -330,13 +338,9 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
-        let bytes = context.request.clone().unwrap_or_default();
-        let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
-        let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
-            let message = Message::parse(&bytes, &Limits::STORED).ok()?;
-            Some(relays::with_sdp(&message, sdp))
-        });
-        let bytes = changed.as_deref().unwrap_or(&bytes);
+        let received = context.request.clone().unwrap_or_default();
+        let replaced = if env.features.relays { stages::replaced(context, number) } else { None };
+        let bytes = replaced.as_deref().unwrap_or(&received);
         self.with_stored(env, key, bytes, |proxy, env, request, routed| {
             let branch = proxy.contexts.get(key).and_then(|context| context.branches.get(number));
             let Some(target) = branch.and_then(|branch| branch.target.as_deref()) else { return };
@@ -414,5 +418,17 @@ fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {
     }
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
+    });
+}
+
+/// Answers an INVITE that was accepted with 100 Trying.
+fn answer_trying(
+    env: &mut Env<'_>,
+    transactions: &mut Transactions,
+    server: ServerId,
+    (message, source): (&Message<'_>, Flow),
+) {
+    transactions.respond(&mut env.cx, server, 100, |arena| {
+        let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
     });
 }

@@ -5,12 +5,11 @@ use super::remote_target::{contact_of, may_be_named, names_flow};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use super::untrusted::{self, Permitted};
 use crate::base::{Env, Keys, Reach, Request, Sender};
-use crate::config::is_private;
-use crate::media::{MEDIA_MARK, MediaMark};
+use crate::config::{Features, is_private};
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Identities, Side, TargetHash, Token, UriHash, UserHash};
-use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, restore_event, split_rack};
+use crate::trunk::{restore_event, split_rack};
 use crate::{Config, edge};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
@@ -30,6 +29,31 @@ pub(super) struct Forwarding<'p, 'm, 'a> {
     pub(super) targets: &'p Targets,
 }
 
+/// Changes of stages to one request, beside those of its target.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// Number of its CSeq.
+    pub(super) cseq: Option<u32>,
+    /// Number in its RAck of the INVITE that it acknowledges.
+    pub(super) acknowledged: Option<u32>,
+    /// Header field with credentials.
+    pub(super) credentials: Option<(HeaderName, Vec<u8>)>,
+    /// True: the number in its Event becomes that of the receiver.
+    pub(super) restores_event: bool,
+    /// Parameters of our Record-Route URI.
+    pub(super) route_params: Vec<u8>,
+}
+
+impl Changes {
+    const NONE: &'static Self = &Self {
+        cseq: None,
+        acknowledged: None,
+        credentials: None,
+        restores_event: false,
+        route_params: Vec::new(),
+    };
+}
+
 /// Input of a forwarded request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan<'p, 'm, 'a> {
@@ -42,14 +66,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     target: &'p Target,
     /// Flow of the next hop.
     flow: Flow,
-    /// Relayed call that the request begins.
-    media: Option<&'p MediaMark>,
-    /// Header field of the credentials for a trunk.
-    credentials: Option<(HeaderName, &'p [u8])>,
-    /// Number of its CSeq at a trunk that may challenge it.
-    trunk_cseq: Option<u32>,
-    /// Number at a trunk of the INVITE that the request acknowledges.
-    acknowledged: Option<u32>,
+    changes: &'p Changes,
+    features: Features,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -69,87 +87,32 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             targets,
             target,
             flow,
-            media: None,
-            credentials: None,
-            trunk_cseq: None,
-            acknowledged: None,
+            changes: Changes::NONE,
+            features: env.features,
         }
     }
 
-    /// The same with the mark of a relayed call.
-    pub(super) const fn with_media<'q>(self, media: Option<&'q MediaMark>) -> Plan<'q, 'm, 'a>
+    /// The same with changes of stages.
+    pub(super) const fn with<'q>(self, changes: &'q Changes) -> Plan<'q, 'm, 'a>
     where
         'p: 'q,
     {
-        Plan { media, ..self }
+        Plan { changes, ..self }
     }
 
-    /// The same with credentials for a trunk.
-    pub(super) const fn with_credentials<'q>(
-        self,
-        credentials: Option<(HeaderName, &'q [u8])>,
-    ) -> Plan<'q, 'm, 'a>
-    where
-        'p: 'q,
-    {
-        Plan { credentials, ..self }
-    }
-
-    /// The same with the CSeq of a request to a trunk that may challenge it, after so many challenges; `repeated` are the INVITEs in
-    /// dialogs that were challenged.
-    pub(super) fn numbered(self, env: &Env<'_>, challenges: u8, repeated: &RepeatedInvites) -> Self {
-        if !self.config.trunking.has_trunks() {
-            return self;
-        }
-        let (message, number) = (self.request.message, self.request.message.cseq().number);
-        let Some(numbers) = self.routed.trunk_numbers() else {
-            let cseq = if self.is_new_at_login() { at_trunk(number, challenges) } else { None };
-            return Self { trunk_cseq: cseq, ..self };
-        };
-        let of_invite = |invite| numbers.of_invite(repeated, env.call_hash(message), invite);
-        match self.request.method {
-            Method::Ack => Self { trunk_cseq: of_invite(number), ..self },
-            Method::Prack => {
-                let invite =
-                    message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number);
-                Self {
-                    trunk_cseq: at_trunk(number, challenges),
-                    acknowledged: invite.and_then(of_invite),
-                    ..self
-                }
-            }
-            _ => Self { trunk_cseq: at_trunk(number, challenges), ..self },
-        }
-    }
-
-    /// True for a request outside dialogs to a trunk with a login, if it begins no dialog that will not pass this server.
-    fn is_new_at_login(&self) -> bool {
-        let trunk = self.target.trunk().and_then(|trunk| self.config.trunking.trunks.get(trunk));
-        trunk.is_some_and(|trunk| trunk.login.is_some())
-            && self.request.message.to().tag().is_none()
-            && (self.config.record_route || !self.begins_dialog())
-    }
-
-    /// Number of its CSeq at a trunk that may challenge it; `None`: it keeps its number.
-    pub(super) const fn trunk_cseq(&self) -> Option<u32> {
-        self.trunk_cseq
-    }
-
-    /// Number of its CSeq as it came, if it has another one at a trunk.
+    /// Number of its CSeq as it came, if it is changed.
     pub(super) fn caller_cseq(&self) -> Option<u32> {
-        self.trunk_cseq.map(|_| self.request.message.cseq().number)
+        self.changes.cseq.map(|_| self.request.message.cseq().number)
     }
 
-    /// Numbering of the dialog that the request begins, if one of its sides is a trunk that may challenge the other one.
-    fn begun_numbers(&self) -> Option<TrunkNumbers> {
-        let is_of_trunk = || {
-            self.request.grant.sender == Sender::Trusted
-                && self.config.trunking.login_at(&self.request.flow).is_some()
-        };
-        match self.trunk_cseq {
-            Some(number) => Some(TrunkNumbers::begun_with(number)),
-            None => is_of_trunk().then_some(TrunkNumbers::BEGUN_BY_TRUNK),
-        }
+    /// Route of the request.
+    pub(super) const fn routed(&self) -> &'p Routed<'a> {
+        self.routed
+    }
+
+    /// Index of the trunk that a route leads it to.
+    pub(super) fn trunk(&self) -> Option<usize> {
+        self.target.trunk()
     }
 
     /// Parts that the digest of its credentials covers, unless the next hop is a strict router.
@@ -169,11 +132,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// Contact of the binding that is the target.
     pub(super) fn contact(&self) -> Option<&'p [u8]> {
         (!self.target.keeps_uri).then(|| self.targets.uri(self.target))
-    }
-
-    /// True if a route leads it to a trunk.
-    pub(super) fn is_to_trunk(&self) -> bool {
-        self.target.trunk().is_some()
     }
 
     pub(super) const fn flow(&self) -> Flow {
@@ -212,8 +170,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
         self.set_cseq(&mut edit);
         self.remove_own_credentials(&mut edit);
-        if let Some((name, value)) = self.credentials {
-            edit.push_last(name, |out| out.extend_from_slice(value));
+        if let Some((name, value)) = &self.changes.credentials {
+            edit.push_last(*name, |out| out.extend_from_slice(value));
         }
         self.record_route(&mut edit);
         if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
@@ -270,6 +228,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// Header fields that the next hop may get.
     pub(super) fn permitted_fields(&self) -> Permitted {
+        if !self.features.trunks {
+            return Permitted::Most;
+        }
         let hop = || self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed));
         let is_trunk = |hop| self.config.trunking.is_at(&hop, self.flow.remote.ip());
         Permitted::of(self.config, self.request, self.target.trunk(), || hop().is_some_and(is_trunk))
@@ -293,14 +254,14 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     fn set_cseq(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
-        if let Some(number) = self.trunk_cseq {
+        if let Some(number) = self.changes.cseq {
             write_cseq(edit, number, self.request.method);
         }
-        if self.routed.is_of_numbered_trunk() {
+        if self.changes.restores_event {
             restore_event(edit, message);
         }
         if self.request.method == Method::Prack
-            && let Some(invite) = self.acknowledged
+            && let Some(invite) = self.changes.acknowledged
             && let Some((response, _, method)) = message.first(HeaderName::RAck).and_then(split_rack)
         {
             edit.set(HeaderName::RAck, |out| {
@@ -369,7 +330,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
-        let numbers = self.begun_numbers();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
@@ -382,19 +342,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                     token,
                     made_s,
                 );
-                if let Some(media) = self.media
-                    && out.pop().is_some()
-                {
-                    out.push(b';');
-                    out.extend_from_slice(MEDIA_MARK);
-                    out.push(b'=');
-                    media.write(&self.keys.route, message, out);
-                    out.push(b'>');
-                }
-                if let Some(numbers) = numbers
-                    && out.pop().is_some()
-                {
-                    numbers.write(out);
+                if !self.changes.route_params.is_empty() && out.pop().is_some() {
+                    out.extend_from_slice(&self.changes.route_params);
                     out.push(b'>');
                 }
             });
@@ -409,7 +358,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// True for the methods whose requests outside dialogs begin one.
-    fn begins_dialog(&self) -> bool {
+    pub(super) fn begins_dialog(&self) -> bool {
         matches!(self.request.method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
     }
 

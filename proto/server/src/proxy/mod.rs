@@ -2,11 +2,9 @@
 
 mod binding_hop;
 mod breadth;
-mod bye;
 mod call;
 mod cancel_reason;
 mod context;
-mod decided;
 mod edge_flows;
 mod ends;
 mod fork;
@@ -23,7 +21,6 @@ mod stages;
 mod stateless;
 mod states;
 mod targets;
-mod trying;
 mod untrusted;
 
 pub(crate) use binding_hop::{BindingHop, hop_to_binding};
@@ -35,10 +32,9 @@ use crate::base::{BranchId, Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::route::Routed;
 use crate::trunk::RepeatedInvites;
-use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use call::{Call, Planned};
+use call::{Call, Forwarded, Planned};
 use context::{BranchState, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
@@ -46,9 +42,8 @@ use pending::Pending;
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, Method};
 use ringway_transaction::StatelessBranch;
-use stages::relays;
 use stateless::{Parts, Stateless};
-use states::{LaterGroups, TimeLimit};
+use states::TimeLimit;
 use targets::Targets;
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -91,15 +86,8 @@ impl Proxy {
     pub(crate) fn forget_trunks(&mut self) {
         for key in self.contexts.keys() {
             let Some(context) = self.contexts.get_mut(key) else { continue };
-            context.branches.iter_mut().for_each(|branch| branch.trunk = None);
-            let later = context.states.get_mut::<Box<LaterGroups>>();
-            if let Some(later) = later {
-                later.forget_trunks();
-                if later.len() == 0 {
-                    self.groups.cancel(later.timer);
-                    let _ = context.states.take::<Box<LaterGroups>>();
-                }
-            }
+            let timers = &mut self.groups;
+            stages::forget_trunks(&mut Forwarded { context, key, timers, is_answered: false });
         }
     }
 
@@ -274,21 +262,8 @@ impl Proxy {
         (id, flow): (BranchId, Flow),
         result: Option<RelayResult>,
     ) {
-        let Some(branch) = self.contexts.branch_mut(id) else { return };
-        branch.state = BranchState::Done;
-        let Some(mut media) = branch.media.take() else { return };
-        let was_relayed = media.set_offer_result(result);
-        env.counters.media_relayed += u64::from(was_relayed);
-        let reason = if was_relayed { Reason::RelayChosen } else { Reason::RelayFailed };
-        decided::about(env, &self.contexts, id.context(), reason, Detail::None);
-        if !was_relayed && media.is_unanswered() {
-            // A relay may have the call: its SDP is not credible, or its answer was late.
-            env.cx.actions.push(media.delete());
-        }
-        if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
-            if let Some(branch) = self.contexts.branch_mut(id) {
-                branch.media = Some(media);
-            }
+        let Some(context) = self.contexts.get_mut(id.context()) else { return };
+        if stages::offered(env, context, id, result) {
             self.send_stored(env, transactions, id, flow);
         }
         self.finish_if_done(env, transactions, id.context());

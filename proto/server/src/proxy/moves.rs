@@ -6,7 +6,7 @@
 use super::forward::caller_side;
 use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
 use crate::auth::{moved_sides, named_user};
-use crate::base::{Env, Grant, Reach, Request};
+use crate::base::{Env, Reach, Request};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::tables::{DialogSide, EntryOwner, Moved, Way};
@@ -15,16 +15,6 @@ use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::reply_flow;
-
-/// True if the 2xx to a request changes what is known of its dialog.
-pub(super) fn changes_dialog(env: &Env<'_>, grant: &Grant, method: Method<'_>) -> bool {
-    let changes = match method {
-        Method::Invite | Method::Update | Method::Subscribe | Method::Notify => true,
-        Method::Bye => env.tables.has_moved_sides(),
-        _ => false,
-    };
-    changes && grant.dialog.is_some() && matches!(grant.reach, Reach::Side(_) | Reach::User)
-}
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
 pub(super) fn on_success(

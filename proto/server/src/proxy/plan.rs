@@ -2,15 +2,18 @@
 
 use super::breadth::{Share, TooBroad};
 use super::call::{Answer, Call, Next, Planned};
+use super::reach;
 use super::stages::{self, Point};
 use super::states::States;
 use super::targets::SipsMismatch;
-use super::{decided, reach};
 use crate::base::{Env, Reach, Request};
 use crate::gruu::{self, Gruu};
 use crate::location::LocationTable;
+use crate::route::Routed;
 use crate::token::UserHash;
 use crate::{CallStep, Detail, Reason};
+use alloc::boxed::Box;
+use ringway_sansio::NumberTarget;
 use ringway_sip::{HeaderName, Method, Scheme, write_host};
 
 /// Result of planning, other than targets.
@@ -53,7 +56,7 @@ pub(super) fn plan(
         refuse_fork(call.env, call.request, why);
         return false;
     }
-    decided::targets(call.env, (call.request, call.routed), planned);
+    report(call.env, (call.request, call.routed), planned);
     true
 }
 
@@ -208,5 +211,36 @@ fn refuse_fork(env: &mut Env<'_>, request: &Request<'_, '_>, reason: TooBroad) {
         TooBroad::Malformed => env.refuse_plainly(request, 400, "Bad Max-Breadth"),
         TooBroad::Breadth => env.refuse_plainly(request, 440, "Max-Breadth Exceeded"),
         TooBroad::Spirals => env.refuse_plainly(request, 483, "Too Many Spirals"),
+    }
+}
+
+/// Reports the target set of a request. Routes and lookups of numbers were reported when they were found.
+#[inline]
+fn report(env: &Env<'_>, (request, routed): (&Request<'_, '_>, &Routed<'_>), planned: &Planned<'_>) {
+    if env.is_tracing {
+        report_targets(env, request, routed, planned);
+    }
+}
+
+#[cold]
+fn report_targets(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, planned: &Planned<'_>) {
+    let (targets, states) = (&*planned.targets, &planned.states);
+    let (reason, detail) = match request.grant.reach {
+        Reach::Side(_) | Reach::User => (Reason::ToDialogSide, Detail::None),
+        Reach::Flow(_) => (Reason::ToFlow, Detail::None),
+        Reach::Anywhere | Reach::OurUsers => {
+            if let Some(condition) = stages::diverted(states) {
+                let target = targets.list().first().map(|target| targets.uri(target));
+                (stages::reason_of(condition), Detail::Text(target.unwrap_or_default()))
+            } else if routed.next_route.is_some() || !routed.is_of_domains {
+                (Reason::ToOther, Detail::Text(routed.uri.as_bytes()))
+            } else {
+                (Reason::ToPhones, Detail::Count(targets.list().len()))
+            }
+        }
+    };
+    let was_reported = targets.are_ranked() || states.get::<Box<NumberTarget>>().is_some();
+    if !was_reported || reason != Reason::ToPhones {
+        env.decided(request, reason, detail);
     }
 }

@@ -2,9 +2,8 @@
 
 use super::forward::Plan;
 use super::remote_target;
-use super::stages::trunks;
+use super::stages;
 use super::targets::Target;
-use super::untrusted::{Permitted, is_method_of_call};
 use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
@@ -46,15 +45,11 @@ pub(super) fn side_flow(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> Optio
 /// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, an inner host, or a link. A
 /// request crosses one link at most, and only a binding or a dialog leads over one.
 pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
-    if trunks::bypasses_routes(env, plan) {
-        return Some((403, "Trunks Have Routes"));
+    if let Some(refusal) = stages::refusal(env, plan) {
+        return Some(refusal);
     }
     if plan.may_not_be_inner() && is_inner(env, plan) {
         return Some((403, "Inner Hosts Are Not Reached"));
-    }
-    if !is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
-        env.counters.strangers_methods_refused += 1;
-        return Some((403, "Not A Method Of A Call"));
     }
     if !env.config.is_link(&plan.flow()) {
         return None;
@@ -87,7 +82,7 @@ fn is_inner(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
 /// proved, or its source.
 #[inline]
 pub(super) fn charge(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>, flow: &Flow) {
-    if flow.transport.has_connections() && flow.connection.is_none() && !plan.is_to_trunk() {
+    if flow.transport.has_connections() && flow.connection.is_none() && plan.trunk().is_none() {
         let dialler = dialler_of(env, plan.request());
         env.cx.out.charge_last(dialler);
     }

@@ -5,12 +5,12 @@ use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::lookups::StoredResponse;
 use super::remote_target::{self, Response};
-use super::stages::{self, lamps, relays, trunks};
+use super::stages;
 use super::states::AnswerStep;
-use super::{Proxy, bye, cancel_reason, decided, edge_flows, moves, trying};
-use crate::base::{BranchId, Env, Transactions};
+use super::{Proxy, cancel_reason, edge_flows, moves};
+use crate::base::{BranchId, Env, Grant, Reach, Transactions};
 use crate::tables::CallResult;
-use crate::{CallStep, Detail, Reason, lamp};
+use crate::{CallStep, Detail, Reason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -27,14 +27,18 @@ impl Proxy {
         id: BranchId,
         response: &Response<'_, '_>,
     ) {
-        match relays::answer_step(env, &mut self.contexts, &mut self.lookups, id, response) {
+        let Some(context) = self.contexts.get_mut(id.context()) else { return };
+        match stages::on_message(env, context, &mut self.lookups, id, response) {
             AnswerStep::Forward => self.on_final_sdp(env, transactions, id, response),
-            AnswerStep::Replace(sdp) => self.on_replaced_sdp(env, transactions, id, response, &sdp),
+            AnswerStep::Replace(sdp) => {
+                let bytes = stages::with_sdp(env, context, id, response, &sdp);
+                self.on_replaced(env, transactions, id, response, &bytes);
+            }
             AnswerStep::Drop | AnswerStep::Ask => {}
         }
     }
 
-    /// Handles a stored response with the SDP of a media relay; `None`: no relay has it.
+    /// Handles a stored response with the result of a media relay; `None`: no relay has it.
     pub(super) fn on_answer_relayed(
         &mut self,
         env: &mut Env<'_>,
@@ -44,31 +48,25 @@ impl Proxy {
         result: Option<RelayResult>,
     ) {
         let Ok(message) = Message::parse(&stored.bytes, &Limits::STORED) else { return };
-        let branch = self.contexts.branch_mut(stored.branch);
-        let Some(media) = branch.and_then(|branch| branch.media.as_deref_mut()) else { return };
-        let sdp = media.take_answer(query, &message, result);
         let StoredResponse { branch: id, status, flow, sent_to, .. } = stored;
+        let Some(context) = self.contexts.get_mut(id.context()) else { return };
         let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
-        match sdp {
-            Some(sdp) => self.on_replaced_sdp(env, transactions, *id, &response, &sdp),
-            None => {
-                env.counters.media_failed += 1;
-                decided::about(env, &self.contexts, id.context(), Reason::RelayFailed, Detail::None);
-                self.on_final_sdp(env, transactions, *id, &response);
-            }
+        match stages::answered(env, context, query, (*id, &response), result) {
+            Some(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
+            None => self.on_final_sdp(env, transactions, *id, &response),
         }
     }
 
-    fn on_replaced_sdp(
+    /// Handles a response in place of the one that came.
+    fn on_replaced(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: BranchId,
         response: &Response<'_, '_>,
-        sdp: &[u8],
+        bytes: &[u8],
     ) {
-        let bytes = relays::response_with_sdp(env, &mut self.contexts, id, response, sdp);
-        match Message::parse(&bytes, &Limits::STORED) {
+        match Message::parse(bytes, &Limits::STORED) {
             Ok(message) => {
                 self.on_final_sdp(env, transactions, id, &Response { message: &message, ..*response });
             }
@@ -96,23 +94,19 @@ impl Proxy {
             }
             return;
         }
-        if env.config.trunking.has_trunks()
-            && let Some(branch) = context.branches.get(id.parts().1)
-        {
-            trunks::note_answering(env, branch, status);
-        }
+        stages::on_response(env, context, id, status);
         match status {
             // A target that was superseded is not to be heard of again before its final response.
             ..200 if context.is_superseded(id) => {}
             100 => {
                 let branch = context.branches.get(id.parts().1);
                 if branch.is_some_and(|branch| branch.state.awaits_first_response()) {
-                    trying::on_first_response(env, transactions, &self.contexts, key);
+                    self.answer_first_response(env, transactions, key);
                 }
-                self.note_ringing(env.cx.now, env.config.timer_c, id, status);
+                self.note_ringing(env, id, status);
             }
             101..=199 => {
-                self.note_ringing(env.cx.now, env.config.timer_c, id, status);
+                self.note_ringing(env, id, status);
                 self.observe_context(env, key, CallStep::Ringing(status), Some(message));
                 self.forward_response(env, transactions, id, response);
             }
@@ -127,7 +121,7 @@ impl Proxy {
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status), Some(message));
                     if let Some(context) = self.contexts.get(key) {
-                        lamps::on_answer(env, context, id, message);
+                        stages::on_answer(env, context, id, message);
                     }
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
@@ -138,8 +132,8 @@ impl Proxy {
                     self.contexts.forget_request(key);
                 }
                 match message.method() {
-                    Method::Bye => bye::observe(env, &self.contexts, key, status),
-                    Method::Invite | Method::Update => lamp::refresh(env, message),
+                    Method::Bye => self.observe_bye(env, key, status),
+                    Method::Invite | Method::Update => stages::on_refresh(env, message),
                     _ => {}
                 }
                 self.shrink_answered(env, key, message.as_bytes().len());
@@ -148,7 +142,7 @@ impl Proxy {
         }
         if status >= 200 && message.method() == Method::Bye {
             if let Some(context) = self.contexts.get_mut(key) {
-                relays::end(&mut env.cx, context, id, status);
+                stages::close_branch(env, context, id, status);
             }
             env.end_call_dialog(message);
         }
@@ -157,7 +151,7 @@ impl Proxy {
     /// Notes where the sides of a dialog are after a 2xx.
     fn note_moves(&mut self, env: &mut Env<'_>, key: SlabKey, response: &Response<'_, '_>) {
         let Some(context) = self.contexts.get(key) else { return };
-        if moves::changes_dialog(env, &context.grant, response.message.method()) {
+        if changes_dialog(env, &context.grant, response.message.method()) {
             let bytes = context.request.clone().unwrap_or_default();
             self.with_stored(env, key, &bytes, |_, env, request, routed| {
                 moves::on_success(env, request, routed, response);
@@ -187,7 +181,7 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
-        trunks::note_pause(env, &mut self.contexts, id, (message, status));
+        self.note_pause(env, id, (message, status));
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
         let end = BranchEnd { id, status, response: Some(response), is_superseded };
         if (status == 503 && self.fail_over(env, transactions, id)) || self.goes_on(env, transactions, &end) {
@@ -202,8 +196,12 @@ impl Proxy {
         if (is_superseded && status == 487) || (status == 430 && is_of_binding) {
             return self.on_branch_failure(env, transactions, id, 480);
         }
-        let next =
-            self.decide(env, transactions, key, |call, forwarded| stages::failed(call, forwarded, &end));
+        let next = match self.contexts.get(key).is_some_and(stages::may_add) {
+            true => {
+                self.decide(env, transactions, key, |call, forwarded| stages::failed(call, forwarded, &end))
+            }
+            false => Next::Pass,
+        };
         let uncalled = match next {
             Next::Redirected { targets, uncalled } => {
                 self.start_targets(env, transactions, key, targets);
@@ -244,7 +242,7 @@ impl Proxy {
             context.reserved.is_open = false;
             env.tables.answered(context.reserved.payer);
         }
-        let held = context.answer_info.len() + relays::held_bytes(&context.branches);
+        let held = context.answer_info.len() + stages::held_bytes(env, &context.branches);
         let kept = ANSWERED_BYTES + response + held;
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
@@ -261,16 +259,12 @@ impl Proxy {
     }
 
     /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
-    fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
+    fn note_ringing(&mut self, env: &Env<'_>, id: BranchId, status: u16) {
+        let (now, timer_c) = (env.cx.now, env.config.timer_c);
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get_mut(key) else { return };
-        if context.branches.get(number).is_some_and(|branch| branch.trunk.is_some()) {
-            trunks::on_provisional(
-                &mut Forwarded { context, key, timers: &mut self.groups, is_answered: false },
-                id,
-                status,
-            );
-        }
+        let timers = &mut self.groups;
+        stages::on_provisional(env, &mut Forwarded { context, key, timers, is_answered: false }, id, status);
         let ends = context.since + RINGING_MAX.max(timer_c);
         let Some(branch) = context.branches.get_mut(number) else { return };
         if let BranchState::Sent { rings, .. } = &mut branch.state {
@@ -348,8 +342,8 @@ impl Proxy {
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !is_invite => {
-                bye::observe(env, &self.contexts, key, 408);
-                decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
+                self.observe_bye(env, key, 408);
+                self.contexts.decided(env, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }
             (403, true) => (403, best.phrase),
@@ -399,7 +393,7 @@ impl Proxy {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
         self.observe_failure(env, key, best.status);
-        decided::about(env, &self.contexts, key, Reason::BestResponse, Detail::Status(best.status, ""));
+        self.contexts.decided(env, key, Reason::BestResponse, Detail::Status(best.status, ""));
         let was_sent = transactions.forward(&mut env.cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
@@ -411,7 +405,7 @@ impl Proxy {
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
     fn observe_failure(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
         if self.contexts.get(key).is_some_and(|context| !context.is_invite) {
-            return bye::observe(env, &self.contexts, key, status);
+            return self.observe_bye(env, key, status);
         }
         let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
         let step = if status == 487 && is_cancelled { CallStep::Over } else { CallStep::Failed(status) };
@@ -428,7 +422,7 @@ impl Proxy {
         phrase: &str,
     ) {
         self.observe_failure(env, key, status);
-        decided::about(env, &self.contexts, key, Reason::BestResponse, Detail::Status(status, phrase));
+        self.contexts.decided(env, key, Reason::BestResponse, Detail::Status(status, phrase));
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
@@ -454,6 +448,16 @@ impl Proxy {
         end_unanswered(transactions, server, status, was_sent);
         self.shrink_answered(env, key, message.as_bytes().len());
     }
+}
+
+/// True if the 2xx to a request changes what is known of its dialog.
+fn changes_dialog(env: &Env<'_>, grant: &Grant, method: Method<'_>) -> bool {
+    let changes = match method {
+        Method::Invite | Method::Update | Method::Subscribe | Method::Notify => true,
+        Method::Bye => env.tables.has_moved_sides(),
+        _ => false,
+    };
+    changes && grant.dialog.is_some() && matches!(grant.reach, Reach::Side(_) | Reach::User)
 }
 
 /// Sets the number of the caller's CSeq in a response to a request that had another one.

@@ -4,6 +4,7 @@ use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Lookups, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
+use super::stages;
 use super::targets::{Targets, target_uri};
 use crate::Config;
 use crate::base::{Env, Request, Transactions};
@@ -117,7 +118,8 @@ impl Stateless {
     }
 
     fn send(&mut self, env: &mut Env<'_>, parts: &Parts<'_>, plan: &Plan<'_, '_, '_>) {
-        let plan = &plan.numbered(env, 0, parts.repeated);
+        let changes = stages::change_stateless(env, parts.repeated, plan);
+        let plan = &plan.with(&changes);
         let (request, flow) = (plan.request(), plan.flow());
         if let Some((status, phrase)) = refusal(env, plan) {
             return env.refuse_plainly(request, status, phrase);

@@ -7,8 +7,9 @@
 
 use crate::media::converted_plan;
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
-use crate::proxy::context::{BranchState, Conversion};
+use crate::proxy::context::BranchState;
 use crate::proxy::stages::relays;
+use crate::proxy::states::Conversion;
 use crate::tables::CallResult;
 use crate::{Detail, Reason};
 use core::time::Duration;
@@ -30,22 +31,22 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         return Next::Pass;
     }
     let result = CallResult::of(false, end.status);
-    match (branch.conversion, end.status) {
+    match (branch.states.conversion, end.status) {
         (Conversion::None, 415 | 488 | 606) => {
             if converted_plan(config, call.request.message, *flow).is_none() {
                 return Next::Pass;
             }
-            branch.conversion = Conversion::Converted;
+            branch.states.conversion = Conversion::Converted;
             relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
             if let Some(branch) = forwarded.branch(end.id) {
-                branch.media = None;
+                branch.states.media = None;
             }
             call.env.counters.media_converted += 1;
             call.env.decided(call.request, Reason::Converted, Detail::None);
             Next::Again(*flow, result)
         }
         (Conversion::Converted, 482) => {
-            branch.conversion = Conversion::Repeated;
+            branch.states.conversion = Conversion::Repeated;
             Next::Later(config.timers.t4 + MARGIN, *flow, result)
         }
         // For the caller the media are refused.

@@ -114,10 +114,7 @@ pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) ->
     if let Some(diversion) = context.states.get_mut::<Box<Diversion>>() {
         diversion.timer = TimerKey::NONE;
     }
-    let was_answered = context
-        .branches
-        .iter()
-        .any(|branch| branch.media.as_ref().is_some_and(|media| media.holds_success()));
+    let was_answered = context.branches.iter().any(|branch| branch.states.holds_success());
     if was_answered || context.is_cancelled || forwarded.is_answered {
         return Next::Pass;
     }

@@ -12,7 +12,9 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         return Next::Pass;
     }
     let branch = forwarded.branch(end.id).filter(|branch| matches!(branch.state, BranchState::Sent { .. }));
-    let Some(next) = branch.and_then(|branch| branch.flows.take()?.take_next()) else { return Next::Pass };
+    let Some(next) = branch.and_then(|branch| branch.states.flows.take()?.take_next()) else {
+        return Next::Pass;
+    };
     call.env.counters.flow_failovers += 1;
     call.env.decided(call.request, Reason::NextFlow, Detail::None);
     Next::Targets(vec![next])

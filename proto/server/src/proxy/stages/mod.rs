@@ -8,25 +8,37 @@ mod destinations;
 mod diversion;
 mod flows;
 mod groups;
-pub(super) mod lamps;
+mod lamps;
 mod messages;
 mod nodes;
 mod numbers;
 mod recursion;
-pub(super) mod relays;
+mod relays;
 mod sides;
-pub(super) mod trunks;
+mod trunks;
 
 pub(super) use diversion::reason_of;
 
 use super::breadth::Share;
 use super::call::{BranchEnd, Call, Forwarded, Next, Planned};
-use super::states::{Candidate, Diversion, LaterGroups, States, TimeLimit, Waiting};
-use super::targets::{Authority, StoredTarget};
-use crate::Config;
+use super::context::{Branch, ResponseContext};
+use super::forward::{Changes, Plan};
+use super::lookups::Lookups;
+use super::remote_target::Response;
+use super::states::{
+    AnswerStep, BranchStates, Candidate, Diversion, LaterGroups, States, TimeLimit, TrunkBranch, Waiting,
+};
+use super::targets::{Authority, StoredTarget, Target};
+use crate::base::{BranchId, Env, Reach, Request};
+use crate::config::Features;
+use crate::lamp::{self, Ended};
+use crate::media::is_sdp;
+use crate::trunk::RepeatedInvites;
+use crate::{Action, CallStep, Condition, Config};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sansio::LocatedServers;
+use ringway_sansio::{Context, Instant, LocatedServers, RelayResult};
+use ringway_sip::Message;
 
 /// Point of planning at which stages may have the targets of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +58,23 @@ pub(super) enum Point {
 /// Stage that may have the targets of a request, or its answer.
 struct Before {
     point: Point,
+    is_used: fn(&Features) -> bool,
     run: fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next,
 }
 
 /// Stages that may have targets: for each point, the first one that has any decides.
 const BEFORE: [Before; 8] = [
-    Before { point: Point::Side, run: sides::before },
-    Before { point: Point::InDialog, run: trunks::before_in_dialog },
+    Before { point: Point::Side, is_used: |_| true, run: sides::before },
+    Before { point: Point::InDialog, is_used: |used| used.trunks, run: trunks::before_in_dialog },
     // The nodes of a domain know its users: a route of the same name must not come before them.
-    Before { point: Point::Elsewhere, run: nodes::before },
-    Before { point: Point::Elsewhere, run: trunks::before_elsewhere },
-    Before { point: Point::User, run: diversion::before },
+    Before { point: Point::Elsewhere, is_used: |used| used.trunks, run: nodes::before },
+    Before { point: Point::Elsewhere, is_used: |used| used.routes, run: trunks::before_elsewhere },
+    Before { point: Point::User, is_used: |_| true, run: diversion::before },
     // What a user wants is before what a number leads to.
-    Before { point: Point::Absent, run: diversion::before_absent },
+    Before { point: Point::Absent, is_used: |_| true, run: diversion::before_absent },
     // A carrier is paid for: the records of a number are free.
-    Before { point: Point::Absent, run: numbers::before },
-    Before { point: Point::Absent, run: trunks::before_absent },
+    Before { point: Point::Absent, is_used: |used| used.routes, run: numbers::before },
+    Before { point: Point::Absent, is_used: |used| used.routes, run: trunks::before_absent },
 ];
 
 /// Function of a stage that decides after the end of a branch.
@@ -98,9 +111,12 @@ const OVER: [Over; 3] = [
     messages::over,
 ];
 
+// Planning.
+
 /// Targets or answer of the first stage of a point that has any.
 pub(super) fn before(call: &mut Call<'_, '_>, point: Point, planned: &mut Planned<'_>) -> Next {
-    for stage in BEFORE.iter().filter(|stage| stage.point == point) {
+    let features = call.env.features;
+    for stage in BEFORE.iter().filter(|stage| stage.point == point && (stage.is_used)(&features)) {
         match (stage.run)(call, planned) {
             Next::Pass => {}
             next => return next,
@@ -116,7 +132,14 @@ pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches
 
 /// Keeps the users of a message that may be kept.
 pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candidate>) {
-    messages::keep(planned, candidate);
+    if candidate.is_some() {
+        messages::keep(planned, candidate);
+    }
+}
+
+/// Bytes that stages may add to each branch of a request.
+pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
+    if env.features.relays { relays::cost_of(message) } else { 0 }
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -126,17 +149,30 @@ pub(super) fn begin(
     forwarded: &mut Forwarded<'_>,
 ) -> usize {
     let branches = planned.targets.list().len();
-    lamps::begin(call, planned, forwarded);
-    recursion::begin(call, planned, forwarded);
-    let mut states = core::mem::take(&mut planned.states);
-    forwarded.context.states.append(&mut states);
+    if call.env.features.lamps {
+        lamps::begin(call, planned, forwarded);
+    }
+    if call.env.features.recursion {
+        recursion::begin(call, planned, forwarded);
+    }
     if branches > 1 {
         groups::begin(call, planned, forwarded);
     }
-    diversion::begin_time(call, forwarded);
-    messages::begin(call, forwarded);
+    if !planned.states.is_empty() {
+        forwarded.context.states.append(&mut planned.states);
+        diversion::begin_time(call, forwarded);
+        messages::begin(call, forwarded);
+    }
+    if forwarded.context.states.is_empty() {
+        return branches;
+    }
     let later = forwarded.context.states.get::<Box<LaterGroups>>();
     branches - later.map_or(0, |later| later.len())
+}
+
+/// Condition of the forward whose target a request goes to, if it has only that.
+pub(super) fn diverted(states: &States) -> Option<Condition> {
+    if states.is_empty() { None } else { states.get().copied() }
 }
 
 /// Takes the targets that are called at once out of new ones.
@@ -150,7 +186,238 @@ pub(super) fn take_first(
 
 /// Handles the start of branches.
 pub(super) fn started(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
-    groups::arm(call, forwarded);
+    if !forwarded.context.states.is_empty() {
+        groups::arm(call, forwarded);
+    }
+}
+
+// Sending a branch.
+
+/// States of a new branch for this target.
+pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
+    BranchStates {
+        flows: target.flows.clone(),
+        trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
+        ..BranchStates::default()
+    }
+}
+
+/// True for a branch that a stage may send once more.
+pub(super) fn may_repeat(env: &Env<'_>, request: &Request<'_, '_>, target: &Target) -> bool {
+    (env.features.trunks && trunks::may_be_challenged(env.config, request.grant.reach, target.trunk()))
+        || (env.features.conversion && is_sdp(request.message))
+}
+
+/// Refusal of a next hop.
+pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
+    if env.features.trunks { trunks::refusal(env, plan) } else { None }
+}
+
+/// True: the branch waits for a stage, or has failed.
+pub(super) fn holds(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    lookups: &mut Lookups,
+    id: BranchId,
+    plan: &Plan<'_, '_, '_>,
+) -> bool {
+    env.features.relays && relays::ask_offer(env, context, lookups, id, plan)
+}
+
+/// Changes of stages to the request of a branch.
+pub(super) fn change(
+    env: &mut Env<'_>,
+    repeated: &mut RepeatedInvites,
+    plan: &Plan<'_, '_, '_>,
+    branch: Option<&Branch>,
+) -> Changes {
+    let mut changes = Changes::default();
+    if env.features.relays
+        && let Some(branch) = branch
+    {
+        relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
+    }
+    if env.features.trunks {
+        let trunk = branch.and_then(|branch| branch.states.trunk);
+        trunks::change(env, repeated, (plan, trunk), &mut changes);
+    }
+    changes
+}
+
+/// The same for a request without a branch.
+pub(super) fn change_stateless(
+    env: &Env<'_>,
+    repeated: &RepeatedInvites,
+    plan: &Plan<'_, '_, '_>,
+) -> Changes {
+    let mut changes = Changes::default();
+    if env.features.trunks {
+        trunks::number(env, (plan, 0), repeated, &mut changes);
+    }
+    changes
+}
+
+/// Request of a branch in place of the one that came.
+pub(super) fn replaced(context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
+    context.branches.get(number).and_then(|branch| relays::offer_of(context, branch))
+}
+
+/// Handles the result of a relay for the request of a branch. True: the branch is sent.
+pub(super) fn offered(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    id: BranchId,
+    result: Option<RelayResult>,
+) -> bool {
+    relays::offered(env, context, id, result)
+}
+
+// Responses of a branch.
+
+/// Next step of a response: a stage may hold it, or replace it.
+pub(super) fn on_message(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    lookups: &mut Lookups,
+    id: BranchId,
+    response: &Response<'_, '_>,
+) -> AnswerStep {
+    match env.features.relays {
+        true => relays::answer_step(env, context, lookups, id, response),
+        false => AnswerStep::Forward,
+    }
+}
+
+/// A response with the SDP of a relay.
+pub(super) fn with_sdp(
+    env: &Env<'_>,
+    context: &mut ResponseContext,
+    id: BranchId,
+    response: &Response<'_, '_>,
+    sdp: &[u8],
+) -> Vec<u8> {
+    relays::response_with_sdp(env, context, id, response, sdp)
+}
+
+/// The same for a response that was stored, from the result of its query.
+pub(super) fn answered(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    query: u64,
+    response: (BranchId, &Response<'_, '_>),
+    result: Option<RelayResult>,
+) -> Option<Vec<u8>> {
+    relays::answered(env, context, query, response, result)
+}
+
+/// Handles any response of a branch.
+pub(super) fn on_response(env: &Env<'_>, context: &ResponseContext, id: BranchId, status: u16) {
+    if env.features.trunks
+        && let Some(branch) = context.branches.get(id.parts().1)
+    {
+        trunks::on_response(env, branch, status);
+    }
+}
+
+/// Handles a provisional response of a branch.
+pub(super) fn on_provisional(env: &Env<'_>, forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
+    if env.features.trunks {
+        trunks::on_provisional(forwarded, id, status);
+    }
+}
+
+/// Handles a step of a call.
+pub(super) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
+    if !context.states.is_empty() {
+        lamps::on_step(env, context, step);
+    }
+}
+
+/// Handles the answer of a call.
+pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: BranchId, response: &Message<'_>) {
+    if !context.states.is_empty() {
+        lamps::on_answer(env, context, id, response);
+    }
+}
+
+/// Handles the 2xx of a request that refreshes a session.
+pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
+    if env.features.lamps {
+        lamp::refresh(env, response);
+    }
+}
+
+/// Handles a BYE that ends a call.
+pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
+    if env.features.lamps {
+        lamp::end_dialog(env, bye, ended);
+    }
+}
+
+// Ends.
+
+/// Handles the pause that the next hop of a branch asks for.
+pub(super) fn on_pause(env: &Env<'_>, branch: &Branch, until: Instant) {
+    if env.features.trunks {
+        trunks::on_pause(env, branch, until);
+    }
+}
+
+/// Handles the silence of the next hop of a branch.
+pub(super) fn on_silence(env: &Env<'_>, branch: &Branch) {
+    if env.features.trunks {
+        trunks::on_silence(env, branch);
+    }
+}
+
+/// True for a request whose silence says nothing of its next hop.
+pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
+    trunks::waits_for_phone(context)
+}
+
+/// Handles the final status of a branch.
+pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
+    if env.features.relays {
+        relays::end(&mut env.cx, context, id, status);
+    }
+}
+
+/// Handles the CANCEL of a branch that was not sent yet.
+pub(super) fn cancel_branch(cx: &mut Context<'_, Action>, branch: &mut Branch) {
+    relays::cancel(cx, branch);
+}
+
+/// Handles the end of a context.
+pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut ResponseContext) {
+    if !context.states.is_empty() {
+        lamps::on_end(env, context);
+    }
+    for branch in context.branches.iter_mut().filter(|branch| branch.states.media.is_some()) {
+        relays::give_up(&mut env.cx, lookups, branch);
+    }
+}
+
+/// Bytes that stages hold for an answered request.
+pub(super) fn held_bytes(env: &Env<'_>, branches: &[Branch]) -> usize {
+    if env.features.relays { relays::held_bytes(branches) } else { 0 }
+}
+
+/// Handles a change of the trunks.
+pub(super) fn forget_trunks(forwarded: &mut Forwarded<'_>) {
+    trunks::forget(forwarded);
+}
+
+/// True if a stage may go on with a branch that has ended.
+pub(super) fn may_go_on(env: &Env<'_>, context: &ResponseContext, id: BranchId) -> bool {
+    let branch = context.branches.get(id.parts().1);
+    let has_flows = branch.is_some_and(|branch| branch.states.flows.is_some());
+    let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
+    has_flows || is_in_dialog || env.features.trunks || env.features.conversion
+}
+
+/// True if a stage may add targets to those of a branch that has failed.
+pub(super) fn may_add(context: &ResponseContext) -> bool {
+    !context.states.is_empty()
 }
 
 /// Decision of the first stage that goes on with a branch that has ended.
@@ -198,6 +465,10 @@ pub(super) fn permitted(config: &Config, authority: Authority, servers: LocatedS
 
 /// True if a stage may go on when every branch is over.
 pub(super) fn may_follow(states: &States) -> bool {
+    !states.is_empty() && has_follower(states)
+}
+
+fn has_follower(states: &States) -> bool {
     states.get::<Box<LaterGroups>>().is_some()
         || states.get::<Box<Diversion>>().is_some()
         || states.get::<Box<Waiting>>().is_some()

@@ -57,7 +57,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     {
         return Next::Pass;
     }
-    let branch = forwarded.branch(end.id).filter(|branch| !branch.is_at_trunk());
+    let branch = forwarded.branch(end.id).filter(|branch| !trunks::is_at_trunk(branch));
     let Some(branch) = branch else { return Next::Pass };
     let (share, authority) = (branch.share, branch.authority);
     if authority == Authority::Number

@@ -1,30 +1,32 @@
 //! Requests of the proxy to media relays, and their results.
 
 use crate::base::{BranchId, Env};
-use crate::media::{Hop, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
-use crate::proxy::context::{Branch, BranchState, Contexts, Conversion, ResponseContext};
-use crate::proxy::forward::Plan;
+use crate::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
+use crate::proxy::context::{Branch, BranchState, ResponseContext};
+use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
 use crate::proxy::remote_target::Response;
-use crate::proxy::states::{AnswerStep, BranchMedia};
+use crate::proxy::states::{AnswerStep, BranchMedia, Conversion};
 use crate::{Action, Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::Context;
+use ringway_sansio::{Context, RelayResult};
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
-pub(in crate::proxy) fn ask_offer(
+pub(super) fn ask_offer(
     env: &mut Env<'_>,
-    contexts: &mut Contexts,
+    context: &mut ResponseContext,
     lookups: &mut Lookups,
     id: BranchId,
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
-    let Some(branch) = contexts.branch_mut(id).filter(|branch| branch.media.is_none()) else { return false };
+    let number = id.parts().1;
+    let branch = context.branches.get_mut(number).filter(|branch| branch.states.media.is_none());
+    let Some(branch) = branch else { return false };
     let hop = Hop { flow: plan.flow(), contact: plan.contact() };
-    let media = match branch.conversion {
+    let media = match branch.states.conversion {
         Conversion::None => BranchMedia::of_request(env, plan.request(), hop),
         Conversion::Converted | Conversion::Repeated => BranchMedia::of_converted(env, plan.request(), hop),
     };
@@ -34,11 +36,11 @@ pub(in crate::proxy) fn ask_offer(
         true => media.offer(plan.request().message, lookups.random()),
         false => None,
     };
-    if makes_offer && offer.is_none() && refuse(env, contexts, id, &mut media) {
+    if makes_offer && offer.is_none() && refuse(env, context, id, &mut media) {
         return true;
     }
-    let Some(branch) = contexts.branch_mut(id) else { return true };
-    branch.media = Some(Box::new(media));
+    let Some(branch) = context.branches.get_mut(number) else { return true };
+    branch.states.media = Some(Box::new(media));
     let Some(offer) = offer else { return false };
     env.decided(plan.request(), Reason::RelayAsked, Detail::None);
     let until = env.cx.now + env.config.media.time_limit + GRACE;
@@ -49,18 +51,17 @@ pub(in crate::proxy) fn ask_offer(
 }
 
 /// Counts an offer that no relay has; true if the branch fails for it.
-pub(in crate::proxy) fn refuse(
+pub(super) fn refuse(
     env: &mut Env<'_>,
-    contexts: &mut Contexts,
+    context: &mut ResponseContext,
     id: BranchId,
     media: &mut BranchMedia,
 ) -> bool {
     env.counters.media_failed += 1;
     media.set_direct();
-    let (key, number) = id.parts();
-    let Some(context) = contexts.get_mut(key) else { return true };
+    let number = id.parts().1;
     let Some(branch) = context.branches.get(number) else { return true };
-    let status = match (branch.conversion, env.config.media.on_failure) {
+    let status = match (branch.states.conversion, env.config.media.on_failure) {
         // Unchanged it would be refused again.
         (Conversion::Converted | Conversion::Repeated, _) => 488,
         (Conversion::None, RelayFailure::Refuse) => 500,
@@ -71,19 +72,16 @@ pub(in crate::proxy) fn refuse(
 }
 
 /// Next step of a response. Requests the SDP of a relay if it needs one.
-pub(in crate::proxy) fn answer_step(
+pub(super) fn answer_step(
     env: &mut Env<'_>,
-    contexts: &mut Contexts,
+    context: &mut ResponseContext,
     lookups: &mut Lookups,
     id: BranchId,
     response: &Response<'_, '_>,
 ) -> AnswerStep {
     let (message, status) = (response.message, response.status);
-    if !env.config.media.is_on() || !(101..=299).contains(&status) {
-        return AnswerStep::Forward;
-    }
-    let media = contexts.branch_mut(id).and_then(|branch| branch.media.as_deref_mut());
-    let Some(media) = media else { return AnswerStep::Forward };
+    let media = context.branches.get_mut(id.parts().1).and_then(|branch| branch.states.media.as_deref_mut());
+    let Some(media) = media.filter(|_| (101..=299).contains(&status)) else { return AnswerStep::Forward };
     let step = media.on_response(status, message);
     if !matches!(step, AnswerStep::Ask) {
         return step;
@@ -103,44 +101,118 @@ pub(in crate::proxy) fn answer_step(
 }
 
 /// Deletes the call of a branch at its relay, if it ends with this final status.
-pub(in crate::proxy) fn end(
-    cx: &mut Context<'_, Action>,
-    context: &mut ResponseContext,
-    id: BranchId,
-    status: u16,
-) {
+pub(super) fn end(cx: &mut Context<'_, Action>, context: &mut ResponseContext, id: BranchId, status: u16) {
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return };
-    if let Some(media) = branch.media.take_if(|media| media.ends_with(status)) {
+    if let Some(media) = branch.states.media.take_if(|media| media.ends_with(status)) {
         cx.actions.push(media.delete());
-    } else if let Some(media) = &mut branch.media {
+    } else if let Some(media) = &mut branch.states.media {
         // A BYE that is challenged is sent again.
         media.keep_call();
     }
 }
 
 /// Bytes of the SDP that the branches of an answered request hold.
-pub(in crate::proxy) fn held_bytes(branches: &[Branch]) -> usize {
-    branches.iter().filter_map(|branch| branch.media.as_deref()).map(BranchMedia::held_bytes).sum()
+pub(super) fn held_bytes(branches: &[Branch]) -> usize {
+    branches.iter().filter_map(|branch| branch.states.media.as_deref()).map(BranchMedia::held_bytes).sum()
 }
 
 /// Bytes of the SDP that a relay adds to a branch of a request.
-pub(in crate::proxy) fn cost_of(message: &Message<'_>) -> usize {
+pub(super) fn cost_of(message: &Message<'_>) -> usize {
     match is_sdp(message) {
         true => 2 * (message.body().len().min(SDP_BYTES_MAX) + SDP_ADDED_MAX),
         false => 0,
     }
 }
 
+/// Handles the result of an offer; `None`: no relay has it. True: the branch is sent.
+pub(super) fn offered(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    id: BranchId,
+    result: Option<RelayResult>,
+) -> bool {
+    let Some(branch) = context.branches.get_mut(id.parts().1) else { return false };
+    branch.state = BranchState::Done;
+    let Some(mut media) = branch.states.media.take() else { return false };
+    let was_relayed = media.set_offer_result(result);
+    env.counters.media_relayed += u64::from(was_relayed);
+    let reason = if was_relayed { Reason::RelayChosen } else { Reason::RelayFailed };
+    context.decided(env, reason, Detail::None);
+    if !was_relayed && media.is_unanswered() {
+        // A relay may have the call: its SDP is not credible, or its answer was late.
+        env.cx.actions.push(media.delete());
+    }
+    let is_sent = was_relayed || !refuse(env, context, id, &mut media);
+    if is_sent && let Some(branch) = context.branches.get_mut(id.parts().1) {
+        branch.states.media = Some(media);
+    }
+    is_sent
+}
+
+/// Response with the SDP of a relay, from the result of its query; `None`, and counted: no relay has it.
+pub(super) fn answered(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    query: u64,
+    (id, response): (BranchId, &Response<'_, '_>),
+    result: Option<RelayResult>,
+) -> Option<Vec<u8>> {
+    let branch = context.branches.get_mut(id.parts().1);
+    let media = branch.and_then(|branch| branch.states.media.as_deref_mut());
+    let sdp = media.and_then(|media| media.take_answer(query, response.message, result));
+    if let Some(sdp) = sdp {
+        return Some(response_with_sdp(env, context, id, response, &sdp));
+    }
+    env.counters.media_failed += 1;
+    context.decided(env, Reason::RelayFailed, Detail::None);
+    None
+}
+
+/// Request of a branch with the SDP of a relay; `None`: it is sent as it came.
+pub(super) fn offer_of(context: &ResponseContext, branch: &Branch) -> Option<Vec<u8>> {
+    let sdp = branch.states.media.as_deref()?.sdp()?;
+    let message = Message::parse(context.request.as_deref()?, &Limits::STORED).ok()?;
+    Some(with_sdp(&message, sdp))
+}
+
+/// Adds the parameter of our Record-Route for a relayed call that a request begins.
+pub(super) fn change(key: &[u8; 16], message: &Message<'_>, branch: &Branch, changes: &mut Changes) {
+    if let Some(mark) = branch.states.media.as_deref().and_then(BranchMedia::written_mark) {
+        let out = &mut changes.route_params;
+        out.push(b';');
+        out.extend_from_slice(MEDIA_MARK);
+        out.push(b'=');
+        mark.write(key, message, out);
+    }
+}
+
+/// Ends the media of a branch whose lookups are given up, or whose context ends.
+pub(super) fn give_up(cx: &mut Context<'_, Action>, lookups: &mut Lookups, branch: &mut Branch) {
+    if let Some(media) = branch.states.media.take() {
+        media.queries().for_each(|query| drop(lookups.end(query)));
+        if media.ends_with_transaction() {
+            cx.actions.push(media.delete());
+        }
+    }
+}
+
+/// Ends the media of a branch that was cancelled before it was sent: the ports are not to wait for the end of the transaction.
+pub(super) fn cancel(cx: &mut Context<'_, Action>, branch: &mut Branch) {
+    if let Some(media) = branch.states.media.take_if(|media| media.is_unanswered()) {
+        cx.actions.push(media.delete());
+    }
+}
+
 /// Response of a branch with the SDP of a relay, and with a warning if the caller's SRTP ends there.
-pub(in crate::proxy) fn response_with_sdp(
+pub(super) fn response_with_sdp(
     env: &Env<'_>,
-    contexts: &mut Contexts,
+    context: &mut ResponseContext,
     id: BranchId,
     response: &Response<'_, '_>,
     sdp: &[u8],
 ) -> Vec<u8> {
     let bytes = with_sdp(response.message, sdp);
-    let media = contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
+    let media = context.branches.get(id.parts().1).and_then(|branch| branch.states.media.as_deref());
     if !media.is_some_and(BranchMedia::is_downgraded) {
         return bytes;
     }
@@ -159,7 +231,7 @@ pub(in crate::proxy) fn response_with_sdp(
 }
 
 /// Message with the SDP of a relay.
-pub(in crate::proxy) fn with_sdp(message: &Message<'_>, sdp: &[u8]) -> Vec<u8> {
+pub(super) fn with_sdp(message: &Message<'_>, sdp: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.write_with_body(sdp, &mut bytes);
     bytes

@@ -3,17 +3,18 @@
 use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
-use crate::proxy::context::{Branch, BranchState, Contexts, ResponseContext};
-use crate::proxy::forward::Plan;
+use crate::proxy::context::{Branch, BranchState, ResponseContext};
+use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
 use crate::proxy::states::{GroupTimer, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
-use crate::tables::{CallResult, Learnt, paused_until};
-use crate::trunk::RepeatedInvites;
+use crate::proxy::untrusted::{Permitted, is_method_of_call};
+use crate::tables::{CallResult, Learnt};
+use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, split_rack};
 use crate::{
-    Aor, CallerNumber, CallerPrivacy, Config, Detail, FailedServers, LogEvent, Number, PausedTrunks, Reason,
-    Trunk, TrunkEvent, TrunkPause,
+    Aor, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, PausedTrunks, Reason, Trunk,
+    TrunkEvent, TrunkPause,
 };
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -21,17 +22,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
-use ringway_sansio::TimerKey;
-use ringway_sip::{HeaderName, Message, Method, Uri};
+use ringway_sansio::{Instant, TimerKey};
+use ringway_sip::{HeaderName, Method, Uri};
 
-/// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
-pub(in crate::proxy) fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
-    let trunking = &env.config.trunking;
-    if !trunking.has_trunks() {
-        return false;
+/// Refusal of a request that would reach a trunk without a route, and so past its destination rules, or of a stranger's that is none of a
+/// call.
+pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
+    if bypasses_routes(env, plan) {
+        return Some((403, "Trunks Have Routes"));
     }
+    if !is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
+        env.counters.strangers_methods_refused += 1;
+        return Some((403, "Not A Method Of A Call"));
+    }
+    None
+}
+
+/// True, counted and reported, for a next hop that is a trunk, and no route leads there.
+fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let address = plan.flow().remote.ip();
-    let bypasses = plan.free_hop().is_some_and(|hop| trunking.is_at(&hop, address));
+    let bypasses = plan.free_hop().is_some_and(|hop| env.config.trunking.is_at(&hop, address));
     if bypasses {
         env.counters.trunk_bypasses += 1;
         let Request { message, uri, flow, .. } = plan.request();
@@ -149,7 +159,7 @@ pub(super) fn of_diverted(
 }
 
 /// True if requests for this URI have a route to a trunk.
-pub(in crate::proxy) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
+pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     let routes = &env.config.trunking.routes;
     let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
     match env.config.domain_of(uri) {
@@ -271,99 +281,134 @@ fn add_caller(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &mut R
 }
 
 /// Maximum time of a group of targets: that of its trunk, or of the users' contacts.
-pub(in crate::proxy) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
-    let trunk = context.branches.last().and_then(|branch| branch.trunk);
+pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
+    let trunk = context.branches.last().and_then(|branch| branch.states.trunk);
     let trunk = trunk.and_then(|branch| config.trunking.trunks.get(branch.trunk));
     trunk.map_or(config.serial_fork, |trunk| trunk.silence)
 }
 
 /// True for a request at a node behind this server that only the called phone answers: its silence says nothing of the node.
-pub(in crate::proxy) fn waits_for_phone(context: &ResponseContext) -> bool {
-    let trunk = context.branches.last().and_then(|branch| branch.trunk);
+pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
+    let trunk = context.branches.last().and_then(|branch| branch.states.trunk);
     context.is_answered_by_phone && trunk.is_some_and(|trunk| trunk.is_node)
 }
 
-/// Notes that the server of a branch did not answer, so that other requests try it last.
-pub(in crate::proxy) fn note_failed(env: &Env<'_>, contexts: &mut Contexts, id: BranchId) {
-    let is_slow = contexts.get(id.context()).is_some_and(waits_for_phone);
-    let branch = contexts.branch_mut(id);
-    let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
-    if let Some(servers) = &branch.servers {
-        let until = env.cx.now + FailedServers::FAILED_TIME;
-        env.tables.note_failed(env.cx.now, &servers.current, until);
-    }
-    if !is_slow {
-        note_silent(env, branch);
-    }
-}
-
 /// Notes that the trunk of a branch has sent no response in time.
-pub(in crate::proxy) fn note_silent(env: &Env<'_>, branch: &Branch) {
-    if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
+pub(super) fn on_silence(env: &Env<'_>, branch: &Branch) {
+    if let Some(trunk) = branch.states.trunk.filter(|_| branch.state.awaits_first_response()) {
         let until = env.cx.now + PausedTrunks::SILENT_TIME;
         env.tables.pause_trunk(trunk.trunk, TrunkPause::Silent, until);
     }
 }
 
-/// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4): the server of a host
-/// name, and the trunk if no server of it is left. What a node refuses may be a matter of one user.
-pub(in crate::proxy) fn note_pause(
-    env: &Env<'_>,
-    contexts: &mut Contexts,
-    id: BranchId,
-    (message, status): (&Message<'_>, u16),
-) {
-    let Some(until) = paused_until(env.cx.now, message, status) else { return };
-    let Some(branch) = contexts.branch_mut(id) else { return };
-    let servers = branch.servers.as_deref();
-    if let Some(servers) = servers {
-        env.tables.note_failed(env.cx.now, &servers.current, until);
-    }
-    let is_last = servers.is_none_or(|servers| servers.left.is_empty());
-    if let Some(trunk) = branch.trunk.filter(|trunk| is_last && !trunk.is_node) {
+/// Notes the pause that a trunk asks for, of which no server is left, so that other requests try it last (RFC 3261 §21.5.4). What a node
+/// refuses may be a matter of one user.
+pub(super) fn on_pause(env: &Env<'_>, branch: &Branch, until: Instant) {
+    let is_last = branch.servers.as_deref().is_none_or(|servers| servers.left.is_empty());
+    if let Some(trunk) = branch.states.trunk.filter(|trunk| is_last && !trunk.is_node) {
         env.tables.pause_trunk(trunk.trunk, TrunkPause::RetryAfter, until);
     }
 }
 
 /// Notes that the trunk of a branch, if it has one, sent a response.
-pub(in crate::proxy) fn note_answering(env: &Env<'_>, branch: &Branch, status: u16) {
-    let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
+pub(super) fn on_response(env: &Env<'_>, branch: &Branch, status: u16) {
+    let Some(TrunkBranch { trunk, .. }) = branch.states.trunk else { return };
     env.host.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
     if env.tables.trunk_pause(env.cx.now, trunk) == Some(TrunkPause::Silent) {
         env.tables.note_answering_trunk(trunk);
     }
 }
 
-/// True if a branch may be sent again with credentials, so that its target is kept.
-pub(in crate::proxy) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
-    branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
+/// Forgets which trunks a pending request was sent to. Another trunk may have the number now: it must not get a call that was not
+/// routed to it, nor may its password be used for the answer to a challenge of the former one.
+pub(super) fn forget(forwarded: &mut Forwarded<'_>) {
+    forwarded.context.branches.iter_mut().for_each(|branch| branch.states.trunk = None);
+    let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() else { return };
+    later.forget_trunks();
+    if later.len() == 0 {
+        forwarded.give_up_later();
+    }
 }
 
-/// The request with the CSeq that it has at a trunk. The ACK of an INVITE that is repeated in a dialog will need its number.
-pub(in crate::proxy) fn numbered<'p, 'm, 'a>(
+/// True if a branch may be sent again with credentials, so that its target is kept.
+pub(super) fn may_be_challenged(config: &Config, reach: Reach, trunk: Option<usize>) -> bool {
+    trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
+}
+
+/// Changes of a request to a trunk that may challenge it: its CSeq, and its credentials. `repeated` are the INVITEs in dialogs that were
+/// challenged; the ACK of one that is repeated will need its number.
+pub(super) fn change(
     env: &mut Env<'_>,
     repeated: &mut RepeatedInvites,
-    plan: Plan<'p, 'm, 'a>,
-    trunk: Option<TrunkBranch>,
-) -> Plan<'p, 'm, 'a> {
+    (plan, trunk): (&Plan<'_, '_, '_>, Option<TrunkBranch>),
+    changes: &mut Changes,
+) {
     let challenges = trunk.map_or(0, |trunk| trunk.logins);
-    let plan = plan.numbered(env, challenges, repeated);
+    number(env, (plan, challenges), repeated, changes);
     let Request { message, method, .. } = plan.request();
     if challenges > 0
         && *method == Method::Invite
         && message.to().tag().is_some()
-        && let Some(number) = plan.trunk_cseq()
+        && let Some(number) = changes.cseq
     {
         let now = env.cx.now;
         let until = now + env.config.timer_c + env.config.timers.t1 * 64;
         let has_room = repeated.note(now, (env.call_hash(message), number), until);
         env.counters.trunk_invites_forgotten += u64::from(!has_room);
     }
-    plan
+    changes.credentials = credentials(env, trunk, plan.covered());
+}
+
+/// Sets the numbers of a request to or from a trunk that may challenge, after so many challenges.
+pub(super) fn number(
+    env: &Env<'_>,
+    (plan, challenges): (&Plan<'_, '_, '_>, u8),
+    repeated: &RepeatedInvites,
+    changes: &mut Changes,
+) {
+    let (request, routed) = (plan.request(), plan.routed());
+    let (message, number) = (request.message, request.message.cseq().number);
+    changes.restores_event = routed.is_of_numbered_trunk();
+    if let Some(numbers) = routed.trunk_numbers() {
+        let of_invite = |invite| numbers.of_invite(repeated, env.call_hash(message), invite);
+        changes.cseq = match request.method {
+            Method::Ack => of_invite(number),
+            _ => at_trunk(number, challenges),
+        };
+        if request.method == Method::Prack {
+            let invite = message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number);
+            changes.acknowledged = invite.and_then(of_invite);
+        }
+    } else if is_new_at_login(env.config, plan) {
+        changes.cseq = at_trunk(number, challenges);
+    }
+    if plan.begins_dialog()
+        && let Some(numbers) = begun_numbers(env.config, request, changes.cseq)
+    {
+        numbers.write(&mut changes.route_params);
+    }
+}
+
+/// True for a request outside dialogs to a trunk with a login, if it begins no dialog that will not pass this server.
+fn is_new_at_login(config: &Config, plan: &Plan<'_, '_, '_>) -> bool {
+    let trunk = plan.trunk().and_then(|trunk| config.trunking.trunks.get(trunk));
+    trunk.is_some_and(|trunk| trunk.login.is_some())
+        && plan.request().message.to().tag().is_none()
+        && (config.record_route || !plan.begins_dialog())
+}
+
+/// Numbering of the dialog that a request begins, if one of its sides is a trunk that may challenge the other one.
+fn begun_numbers(config: &Config, request: &Request<'_, '_>, cseq: Option<u32>) -> Option<TrunkNumbers> {
+    let is_of_trunk =
+        || request.grant.sender == Sender::Trusted && config.trunking.login_at(&request.flow).is_some();
+    match cseq {
+        Some(number) => Some(TrunkNumbers::begun_with(number)),
+        None => is_of_trunk().then_some(TrunkNumbers::BEGUN_BY_TRUNK),
+    }
 }
 
 /// Header field of the credentials for a request to a trunk.
-pub(in crate::proxy) fn credentials(
+fn credentials(
     env: &mut Env<'_>,
     trunk: Option<TrunkBranch>,
     covered: Covered<'_>,
@@ -392,7 +437,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         next => return next,
     }
     let Some(branch) = forwarded.branch(end.id) else { return Next::Pass };
-    let (trunk, is_at_trunk) = (branch.trunk, branch.is_at_trunk());
+    let (trunk, is_at_trunk) = (branch.states.trunk, is_at_trunk(branch));
     if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status)) {
         forwarded.give_up_later();
     }
@@ -405,9 +450,14 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     }
 }
 
+/// True for a branch whose target is at a trunk, also after a reload without it.
+pub(super) fn is_at_trunk(branch: &Branch) -> bool {
+    !branch.states.is_at_node() && branch.target.as_ref().is_some_and(|target| target.trunk().is_some())
+}
+
 /// Handles a provisional response of a trunk: with one other than 100 the route ends with it.
-pub(in crate::proxy) fn on_provisional(forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
-    let trunk = forwarded.branch(id).and_then(|branch| branch.trunk.as_mut());
+pub(super) fn on_provisional(forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
+    let trunk = forwarded.branch(id).and_then(|branch| branch.states.trunk.as_mut());
     match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
         GroupTimer::Runs => {}
         GroupTimer::Stops => {
@@ -427,13 +477,13 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
     let uses_accounts = context.grant.uses_accounts;
     let is_wanted = !context.is_cancelled;
     let Some(branch) = context.branches.get_mut(end.id.parts().1) else { return Next::Pass };
-    if branch.trunk.is_some_and(|trunk| trunk.is_node) {
+    if branch.states.trunk.is_some_and(|trunk| trunk.is_node) {
         // The phone has the password that it asks for.
         return Next::Pass;
     }
     let of_dialog =
         || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
-    let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return Next::Pass };
+    let Some(mut trunk) = branch.states.trunk.or_else(of_dialog) else { return Next::Pass };
     let learnt = env.tables.change_trunk_logins(None, |logins| {
         logins.learn(trunking, trunk.trunk, (response.message, response.status))
     });
@@ -454,7 +504,7 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
         return if is_in_dialog { Next::Pass } else { Next::Fail(500, CallResult::Other) };
     }
     trunk.logins += 1;
-    if branch.trunk.replace(trunk).is_none() {
+    if branch.states.trunk.replace(trunk).is_none() {
         // The credentials are for this address, and for no other server of the host that the dialog names.
         branch.servers = None;
     }

@@ -12,6 +12,7 @@ pub(super) use later_groups::LaterGroups;
 pub(super) use retarget::{Diversion, Recursion};
 pub(super) use trunk_branch::{GroupTimer, TrunkBranch};
 
+use super::targets::OtherFlows;
 use crate::Condition;
 use crate::lamp::LitCall;
 use alloc::boxed::Box;
@@ -135,6 +136,43 @@ impl State {
             Self::Waiting(waiting) => Some(&mut waiting.timer),
             Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Lit(_) => None,
         }
+    }
+}
+
+/// States that stages keep with a branch.
+#[derive(Debug, Default)]
+pub(super) struct BranchStates {
+    /// The other flows of its phone.
+    pub(super) flows: Option<Box<OtherFlows>>,
+    /// Trunk or node that it is for.
+    pub(super) trunk: Option<TrunkBranch>,
+    /// Conversion of its offer between SRTP and RTP.
+    pub(super) conversion: Conversion,
+    /// Media of a branch that needs a relay.
+    pub(super) media: Option<Box<BranchMedia>>,
+}
+
+/// Conversion of an offer that the target refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Conversion {
+    /// The offer is as it came.
+    #[default]
+    None,
+    /// A relay converts it.
+    Converted,
+    /// The converted one is sent a second time, because the target took it for the one that it refused.
+    Repeated,
+}
+
+impl BranchStates {
+    /// True if it is for a node behind this server.
+    pub(super) fn is_at_node(&self) -> bool {
+        self.trunk.is_some_and(|trunk| trunk.is_node)
+    }
+
+    /// True if a 2xx waits for its SDP.
+    pub(super) fn holds_success(&self) -> bool {
+        self.media.as_ref().is_some_and(|media| media.holds_success())
     }
 }
 
