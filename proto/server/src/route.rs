@@ -94,7 +94,7 @@ impl<'a> Routed<'a> {
     }
 
     fn add_numbers(&mut self, config: &Config, own: &Uri<'_>) {
-        if self.numbers.is_none() && config.trunking.has_trunks() {
+        if self.numbers.is_none() && !config.trunking.trunks.is_empty() {
             self.numbers = TrunkNumbers::of_route(own);
         }
     }
@@ -324,7 +324,7 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
             hash.part(domain.as_bytes());
             hash.part(&unescaped(user));
             // One in a dialog for a GRUU, or with such a Contact, comes back once for the user's shard.
-            if gruu::is_in_dialog(&routed.uri) {
+            if !routed.uri.params().as_bytes().is_empty() && gruu::is_in_dialog(&routed.uri) {
                 hash.part(b"dialog");
             }
         }

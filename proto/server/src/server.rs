@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use locating::Locating;
 use ringway_location::{BadEntry, Record};
-use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
+use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 
@@ -368,7 +368,8 @@ impl Node for Server {
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let Received { flow, bytes, peer } = received;
-        if stun::is_stun(&flow, bytes) {
+        // No SIP message begins so.
+        if matches!(bytes, [0 | 1, ..]) && flow.transport == Transport::Udp {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
         self.environment.begin_input();
@@ -459,22 +460,28 @@ impl Node for Server {
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, &env.storage());
         self.proxy.expire_branches(env, &mut self.transactions);
-        self.registrar.close_drained(env);
-        self.neighbours.on_timeout(env, &mut self.transactions);
+        if self.registrar.is_draining() {
+            self.registrar.close_drained(env);
+        }
+        let had = self.environment.had_features();
+        let env = &mut self.environment.env(cx);
+        if had.neighbours {
+            self.neighbours.on_timeout(env, &mut self.transactions);
+        }
         env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
             self.gives_up_at = None;
             self.proxy.give_up(env, &mut self.transactions);
         }
         self.proxy.expire_lookups(env, &mut self.transactions);
-        if self.events.next_due().is_some() {
+        if had.presence && self.events.next_due().is_some() {
             let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
             self.events.on_timeout(env, parts);
         }
         if self.messages.next_due().is_some() {
             self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
         }
-        if cfg!(feature = "cluster") {
+        if cfg!(feature = "cluster") && had.cluster {
             self.expire_locates(cx);
         }
         self.apply_notices(cx);
@@ -492,15 +499,24 @@ impl Node for Server {
             }
         };
         consider((self.registrar.next_due(), "a binding ends"));
-        consider((self.registrar.next_close(), "connections of phones are closed"));
+        if self.registrar.is_draining() {
+            consider((self.registrar.next_close(), "connections of phones are closed"));
+        }
         self.proxy.next_due().into_iter().for_each(&mut consider);
-        consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
+        let had = self.environment.had_features();
+        if had.presence {
+            consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
+        }
         consider((self.messages.next_due(), "a kept message is delivered or expires"));
         let has_changes = self.registrar.has_changes();
         consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
-        consider((self.locating.next_due(), "the store that nodes share did not answer"));
+        if had.cluster {
+            consider((self.locating.next_due(), "the store that nodes share did not answer"));
+        }
         consider((self.gives_up_at, "pending requests are given up"));
-        consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
+        if had.neighbours {
+            consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
+        }
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
         next
     }

@@ -22,6 +22,8 @@ use ringway_sip::{Message, Uri};
 pub(crate) struct Environment {
     config: Arc<Config>,
     features: Features,
+    /// Those of all configurations so far: what they began may have to end.
+    had_features: Features,
     host: Arc<dyn Host>,
     tables: Arc<SharedTables>,
     keys: Keys,
@@ -81,6 +83,7 @@ impl Environment {
         Self {
             config,
             features,
+            had_features: features,
             host,
             tables,
             keys,
@@ -98,11 +101,17 @@ impl Environment {
     pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
         self.keys = Keys::of(&config);
         self.features = Features::of(&config);
+        self.had_features = self.had_features.or(self.features);
         self.config = config;
     }
 
     pub(crate) const fn forwards_mut(&mut self) -> &mut ForwardTable {
         &mut self.forwards
+    }
+
+    /// Features of this configuration and of all before it.
+    pub(crate) const fn had_features(&self) -> Features {
+        self.had_features
     }
 
     pub(crate) fn config(&self) -> &Config {

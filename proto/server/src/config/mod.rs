@@ -100,10 +100,31 @@ pub(crate) struct Features {
     /// Contacts of 3xx are called.
     pub(crate) recursion: bool,
     /// Users are watched.
-    pub(crate) lamps: bool,
+    pub(crate) presence: bool,
+    /// Connections to other servers are kept.
+    pub(crate) neighbours: bool,
+    /// Requests may have tokens of flows: of other nodes, or of phones of other registrars.
+    pub(crate) flow_tokens: bool,
+    /// Nodes share their registrations.
+    pub(crate) cluster: bool,
 }
 
 impl Features {
+    /// All that either uses.
+    pub(crate) const fn or(self, other: Self) -> Self {
+        Self {
+            trunks: self.trunks || other.trunks,
+            routes: self.routes || other.routes,
+            relays: self.relays || other.relays,
+            conversion: self.conversion || other.conversion,
+            recursion: self.recursion || other.recursion,
+            presence: self.presence || other.presence,
+            neighbours: self.neighbours || other.neighbours,
+            flow_tokens: self.flow_tokens || other.flow_tokens,
+            cluster: self.cluster || other.cluster,
+        }
+    }
+
     pub(crate) fn of(config: &Config) -> Self {
         Self {
             trunks: config.trunking.has_trunks(),
@@ -111,7 +132,12 @@ impl Features {
             relays: config.media.is_on(),
             conversion: config.media.converts(),
             recursion: config.recurse,
-            lamps: config.presence.is_on(),
+            presence: config.presence.is_on(),
+            neighbours: !config.neighbours.is_empty(),
+            flow_tokens: config.links.is_some()
+                || config.cluster.is_some()
+                || !config.edge_domains.is_empty(),
+            cluster: config.cluster.is_some(),
         }
     }
 }

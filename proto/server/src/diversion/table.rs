@@ -27,8 +27,12 @@ impl ForwardTable {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
     /// Forwards of `user@domain`.
     pub(crate) fn find(&self, aor: &[u8]) -> Option<&Arc<Forwards>> {
-        if self.users.is_empty() { None } else { self.users.get(aor) }
+        self.users.get(aor)
     }
 }

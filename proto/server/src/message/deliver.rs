@@ -260,7 +260,7 @@ impl Messages {
         let Some(mailbox) = self.boxes.mailbox(kept.mailbox) else { return false };
         let from = Record::read(&kept.record).and_then(|record| NameAddr::parse(record.from()).ok());
         from.is_some_and(|from| {
-            env.tables.is_caller_blocked(&Caller::of_kept(env.config, &from.uri, &mailbox.aor))
+            env.tables.is_caller_blocked(|| Caller::of_kept(env.config, &from.uri, &mailbox.aor))
         })
     }
 

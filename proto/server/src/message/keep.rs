@@ -13,7 +13,7 @@ use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::PartHasher;
 use ringway_sip::grammar::{delta_seconds, trim};
-use ringway_sip::{HeaderName, Message, Method, Scheme};
+use ringway_sip::{HeaderName, Message, Scheme};
 use siphasher::sip::SipHasher13;
 
 impl Messages {
@@ -25,7 +25,7 @@ impl Messages {
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
     ) -> Option<Candidate> {
-        if !cfg!(feature = "events") || !self.is_on || request.method != Method::Message {
+        if !cfg!(feature = "events") || !self.is_on {
             return None;
         }
         let message = request.message;

@@ -22,10 +22,6 @@ impl Registrar {
         self.drain = None;
     }
 
-    pub(crate) const fn is_draining(&self) -> bool {
-        self.drain.is_some()
-    }
-
     /// Time of the next necessary call of [`Registrar::close_drained`].
     pub(crate) fn next_close(&self) -> Option<Instant> {
         self.drain.and_then(|drain| drain.closes_at)

@@ -105,6 +105,10 @@ impl Registrar {
         core::mem::take(&mut self.changes.users)
     }
 
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
     pub(crate) const fn table(&self) -> &LocationTable {
         &self.table
     }

@@ -1,9 +1,9 @@
 //! A request that is forwarded, as the stages of the proxy get it, and what they decide.
 
 use super::context::{Branch, ResponseContext};
-use super::pending::Pending;
+use super::limits::Pending;
 use super::remote_target::Response;
-use super::states::{LaterGroups, States, TimeLimit, Unreached};
+use super::states::{KeptStates, LaterGroups, States, TimeLimit, Unreached};
 use super::targets::{StoredTarget, Targets};
 use crate::base::{BranchId, Env, Request};
 use crate::route::Routed;
@@ -104,7 +104,7 @@ impl Call<'_, '_> {
     /// Reserves the memory of further branches, whose targets add `added` bytes in all; false, and counted, if a limit is reached.
     pub(super) fn reserve(&mut self, forwarded: &mut Forwarded<'_>, branches: usize, added: usize) -> bool {
         let bytes = branches * forwarded.context.reserved.of_branch + added;
-        Pending::reserve_more(self.env, forwarded.context, bytes)
+        Pending::reserve_more(self.env, &mut forwarded.context.reserved, bytes)
     }
 
     /// Notes the user by whose permission the request leaves our domains.
@@ -130,26 +130,6 @@ impl Forwarded<'_> {
     pub(super) fn give_up_later(&mut self) {
         if let Some(later) = self.context.states.take::<Box<LaterGroups>>() {
             self.timers.cancel(later.timer);
-        }
-    }
-}
-
-impl<'t> Planned<'t> {
-    pub(super) fn new(targets: &'t mut Targets) -> Self {
-        Self {
-            targets,
-            states: States::default(),
-            aor: Aor::default(),
-            is_one_phone: false,
-            leaves_by: None,
-            strangers_user: None,
-        }
-    }
-
-    /// Notes the user that a stranger's request is for, whose requests are limited.
-    pub(super) fn note_user(&mut self, call: &Call<'_, '_>) {
-        if !call.request.grant.sender.is_believed() {
-            self.strangers_user = Some(call.pending.name_of(self.aor.as_bytes()));
         }
     }
 }

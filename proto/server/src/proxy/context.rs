@@ -1,11 +1,11 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
-use super::breadth::Share;
+use super::limits::{Reserved, Share};
 use super::states::{BranchStates, States};
 use super::targets::{Authority, StoredTarget};
 use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::ended::EndedInvites;
-use crate::{CallName, Detail, Payer, Reason};
+use crate::{CallName, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,18 +34,6 @@ pub struct RingingCall<'a> {
     pub rings: bool,
     /// Time of the INVITE.
     pub since: Instant,
-}
-
-/// Reserved memory of a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reserved {
-    /// Account whose share it is of. A reload can change which addresses are fronts.
-    pub(super) payer: Payer,
-    pub(super) bytes: usize,
-    /// Maximum number of bytes of a further branch.
-    pub(super) of_branch: usize,
-    /// A request inside a dialog that has no final response.
-    pub(super) is_open: bool,
 }
 
 /// Context of one forwarded request.

@@ -4,6 +4,7 @@ use super::call::{Answer, BranchEnd, Next};
 use super::context::{BranchState, ResponseContext};
 use super::reach::failed_last;
 use super::stages;
+use super::states::KeptStates;
 use super::{Proxy, cancel_reason};
 use crate::base::{BranchId, Env, Grant, Owner, Reach, Request, Sender, Transactions};
 use crate::lamp::Ended;

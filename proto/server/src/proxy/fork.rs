@@ -3,8 +3,8 @@
 use super::call::{Call, Forwarded, Next, Planned};
 use super::context::{Branch, BranchState, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
+use super::limits::{branch_cost_of, cost_of};
 use super::lookups::Lookup;
-use super::pending::{branch_cost_of, cost_of};
 use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::stages;
 use super::targets::{StoredTarget, Target, Targets, target_uri};
@@ -202,7 +202,7 @@ impl Proxy {
             branch.target = Some(Box::new(targets.stored(target)));
         }
         if !context.states.is_empty()
-            && let Some(number) = context.states.awaited_number()
+            && let Some(number) = stages::awaited_number(&mut context.states)
         {
             let query = self.lookups.start_number(&mut env.cx, *number, id);
             branch.state = BranchState::Resolving { query };

@@ -1,6 +1,6 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
-use super::breadth::Share;
+use super::limits::Share;
 use super::remote_target::{contact_of, may_be_named, names_flow};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use super::untrusted::{self, Permitted};
@@ -294,7 +294,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.target.trunk().is_some_and(|trunk| self.config.trunking.is_node(trunk)) {
             return;
         }
-        let is_before_nodes = self.config.trunking.nodes().next().is_some();
+        let is_before_nodes = self.features.trunks && self.config.trunking.nodes().next().is_some();
         let is_of_node = |name, realm: &[u8]| {
             is_before_nodes
                 && (name == HeaderName::ProxyAuthorization
@@ -395,7 +395,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             None => UserHash::NONE,
         };
         let trunking = &config.trunking;
-        let is_of_trunk = trunking.has_trunks() && trunking.is_trunk(self.request.flow.remote.ip());
+        let is_of_trunk = self.features.trunks && trunking.is_trunk(self.request.flow.remote.ip());
         let caller = match self.request.grant.sender {
             Sender::Trusted if is_of_trunk => UserHash::NONE,
             Sender::Proven | Sender::Trusted | Sender::Believed => user_of(&message.from().uri),

@@ -75,7 +75,7 @@ pub(super) struct Lookups {
     queries: HashMap<u64, Lookup, SeededHash>,
     next_query: u64,
     /// One entry for each lookup, because its result may be lost.
-    deadlines: Wheel<u64>,
+    pub(super) deadlines: Wheel<u64>,
     /// Number of [`Lookup::Stateless`] and [`Lookup::Answer`].
     waiting: usize,
     /// Bytes of their messages.
@@ -182,14 +182,5 @@ impl Lookups {
             self.waiting_bytes -= bytes;
         }
         Some(lookup)
-    }
-
-    /// Next lookup that timed out.
-    pub(super) fn expire(&mut self, now: Instant) -> Option<u64> {
-        self.deadlines.expire(now)
-    }
-
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.deadlines.next_due()
     }
 }

@@ -1,7 +1,6 @@
 //! Proxy (RFC 3261 §16): target set, forking, response context.
 
 mod binding_hop;
-mod breadth;
 mod call;
 mod cancel_reason;
 mod context;
@@ -9,9 +8,9 @@ mod edge_flows;
 mod ends;
 mod fork;
 mod forward;
+mod limits;
 mod lookups;
 mod moves;
-mod pending;
 mod plan;
 mod reach;
 mod remote_target;
@@ -28,6 +27,7 @@ pub use context::RingingCall;
 pub(crate) use remote_target::Response;
 pub(crate) use states::{Candidate, Unreached};
 
+use crate::Aor;
 use crate::base::{BranchId, Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::route::Routed;
@@ -37,13 +37,13 @@ use alloc::vec::Vec;
 use call::{Call, Forwarded, Planned};
 use context::{BranchState, Contexts};
 use forward::Forwarding;
+use limits::Pending;
 use lookups::{Lookup, Lookups};
-use pending::Pending;
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, Method};
 use ringway_transaction::StatelessBranch;
 use stateless::{Parts, Stateless};
-use states::TimeLimit;
+use states::{States, TimeLimit};
 use targets::Targets;
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -114,7 +114,7 @@ impl Proxy {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
             (self.groups.next_due(), "the next group of targets, or a forward, is called"),
-            (self.lookups.next_due(), "a DNS server or a media relay did not answer"),
+            (self.lookups.deadlines.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }
 
@@ -138,7 +138,14 @@ impl Proxy {
     ) -> Option<Candidate> {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
-        let mut planned = Planned::new(&mut targets);
+        let mut planned = Planned {
+            targets: &mut targets,
+            states: States::new(),
+            aor: Aor::default(),
+            is_one_phone: false,
+            leaves_by: None,
+            strangers_user: None,
+        };
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
         let call = &mut Call { env, request, routed, pending: &mut self.pending };
         let mut absent = None;
@@ -271,7 +278,7 @@ impl Proxy {
 
     /// Ends the lookups that timed out.
     pub(crate) fn expire_lookups(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
-        while let Some(query) = self.lookups.expire(env.cx.now) {
+        while let Some(query) = self.lookups.deadlines.expire(env.cx.now) {
             self.on_resolved(env, transactions, query, LocatedServers::NONE);
         }
     }

@@ -1,7 +1,7 @@
 //! Target set of a request (RFC 3261 §16.5), before it is forwarded.
 
-use super::breadth::{Share, TooBroad};
 use super::call::{Answer, Call, Next, Planned};
+use super::limits::{Share, TooBroad};
 use super::reach;
 use super::stages::{self, Point};
 use super::states::States;
@@ -12,8 +12,6 @@ use crate::location::LocationTable;
 use crate::route::Routed;
 use crate::token::UserHash;
 use crate::{CallStep, Detail, Reason};
-use alloc::boxed::Box;
-use ringway_sansio::NumberTarget;
 use ringway_sip::{HeaderName, Method, Scheme, write_host};
 
 /// Result of planning, other than targets.
@@ -98,7 +96,7 @@ fn find_users_targets(
 ) -> Result<(), NoTarget> {
     let (request, routed) = (call.request, call.routed);
     let key = &call.env.keys.gruu;
-    let is_in_dialog = gruu::is_in_dialog(&routed.uri);
+    let is_in_dialog = !routed.uri.params().as_bytes().is_empty() && gruu::is_in_dialog(&routed.uri);
     let may_be_gruu = call.env.config.registrar.gruu || is_in_dialog;
     let gruu = if may_be_gruu { Gruu::of(key, &routed.uri) } else { None };
     let to = &request.message.to().uri;
@@ -108,7 +106,7 @@ fn find_users_targets(
         false => UserHash::of(&call.env.keys.route, planned.aor.user(), planned.aor.domain()),
     });
     planned.is_one_phone = gruu.is_some();
-    planned.note_user(call);
+    note_user(call, planned);
     if ask(call, planned, Point::User)? {
         return Ok(());
     }
@@ -136,7 +134,7 @@ fn find_users_targets(
             }
         }
         planned.targets.keep_only();
-        planned.states = States::default();
+        planned.states = States::new();
         return Ok(());
     }
     planned.targets.sort();
@@ -145,9 +143,16 @@ fn find_users_targets(
             return Err(NoTarget::Scheme(why));
         }
         ask(call, planned, Point::Absent)?;
-        planned.note_user(call);
+        note_user(call, planned);
     }
     Ok(())
+}
+
+/// Notes the user that a stranger's request is for, whose requests are limited.
+fn note_user(call: &Call<'_, '_>, planned: &mut Planned<'_>) {
+    if !call.request.grant.sender.is_believed() {
+        planned.strangers_user = Some(call.pending.name_of(planned.aor.as_bytes()));
+    }
 }
 
 /// Sets the limits of each of `branches` targets, and of what may follow them.
@@ -239,7 +244,7 @@ fn report_targets(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>,
             }
         }
     };
-    let was_reported = targets.are_ranked() || states.get::<Box<NumberTarget>>().is_some();
+    let was_reported = targets.are_ranked() || stages::awaits_number(states);
     if !was_reported || reason != Reason::ToPhones {
         env.decided(request, reason, detail);
     }

@@ -29,7 +29,7 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
         return;
     }
     // The tag of a trunk is recorded at once: it gets what has another one for a new call.
-    let is_of_trunk = config.trunking.has_trunks() && awaits_trunk(message);
+    let is_of_trunk = !config.trunking.trunks.is_empty() && awaits_trunk(message);
     if !is_of_trunk
         && (!creates_dialog(message)
             || response.sent_to.is_some_and(|sent_to| names_next_hop(message, sent_to)))

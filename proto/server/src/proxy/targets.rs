@@ -1,6 +1,6 @@
 //! Target set of a request (RFC 3261 §16.5).
 
-use super::breadth::Share;
+use super::limits::Share;
 use super::rewrite::Rewrite;
 use crate::base::Reach;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};

@@ -3,7 +3,7 @@
 
 use super::Server;
 use crate::auth::{Access, Authenticator, DialogMark, Facts, LiveMark, decide, is_certified, live_mark};
-use crate::base::{Env, Grant, Owner, Request, Sender, Transactions, TrunkTarget};
+use crate::base::{EdgePart, Env, Grant, Owner, Request, Sender, Transactions, TrunkTarget};
 use crate::event::{Events, Parts};
 use crate::location::LocationTable;
 use crate::message::Messages;
@@ -50,7 +50,9 @@ impl Server {
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
-        env.note_alias(&request);
+        if env.features.neighbours {
+            env.note_alias(&request);
+        }
         if !may_use_link(env, &request) {
             return;
         }
@@ -71,7 +73,7 @@ impl Server {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { key: Some(key), ..request };
-        if self.locating.absorbs(env, &request) {
+        if env.features.cluster && self.locating.absorbs(env, &request) {
             return;
         }
         if method == Method::Ack && env.acknowledges_us(message, key) {
@@ -90,7 +92,7 @@ impl Server {
         env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             let cancelled = self.transactions.key_of_cancelled(message);
-            if self.locating.on_cancel(env, cancelled, &request) {
+            if env.features.cluster && self.locating.on_cancel(env, cancelled, &request) {
                 return;
             }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
@@ -206,7 +208,7 @@ pub(super) fn proceed(
     to_us: bool,
 ) {
     let Handlers { transactions, table, proxy, events, messages } = handlers;
-    if events.is_on() {
+    if env.features.presence {
         let parts = &mut Parts { transactions, table };
         if events.on_request(env, parts, request, routed) {
             return;
@@ -216,7 +218,10 @@ pub(super) fn proceed(
         (Mode::Redirect, true) => redirect(env, table, request, routed),
         (Mode::Redirect, false) => env.refuse_plainly(request, 404, "Not Found"),
         (Mode::Proxy, _) => {
-            let candidate = messages.candidate(env, table, request, routed);
+            let candidate = match request.method {
+                Method::Message => messages.candidate(env, table, request, routed),
+                _ => None,
+            };
             if let Some(candidate) = &candidate
                 && messages.answer_repeated(env, request, candidate)
             {
@@ -335,12 +340,16 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
-        edge: edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
+        edge: match env.features.flow_tokens {
+            true => edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
+            false => EdgePart::Absent,
+        },
         is_of_node: env.config.is_link(&request.flow),
-        is_trunk: !request.flow.transport.is_websocket()
+        is_trunk: env.features.trunks
+            && !request.flow.transport.is_websocket()
             && env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.trusts(&request.flow)
-            || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
+            || (request.peer.is_some() && env.config.auth.certificates.is_trusted(request.peer, env.cx.now)),
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         marks_dialogs: env.config.stateful && env.config.record_route,
@@ -467,7 +476,7 @@ fn is_blocked(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>,
     }
     let (from, address) = (&request.message.from().uri, request.flow.remote);
     let callee = parties.to_us.then_some(&routed.uri);
-    if !env.tables.is_caller_blocked(&Caller::new(env.config, from, callee, address.ip())) {
+    if !env.tables.is_caller_blocked(|| Caller::new(env.config, from, callee, address.ip())) {
         return false;
     }
     env.counters.blocked_callers += 1;

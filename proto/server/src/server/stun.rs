@@ -3,14 +3,9 @@
 use super::admission::is_source_blocked;
 use crate::Traffic;
 use crate::base::Env;
-use ringway_sansio::{Flow, Token, Transport};
+use ringway_sansio::{Flow, Token};
 use ringway_stun::{Message, write_answer};
 use ringway_transaction::may_send_to;
-
-/// True for a datagram that begins as a STUN message: no SIP message does.
-pub(super) fn is_stun(flow: &Flow, bytes: &[u8]) -> bool {
-    matches!(bytes, [0 | 1, ..]) && flow.transport == Transport::Udp
-}
 
 /// Answers a Binding request, within its rate of the source, and drops everything else.
 pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {

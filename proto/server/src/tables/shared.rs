@@ -166,10 +166,14 @@ impl SharedTables {
     }
 
     /// True if the block list has this caller.
-    pub(crate) fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+    pub(crate) fn is_caller_blocked<'c>(&self, caller: impl FnOnce() -> Caller<'c>) -> bool {
         cfg!(feature = "operator")
             && self.has_blocked_callers.load(Ordering::Relaxed)
-            && self.blocks.read(true, |blocks| blocks.blocks_caller(caller))
+            && self.blocks_caller(&caller())
+    }
+
+    fn blocks_caller(&self, caller: &Caller<'_>) -> bool {
+        self.blocks.read(true, |blocks| blocks.blocks_caller(caller))
     }
 
     /// Reserves memory for a request that is forwarded (see [`MemoryBudget`]); false if there is none.

@@ -2,12 +2,12 @@
 
 use crate::base::{Env, Request};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
-use crate::proxy::breadth::Share;
 use crate::proxy::call::{Call, Forwarded, Next, Planned};
 use crate::proxy::context::Best;
+use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::Payer;
 use crate::proxy::stages::{lamps, trunks};
-use crate::proxy::states::{Diversion, Recursion, TimeLimit};
+use crate::proxy::states::{Diversion, KeptStates, Recursion, TimeLimit};
 use crate::proxy::targets::StoredTarget;
 use crate::{Condition, Detail, DiversionReason, Forwards, Reason};
 use alloc::boxed::Box;
@@ -47,7 +47,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next
     if forwards.always.is_some() {
         return begin(call, planned, (&diversion.forwards, Condition::Always));
     }
-    planned.states.put(Box::new(diversion));
+    planned.states.keep(Box::new(diversion));
     Next::Pass
 }
 
@@ -66,14 +66,14 @@ fn begin(
     (forwards, condition): (&Arc<Forwards>, Condition),
 ) -> Next {
     let Some(new) = targets_of(call, (forwards, condition)) else { return Next::Targets(Vec::new()) };
-    planned.states.put(condition);
+    planned.states.keep(condition);
     planned.leaves_by = new.leaves_by;
     Next::Targets(new.targets)
 }
 
 /// Limits of each of `branches` targets that a forward may follow; `None`: none follows.
 pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches: usize) -> Option<Share> {
-    planned.states.get::<Box<Diversion>>()?;
+    planned.states.kept::<Box<Diversion>>()?;
     let message = call.request.message;
     let may = may_divert(call.env, message);
     let Some((share, spirals)) = Share::with_forward(call.env.config, message, branches).filter(|_| may)
@@ -81,7 +81,7 @@ pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches
         let _ = planned.states.take::<Box<Diversion>>();
         return None;
     };
-    if let Some(diversion) = planned.states.get_mut::<Box<Diversion>>() {
+    if let Some(diversion) = planned.states.kept_mut::<Box<Diversion>>() {
         diversion.spirals = spirals;
     }
     Some(share)
@@ -89,7 +89,7 @@ pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches
 
 /// Arms the time for an answer.
 pub(super) fn begin_time(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
-    if let Some(diversion) = forwarded.context.states.get_mut::<Box<Diversion>>()
+    if let Some(diversion) = forwarded.context.states.kept_mut::<Box<Diversion>>()
         && let Some(no_answer) = &diversion.forwards.no_answer
     {
         let ends = call.env.cx.now + Duration::from_secs(u64::from(no_answer.after_s()));
@@ -100,7 +100,7 @@ pub(super) fn begin_time(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 /// Calls the target of a forward that applies to the best response so far.
 pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
     let context = &*forwarded.context;
-    let Some(diversion) = context.states.get::<Box<Diversion>>() else { return Next::Pass };
+    let Some(diversion) = context.states.kept::<Box<Diversion>>() else { return Next::Pass };
     let condition = context.best().and_then(|best| condition_of(best, context.had_silent_group));
     match condition.filter(|condition| diversion.forwards.target(*condition).is_some()) {
         Some(condition) => divert(call, forwarded, condition).map_or(Next::Pass, Next::Targets),
@@ -111,7 +111,7 @@ pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Ne
 /// Handles the end of the time for an answer: calls the target of the forward instead of the other branches.
 pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
     let context = &mut *forwarded.context;
-    if let Some(diversion) = context.states.get_mut::<Box<Diversion>>() {
+    if let Some(diversion) = context.states.kept_mut::<Box<Diversion>>() {
         diversion.timer = TimerKey::NONE;
     }
     let was_answered = context.branches.iter().any(|branch| branch.states.holds_success());
@@ -165,7 +165,7 @@ fn divert(
     if !call.reserve(forwarded, targets.len(), added) {
         return None;
     }
-    if let Some(recursion) = forwarded.context.states.get_mut::<Box<Recursion>>() {
+    if let Some(recursion) = forwarded.context.states.kept_mut::<Box<Recursion>>() {
         targets.iter().for_each(|target| recursion.note(target.uri()));
     }
     if let Some(user) = new.leaves_by {

@@ -2,7 +2,7 @@
 
 use crate::proxy::call::{Call, Forwarded, Next, Planned};
 use crate::proxy::stages::trunks;
-use crate::proxy::states::{LaterGroups, TimeLimit};
+use crate::proxy::states::{KeptStates, LaterGroups, TimeLimit};
 use crate::proxy::targets::StoredTarget;
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use ringway_sansio::TimerKey;
 pub(super) fn begin(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, forwarded: &mut Forwarded<'_>) {
     let is_serial = planned.targets.are_ranked() || !call.env.config.serial_fork.is_zero();
     if is_serial && let Some(later) = LaterGroups::of(planned.targets) {
-        forwarded.context.states.put(later);
+        forwarded.context.states.keep(later);
     }
 }
 
@@ -31,10 +31,10 @@ pub(super) fn take_first(
     let later = targets.split_off(first);
     if !later.is_empty() {
         let states = &mut forwarded.context.states;
-        if states.get::<Box<LaterGroups>>().is_none() {
-            states.put(Box::new(LaterGroups::none()));
+        if states.kept::<Box<LaterGroups>>().is_none() {
+            states.keep(Box::new(LaterGroups::none()));
         }
-        if let Some(groups) = states.get_mut::<Box<LaterGroups>>() {
+        if let Some(groups) = states.kept_mut::<Box<LaterGroups>>() {
             groups.insert(later);
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn arm(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
         return;
     }
     let group_max = trunks::group_max(config, context);
-    let later = context.states.get_mut::<Box<LaterGroups>>();
+    let later = context.states.kept_mut::<Box<LaterGroups>>();
     if let Some(later) = later.filter(|later| later.len() > 0 && later.timer == TimerKey::NONE) {
         let ends = later.ends_at(call.env.cx.now, group_max, until);
         later.timer = forwarded.timers.arm(ends, TimeLimit::Group(forwarded.key));
@@ -59,7 +59,7 @@ pub(super) fn arm(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 
 /// Calls the next group of targets, if the running one has failed.
 pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() else { return Next::Pass };
+    let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() else { return Next::Pass };
     let group: Vec<_> = later.take_next().collect();
     forwarded.timers.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
     let is_ranked = group.first().is_some_and(StoredTarget::is_ranked);
@@ -74,7 +74,7 @@ pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Ne
 
 /// Handles the end of a group's time: cancels its branches, so that the next group is called.
 pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    if let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() {
+    if let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() {
         later.timer = TimerKey::NONE;
     }
     call.env.decided(call.request, Reason::GroupTimeout, Detail::None);

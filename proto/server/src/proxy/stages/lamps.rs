@@ -4,6 +4,7 @@ use crate::base::{BranchId, Env};
 use crate::lamp::{self, Answer, LitCall};
 use crate::proxy::call::{Call, Forwarded, Planned};
 use crate::proxy::context::ResponseContext;
+use crate::proxy::states::KeptStates;
 use crate::proxy::targets::Authority;
 use crate::{CallStep, Condition};
 use alloc::boxed::Box;
@@ -11,17 +12,17 @@ use ringway_sip::Message;
 
 /// Lights the lamps of the users of a new call.
 pub(super) fn begin(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut Forwarded<'_>) {
-    let is_diverted = planned.states.get::<Condition>().is_some();
+    let is_diverted = planned.states.kept::<Condition>().is_some();
     if forwarded.context.is_invite
         && let Some(lit) = lamp::begin(call.env, call.request, call.routed, is_diverted)
     {
-        forwarded.context.states.put(lit);
+        forwarded.context.states.keep(lit);
     }
 }
 
 /// Handles a step of a call other than its answer.
 pub(in crate::proxy) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
-    let Some(lit) = context.states.get::<Box<LitCall>>() else { return };
+    let Some(lit) = context.states.kept::<Box<LitCall>>() else { return };
     match step {
         CallStep::Ringing(_) => lamp::on_ringing(env, lit),
         CallStep::Failed(_) | CallStep::Over => lamp::end_unanswered(env, lit),
@@ -44,7 +45,7 @@ pub(in crate::proxy) fn on_answer(
     id: BranchId,
     response: &Message<'_>,
 ) {
-    let Some(lit) = context.states.get::<Box<LitCall>>() else { return };
+    let Some(lit) = context.states.kept::<Box<LitCall>>() else { return };
     let answer = match context.branches.get(id.parts().1).map(|branch| branch.authority) {
         Some(Authority::Redirected { .. } | Authority::Number) => Answer::OfOther,
         // After a forward the part of the called user has ended.
@@ -55,14 +56,14 @@ pub(in crate::proxy) fn on_answer(
 
 /// Handles a diversion: the phones of the called user are not called any more.
 pub(super) fn on_diversion(env: &mut Env<'_>, context: &ResponseContext) {
-    if let Some(lit) = context.states.get::<Box<LitCall>>() {
+    if let Some(lit) = context.states.kept::<Box<LitCall>>() {
         lamp::end_callee(env, lit);
     }
 }
 
 /// Handles the end of a context.
 pub(in crate::proxy) fn on_end(env: &mut Env<'_>, context: &ResponseContext) {
-    if let Some(lit) = context.states.get::<Box<LitCall>>() {
+    if let Some(lit) = context.states.kept::<Box<LitCall>>() {
         lamp::end_unanswered(env, lit);
     }
 }

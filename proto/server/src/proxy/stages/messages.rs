@@ -1,7 +1,7 @@
 //! MESSAGE that no phone of its user took, for those that are kept.
 
 use crate::proxy::call::{Call, Forwarded, Next, Planned};
-use crate::proxy::states::{Candidate, TimeLimit, Unreached, Waiting};
+use crate::proxy::states::{Candidate, KeptStates, TimeLimit, Unreached, Waiting};
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use ringway_sansio::TimerKey;
@@ -9,13 +9,13 @@ use ringway_sansio::TimerKey;
 /// Notes that a request is kept if no phone takes it.
 pub(super) fn keep(planned: &mut Planned<'_>, candidate: Option<Candidate>) {
     if let Some(candidate) = candidate {
-        planned.states.put(Box::new(Waiting { candidate, timer: TimerKey::NONE }));
+        planned.states.keep(Box::new(Waiting { candidate, timer: TimerKey::NONE }));
     }
 }
 
 /// Arms the time for an answer: the sender's own transaction must not end first.
 pub(super) fn begin(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
-    if let Some(waiting) = forwarded.context.states.get_mut::<Box<Waiting>>() {
+    if let Some(waiting) = forwarded.context.states.kept_mut::<Box<Waiting>>() {
         let ends = call.env.cx.now + call.env.config.timers.t1 * 48;
         waiting.timer = forwarded.timers.arm(ends, TimeLimit::Message(forwarded.key));
     }
@@ -23,7 +23,7 @@ pub(super) fn begin(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 
 /// Handles the end of the time for an answer: no phone is there.
 pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    let Some(waiting) = forwarded.context.states.get_mut::<Box<Waiting>>() else { return Next::Pass };
+    let Some(waiting) = forwarded.context.states.kept_mut::<Box<Waiting>>() else { return Next::Pass };
     waiting.timer = TimerKey::NONE;
     if forwarded.is_answered {
         return Next::Pass;

@@ -19,14 +19,15 @@ mod trunks;
 
 pub(super) use diversion::reason_of;
 
-use super::breadth::Share;
 use super::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use super::context::{Branch, ResponseContext};
 use super::forward::{Changes, Plan};
+use super::limits::Share;
 use super::lookups::Lookups;
 use super::remote_target::Response;
 use super::states::{
-    AnswerStep, BranchStates, Candidate, Diversion, LaterGroups, States, TimeLimit, TrunkBranch, Waiting,
+    AnswerStep, BranchStates, Candidate, Conversion, Diversion, KeptStates, LaterGroups, States, TimeLimit,
+    TrunkBranch, Waiting,
 };
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request};
@@ -37,7 +38,7 @@ use crate::trunk::RepeatedInvites;
 use crate::{Action, CallStep, Condition, Config};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Instant, LocatedServers, RelayResult};
+use ringway_sansio::{Context, Instant, LocatedServers, NumberTarget, RelayResult};
 use ringway_sip::Message;
 
 /// Point of planning at which stages may have the targets of a request.
@@ -115,6 +116,9 @@ const OVER: [Over; 3] = [
 
 /// Targets or answer of the first stage of a point that has any.
 pub(super) fn before(call: &mut Call<'_, '_>, point: Point, planned: &mut Planned<'_>) -> Next {
+    if point == Point::User && call.env.forwards.is_empty() {
+        return Next::Pass;
+    }
     let features = call.env.features;
     for stage in BEFORE.iter().filter(|stage| stage.point == point && (stage.is_used)(&features)) {
         match (stage.run)(call, planned) {
@@ -149,7 +153,7 @@ pub(super) fn begin(
     forwarded: &mut Forwarded<'_>,
 ) -> usize {
     let branches = planned.targets.list().len();
-    if call.env.features.lamps {
+    if call.env.features.presence {
         lamps::begin(call, planned, forwarded);
     }
     if call.env.features.recursion {
@@ -166,13 +170,23 @@ pub(super) fn begin(
     if forwarded.context.states.is_empty() {
         return branches;
     }
-    let later = forwarded.context.states.get::<Box<LaterGroups>>();
+    let later = forwarded.context.states.kept::<Box<LaterGroups>>();
     branches - later.map_or(0, |later| later.len())
 }
 
 /// Condition of the forward whose target a request goes to, if it has only that.
 pub(super) fn diverted(states: &States) -> Option<Condition> {
-    if states.is_empty() { None } else { states.get().copied() }
+    if states.is_empty() { None } else { states.kept().copied() }
+}
+
+/// Takes the number that the only target of a new context waits for.
+pub(super) fn awaited_number(states: &mut States) -> Option<Box<NumberTarget>> {
+    states.take()
+}
+
+/// True if a number is looked up before a request has targets.
+pub(super) fn awaits_number(states: &States) -> bool {
+    states.kept::<Box<NumberTarget>>().is_some()
 }
 
 /// Takes the targets that are called at once out of new ones.
@@ -198,7 +212,8 @@ pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
     BranchStates {
         flows: target.flows.clone(),
         trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
-        ..BranchStates::default()
+        conversion: Conversion::None,
+        media: None,
     }
 }
 
@@ -342,14 +357,14 @@ pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: Branch
 
 /// Handles the 2xx of a request that refreshes a session.
 pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
-    if env.features.lamps {
+    if env.features.presence {
         lamp::refresh(env, response);
     }
 }
 
 /// Handles a BYE that ends a call.
 pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
-    if env.features.lamps {
+    if env.features.presence {
         lamp::end_dialog(env, bye, ended);
     }
 }
@@ -469,9 +484,9 @@ pub(super) fn may_follow(states: &States) -> bool {
 }
 
 fn has_follower(states: &States) -> bool {
-    states.get::<Box<LaterGroups>>().is_some()
-        || states.get::<Box<Diversion>>().is_some()
-        || states.get::<Box<Waiting>>().is_some()
+    states.kept::<Box<LaterGroups>>().is_some()
+        || states.kept::<Box<Diversion>>().is_some()
+        || states.kept::<Box<Waiting>>().is_some()
 }
 
 fn first(mut decisions: impl Iterator<Item = Next>) -> Next {

@@ -2,13 +2,13 @@
 
 use crate::base::{Env, Request};
 use crate::dialplan::RouteTo;
-use crate::proxy::breadth::Share;
 use crate::proxy::call::{Answer, Call, Forwarded, Next, Planned};
+use crate::proxy::limits::Share;
 use crate::proxy::remote_target::is_public;
 use crate::proxy::stages::destinations::{self, Payer};
 use crate::proxy::stages::diversion::is_divertible;
 use crate::proxy::stages::trunks;
-use crate::proxy::states::Recursion;
+use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::StoredTarget;
 use crate::route::Routed;
 use crate::{Aor, Config, Detail, Number, Reason};
@@ -33,7 +33,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next
     }
     call.env.counters.number_lookups += 1;
     call.env.decided(call.request, Reason::NumberLookup, Detail::Text(number.as_bytes()));
-    planned.states.put(Box::new(target_of(call.env.config, &number, call.request)));
+    planned.states.keep(Box::new(target_of(call.env.config, &number, call.request)));
     Next::Targets(vec![StoredTarget::of_request(call.routed.uri.as_bytes())])
 }
 
@@ -62,7 +62,7 @@ pub(super) fn resumed(
     if !call.reserve(forwarded, targets.len(), added) {
         return Next::Answer(Answer::new(503, "Too Many Requests Under Way"));
     }
-    if let Some(recursion) = forwarded.context.states.get_mut::<Box<Recursion>>() {
+    if let Some(recursion) = forwarded.context.states.kept_mut::<Box<Recursion>>() {
         targets.iter().for_each(|target| recursion.note(target.uri()));
     }
     Next::Targets(targets)

@@ -5,7 +5,7 @@ use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::remote_target::is_credible;
 use crate::proxy::stages::diversion::{add_lines, is_divertible, may_divert};
 use crate::proxy::stages::trunks;
-use crate::proxy::states::Recursion;
+use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::{Authority, StoredTarget, write_as_request_uri};
 use crate::{Aor, Config, Detail, DiversionReason, Reason};
 use alloc::boxed::Box;
@@ -41,7 +41,7 @@ pub(super) fn begin(call: &Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut 
         && may_recurse(call.request.grant.reach)
         && is_divertible(call.env, call.request)
     {
-        forwarded.context.states.put(Recursion::of(call.routed, planned.targets));
+        forwarded.context.states.keep(Recursion::of(call.routed, planned.targets));
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     let context = &*forwarded.context;
     if !call.env.config.recurse
         || end.is_superseded
-        || context.states.get::<Box<Recursion>>().is_none()
+        || context.states.kept::<Box<Recursion>>().is_none()
         || context.is_cancelled
         || forwarded.is_answered
     {
@@ -144,7 +144,7 @@ fn accept(
         return None;
     }
     let is_new =
-        forwarded.context.states.get_mut::<Box<Recursion>>().is_some_and(|recursion| recursion.add(&parsed));
+        forwarded.context.states.kept_mut::<Box<Recursion>>().is_some_and(|recursion| recursion.add(&parsed));
     is_new.then(|| Found { q: contact.q.unwrap_or(Q_MAX), uri, leaves_by })
 }
 

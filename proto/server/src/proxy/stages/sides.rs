@@ -4,8 +4,8 @@
 
 use crate::auth::user_of_side;
 use crate::base::Reach;
-use crate::proxy::breadth::Share;
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
+use crate::proxy::limits::Share;
 use crate::proxy::targets::StoredTarget;
 use crate::token::Mark;
 use crate::{Detail, Reason, gruu};

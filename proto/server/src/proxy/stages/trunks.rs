@@ -7,7 +7,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
-use crate::proxy::states::{GroupTimer, LaterGroups, TrunkBranch};
+use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::proxy::untrusted::{Permitted, is_method_of_call};
 use crate::tables::{CallResult, Learnt};
@@ -323,7 +323,7 @@ pub(super) fn on_response(env: &Env<'_>, branch: &Branch, status: u16) {
 /// routed to it, nor may its password be used for the answer to a challenge of the former one.
 pub(super) fn forget(forwarded: &mut Forwarded<'_>) {
     forwarded.context.branches.iter_mut().for_each(|branch| branch.states.trunk = None);
-    let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() else { return };
+    let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() else { return };
     later.forget_trunks();
     if later.len() == 0 {
         forwarded.give_up_later();
@@ -461,7 +461,7 @@ pub(super) fn on_provisional(forwarded: &mut Forwarded<'_>, id: BranchId, status
     match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
         GroupTimer::Runs => {}
         GroupTimer::Stops => {
-            if let Some(later) = forwarded.context.states.get_mut::<Box<LaterGroups>>() {
+            if let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() {
                 forwarded.timers.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
             }
         }

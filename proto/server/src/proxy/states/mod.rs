@@ -39,9 +39,8 @@ pub(super) enum State {
     Waiting(Box<Waiting>),
 }
 
-/// States of the stages that apply to a request.
-#[derive(Debug, Default)]
-pub(super) struct States(Vec<State>);
+/// States of the stages that apply to a request, at most one of each kind.
+pub(super) type States = Vec<State>;
 
 /// Type of a state.
 pub(super) trait Kept: Sized {
@@ -83,48 +82,49 @@ kept! {
     Waiting(Box<Waiting>),
 }
 
-impl States {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// States by their kind.
+pub(super) trait KeptStates {
+    fn kept<T: Kept>(&self) -> Option<&T>;
 
-    pub(super) fn get<T: Kept>(&self) -> Option<&T> {
-        self.0.iter().find_map(T::of)
-    }
-
-    pub(super) fn get_mut<T: Kept>(&mut self) -> Option<&mut T> {
-        self.0.iter_mut().find_map(T::of_mut)
-    }
-
-    /// Adds all states of others, of which there are none.
-    pub(super) fn append(&mut self, others: &mut Self) {
-        self.0.append(&mut others.0);
-    }
+    fn kept_mut<T: Kept>(&mut self) -> Option<&mut T>;
 
     /// Keeps a state, of which there is none.
-    pub(super) fn put(&mut self, state: impl Kept) {
-        self.0.push(state.state());
-    }
+    fn keep(&mut self, state: impl Kept);
 
-    pub(super) fn take<T: Kept>(&mut self) -> Option<T> {
-        let at = self.0.iter().position(|state| T::of(state).is_some())?;
-        T::taken(self.0.swap_remove(at))
-    }
-
-    /// Takes the number that a request waits for.
-    pub(super) fn awaited_number(&mut self) -> Option<Box<NumberTarget>> {
-        self.take()
-    }
+    fn take<T: Kept>(&mut self) -> Option<T>;
 
     /// Ends what would call further targets; returns its timers.
-    pub(super) fn end_targets(&mut self) -> impl Iterator<Item = TimerKey> {
-        let ended = self.0.extract_if(.., |state| matches!(state, State::Later(_) | State::Diversion(_)));
+    fn end_targets(&mut self) -> impl Iterator<Item = TimerKey>;
+
+    /// Timers of all stages.
+    fn timers(&mut self) -> impl Iterator<Item = TimerKey>;
+}
+
+impl KeptStates for States {
+    fn kept<T: Kept>(&self) -> Option<&T> {
+        self.iter().find_map(T::of)
+    }
+
+    fn kept_mut<T: Kept>(&mut self) -> Option<&mut T> {
+        self.iter_mut().find_map(T::of_mut)
+    }
+
+    fn keep(&mut self, state: impl Kept) {
+        self.push(state.state());
+    }
+
+    fn take<T: Kept>(&mut self) -> Option<T> {
+        let at = self.iter().position(|state| T::of(state).is_some())?;
+        T::taken(self.swap_remove(at))
+    }
+
+    fn end_targets(&mut self) -> impl Iterator<Item = TimerKey> {
+        let ended = self.extract_if(.., |state| matches!(state, State::Later(_) | State::Diversion(_)));
         ended.filter_map(|mut state| state.timer().copied())
     }
 
-    /// Timers of all stages.
-    pub(super) fn timers(&mut self) -> impl Iterator<Item = TimerKey> {
-        self.0.iter_mut().filter_map(|state| state.timer().copied())
+    fn timers(&mut self) -> impl Iterator<Item = TimerKey> {
+        self.iter_mut().filter_map(|state| state.timer().copied())
     }
 }
 
