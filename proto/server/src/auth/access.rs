@@ -6,10 +6,9 @@
 use super::{ends_or_completes, is_of_call};
 use crate::base::{EdgePart, Grant, Reach, Sender, TrunkTarget};
 use crate::config::Strangers;
+use crate::dialog::{DialogMark, LiveMark};
 use crate::sources::Origin;
 use crate::tables::Way;
-use crate::token::UserHash;
-use ringway_sansio::Flow;
 use ringway_sip::Method;
 
 /// Result for a request.
@@ -23,36 +22,6 @@ pub(crate) enum Access {
     Refuse(u16, &'static str),
     /// It is dropped: an ACK, which has no response.
     Drop,
-}
-
-/// Valid Record-Route mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LiveMark {
-    /// The server sent the request to itself, for a user of `domains`, after it had accepted it.
-    Accepted,
-    /// The request is part of a dialog.
-    Dialog(DialogMark),
-}
-
-/// Valid mark of a dialog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DialogMark {
-    /// Way to the side that the request is for.
-    pub(crate) to: Way,
-    /// True if its next hop is that side, or a host name whose address is compared after its lookup.
-    pub(crate) reaches_side: bool,
-    /// Address of its sender.
-    pub(crate) origin: Origin,
-    /// Next hop of the request, if it was compared with that side.
-    pub(crate) hop: Option<Flow>,
-    /// Identifies the mark and the side that sends it.
-    pub(crate) id: u64,
-    /// User of ours that sends it; `None`: the mark is of the earlier form, and From says it.
-    pub(crate) sender: Option<UserHash>,
-    /// A trunk sends it.
-    pub(crate) is_of_trunk: bool,
-    /// Request-URI, if it is for a trunk.
-    pub(crate) trunk: TrunkTarget,
 }
 
 /// Everything that the rules depend on.
@@ -224,24 +193,6 @@ fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
 
 const fn forward(reach: Reach, sender: Sender) -> Access {
     Access::Forward(Grant::new(reach, sender))
-}
-
-impl DialogMark {
-    /// True if a user of ours sends the request; a mark of the earlier form leaves it to From.
-    pub(crate) fn is_of_user(&self, from_us: bool) -> bool {
-        self.sender.map_or(from_us, UserHash::is_user)
-    }
-
-    /// True if a request with a sender's proof may be sent with the account at a trunk that challenges it: those of users, trunks and
-    /// trusted proxies, and those of a stranger that only continue a call that the dial plan sent there. The earlier form of marks has
-    /// its former rights.
-    pub(crate) fn uses_accounts(&self, sender: Sender, strangers: Strangers) -> bool {
-        sender.is_believed()
-            || self.is_of_trunk
-            || self.sender.is_none_or(UserHash::is_user)
-            || self.trunk == TrunkTarget::Recorded
-            || strangers == Strangers::All
-    }
 }
 
 #[cfg(test)]

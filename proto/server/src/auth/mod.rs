@@ -5,13 +5,13 @@
 mod access;
 mod authenticator;
 mod certified;
-mod live_mark;
 mod methods;
 mod proven;
+mod untrusted;
 
-pub(crate) use access::{Access, DialogMark, Facts, LiveMark, decide};
+pub(crate) use access::{Access, Facts, decide};
 pub(crate) use authenticator::Authenticator;
 pub(crate) use certified::is_certified;
-pub(crate) use live_mark::{live_mark, moved_sides, named_user, user_of_side};
 pub(crate) use methods::{ends_or_completes, is_of_call};
 pub(crate) use proven::proven_sender;
+pub(crate) use untrusted::{Permitted, is_method_of_call, remove_fields};

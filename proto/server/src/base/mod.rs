@@ -20,4 +20,4 @@ pub(crate) use keys::{GruuKeys, Keys, derive};
 pub(crate) use owner::{BranchId, Owner, ProbeId, Transactions};
 pub use reply::store_failed_reply;
 pub(crate) use reply::{write_allow, write_q, write_reply, write_unfolded};
-pub(crate) use request::Request;
+pub(crate) use request::{Request, Response};

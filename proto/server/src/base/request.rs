@@ -1,4 +1,4 @@
-//! Request in the pipeline.
+//! Request in the pipeline, and response.
 
 use crate::base::grant::Grant;
 use crate::{CallName, Config, Payer};
@@ -24,6 +24,17 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) grant: Grant,
     /// Name of the call that it begins or ends, if calls are recorded.
     pub(crate) call: Option<&'m CallName>,
+}
+
+/// Response on its way to the client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Response<'r, 'a> {
+    pub(crate) message: &'r Message<'a>,
+    pub(crate) status: u16,
+    /// Flow that it was received on.
+    pub(crate) flow: &'r Flow,
+    /// Flow of its request; `None` without a transaction.
+    pub(crate) sent_to: Option<&'r Flow>,
 }
 
 impl Request<'_, '_> {

@@ -1,5 +1,15 @@
-//! Sides of a dialog: who they are, and where they are now (docs/decisions/0053).
+//! Sides of a dialog (docs/decisions/0053): what a mark proves, who may reach whom, and how a side moves.
+//!
+//! Start reading at [`current()`], which has the table of cases.
 
 mod current;
+mod live_mark;
+mod moves;
+mod remote_target;
 
 pub(crate) use current::{Known, current};
+pub(crate) use live_mark::{DialogMark, LiveMark, live_mark, moved_sides, named_user, user_of_side};
+pub(crate) use moves::on_success;
+pub(crate) use remote_target::{
+    caller_side, calls_for_us, contact_of, is_credible, is_public, record, target_hash_on,
+};

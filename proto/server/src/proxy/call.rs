@@ -2,10 +2,9 @@
 
 use super::context::{Branch, ResponseContext};
 use super::limits::Pending;
-use super::remote_target::Response;
 use super::states::{KeptStates, LaterGroups, States, TimeLimit, Unreached};
 use super::targets::{StoredTarget, Targets};
-use crate::base::{BranchId, Env, Request};
+use crate::base::{BranchId, Env, Request, Response};
 use crate::route::Routed;
 use crate::tables::CallResult;
 use crate::{Aor, Reason};

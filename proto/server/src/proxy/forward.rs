@@ -1,12 +1,12 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::limits::Share;
-use super::remote_target::{contact_of, may_be_named, names_flow};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
-use super::untrusted::{self, Permitted};
+use crate::auth::{Permitted, remove_fields};
 use crate::base::{Env, Keys, Reach, Request, Sender};
-use crate::config::{Features, is_private};
-use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
+use crate::config::Features;
+use crate::dialog::{caller_side, contact_of, target_hash_on};
+use crate::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Identities, Side, TargetHash, Token, UriHash, UserHash};
 use crate::trunk::{restore_event, split_rack};
@@ -17,9 +17,8 @@ use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{
-    Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Scheme, Uri, hex16, write_host, write_number,
+    Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_host, write_number,
 };
-use ringway_transaction::reply_flow;
 
 /// Request with its route and its target set.
 #[derive(Clone, Copy)]
@@ -154,7 +153,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.request.grant.reach == Reach::User {
             edit.remove_lines(HeaderName::Route, |_| true);
         }
-        untrusted::remove_fields(self.request, self.permitted_fields(), &mut edit);
+        remove_fields(self.request, self.permitted_fields(), &mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
         }
@@ -468,61 +467,6 @@ pub(super) fn write_cseq(edit: &mut Edit<'_, '_>, number: u32, method: Method<'_
         out.push(b' ');
         out.extend_from_slice(method.as_bytes());
     });
-}
-
-/// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that
-/// address, or if the sender is believed.
-pub(super) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
-    let message = request.message;
-    let reply = reply_flow(message.via(), request.flow);
-    let name =
-        if message.has(HeaderName::RecordRoute) { HeaderName::RecordRoute } else { HeaderName::Contact };
-    let target =
-        message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
-    let sender = request.grant.sender;
-    if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
-        return Side::Contact(TargetHash::of_flow(key, &reply));
-    }
-    // The remote target of a phone with a GRUU is this server: only its flow leads to it.
-    let is_gruu = |uri: &Uri<'_>| config.registrar.gruu && config.domain_of(uri).is_some();
-    let hop = target.as_ref().filter(|uri| !is_gruu(uri)).map(|uri| hop_of(config, uri));
-    let hash = match hop {
-        Some(NextHop::Flow(hop)) => {
-            let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
-            let is_allowed = (sender.is_believed() && is_there)
-                || (sender == Sender::Trusted && may_be_named(config, hop.remote.ip()))
-                // A connection verifies its source address; its port may belong to another program after its end.
-                || (is_there
-                    && reply.transport.has_connections()
-                    && !is_private(hop.remote.ip())
-                    && hop.remote.port() != reply.remote.port())
-                || (hop.remote == reply.remote && !hop.transport.has_connections() && !reply.transport.has_connections());
-            is_allowed.then(|| TargetHash::of_flow(key, &hop))
-        }
-        Some(NextHop::Name { .. } | NextHop::Unreachable) | None => None,
-    };
-    match (reply.connection, hash) {
-        (Some(connection), hash) => {
-            Side::Connection(connection, reply.listener, hash.unwrap_or(TargetHash::NONE))
-        }
-        (None, Some(hash)) => Side::Contact(hash),
-        (None, None) => Side::Address(reply.listener, reply.remote),
-    }
-}
-
-/// Hash of a URI whose host is `ip`.
-fn target_hash_on(
-    config: &Config,
-    key: &[u8; 16],
-    uri: &Uri<'_>,
-    ip: core::net::IpAddr,
-) -> Option<TargetHash> {
-    match hop_of(config, uri) {
-        NextHop::Flow(hop) if config.is_same_host(hop.remote.ip(), ip) => {
-            Some(TargetHash::of_flow(key, &hop))
-        }
-        NextHop::Flow(_) | NextHop::Name { .. } | NextHop::Unreachable => None,
-    }
 }
 
 /// Value for requests without one (RFC 3261 §16.6 step 3).

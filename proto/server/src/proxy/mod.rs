@@ -10,25 +10,21 @@ mod fork;
 mod forward;
 mod limits;
 mod lookups;
-mod moves;
 mod plan;
 mod reach;
-mod remote_target;
 mod response;
 mod rewrite;
 mod stages;
 mod stateless;
 mod states;
 mod targets;
-mod untrusted;
 
 pub(crate) use binding_hop::{BindingHop, hop_to_binding};
 pub use context::RingingCall;
-pub(crate) use remote_target::Response;
 pub(crate) use states::{Candidate, Unreached};
 
 use crate::Aor;
-use crate::base::{BranchId, Env, Request, Transactions};
+use crate::base::{BranchId, Env, Request, Response, Transactions};
 use crate::location::LocationTable;
 use crate::route::Routed;
 use crate::trunk::RepeatedInvites;

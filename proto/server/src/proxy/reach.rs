@@ -1,14 +1,13 @@
 //! Next hops of a request, within the reach of its grant.
 
 use super::forward::Plan;
-use super::remote_target;
 use super::stages;
 use super::targets::Target;
 use crate::base::{Env, Reach, Request, Sender};
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
 use crate::token::{Side, TargetHash};
-use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, edge};
+use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, dialog, edge};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
@@ -156,8 +155,8 @@ fn located(env: &Env<'_>, reach: Reach, server: LocatedServer) -> NextHop<'stati
     };
     match (reach, hop) {
         (Reach::Side(Side::Named { is_believed, .. }), NextHop::Flow(flow))
-            if remote_target::is_public(env.config, flow.remote.ip())
-                && (is_believed || !remote_target::calls_for_us(env.config, flow.remote.ip())) =>
+            if dialog::is_public(env.config, flow.remote.ip())
+                && (is_believed || !dialog::calls_for_us(env.config, flow.remote.ip())) =>
         {
             NextHop::Flow(flow)
         }

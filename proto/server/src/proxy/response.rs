@@ -4,13 +4,12 @@ use super::call::{BranchEnd, Forwarded, Next};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::lookups::StoredResponse;
-use super::remote_target::{self, Response};
 use super::stages;
 use super::states::AnswerStep;
-use super::{Proxy, cancel_reason, edge_flows, moves};
-use crate::base::{BranchId, Env, Grant, Reach, Transactions};
+use super::{Proxy, cancel_reason, edge_flows};
+use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::tables::CallResult;
-use crate::{CallStep, Detail, Reason};
+use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -154,7 +153,7 @@ impl Proxy {
         if changes_dialog(env, &context.grant, response.message.method()) {
             let bytes = context.request.clone().unwrap_or_default();
             self.with_stored(env, key, &bytes, |_, env, request, routed| {
-                moves::on_success(env, request, routed, response);
+                dialog::on_success(env, request, routed, response);
             });
         }
     }
@@ -298,7 +297,7 @@ impl Proxy {
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             restore_cseq(&mut edit, response.message, number);
-            remote_target::record(env.config, &env.keys.route, response, &mut edit);
+            dialog::record(env.config, &env.keys.route, response, &mut edit);
             if !info.is_empty() {
                 edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
             }

@@ -3,15 +3,14 @@
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Lookups, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
-use super::remote_target::{self, Response};
 use super::stages;
 use super::targets::{Targets, target_uri};
-use crate::Config;
-use crate::base::{Env, Request, Transactions};
+use crate::base::{Env, Request, Response, Transactions};
 use crate::neighbour::Sending;
 use crate::route::{NextHop, preprocess};
 use crate::tables::CallRequest;
 use crate::trunk::RepeatedInvites;
+use crate::{Config, dialog};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
@@ -167,7 +166,7 @@ impl Stateless {
         env.cx.out.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
-            remote_target::record(env.config, &env.keys.route, response, &mut edit);
+            dialog::record(env.config, &env.keys.route, response, &mut edit);
             let _ = edit.write_into(arena);
         });
     }

@@ -1,7 +1,7 @@
 //! Admission of requests before they are parsed: block list, rate of the source, and what ends a call beyond it.
 
-use crate::auth::{LiveMark, live_mark};
 use crate::base::{Env, Grant, Request, Transactions};
+use crate::dialog::{LiveMark, live_mark};
 use crate::route::preprocess;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use ringway_sansio::Flow;

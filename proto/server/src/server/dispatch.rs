@@ -2,13 +2,14 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, DialogMark, Facts, LiveMark, decide, is_certified, live_mark};
-use crate::base::{EdgePart, Env, Grant, Owner, Request, Sender, Transactions, TrunkTarget};
+use crate::auth::{Access, Authenticator, Facts, decide, is_certified};
+use crate::base::{EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget};
+use crate::dialog::{DialogMark, LiveMark, live_mark};
 use crate::event::{Events, Parts};
 use crate::location::LocationTable;
 use crate::message::Messages;
 use crate::method::{DRAINING, on_options, redirect};
-use crate::proxy::{Proxy, Response};
+use crate::proxy::Proxy;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
 use crate::token::UserHash;

@@ -24,13 +24,12 @@ use super::context::{Branch, ResponseContext};
 use super::forward::{Changes, Plan};
 use super::limits::Share;
 use super::lookups::Lookups;
-use super::remote_target::Response;
 use super::states::{
     AnswerStep, BranchStates, Candidate, Conversion, Diversion, KeptStates, LaterGroups, States, TimeLimit,
     TrunkBranch, Waiting,
 };
 use super::targets::{Authority, StoredTarget, Target};
-use crate::base::{BranchId, Env, Reach, Request};
+use crate::base::{BranchId, Env, Reach, Request, Response};
 use crate::config::Features;
 use crate::lamp::{self, Ended};
 use crate::media::is_sdp;

@@ -1,10 +1,10 @@
 //! ENUM (RFC 6116): a number that is nobody's here is looked up, before its routes are used. Strangers write the records.
 
 use crate::base::{Env, Request};
+use crate::dialog::is_public;
 use crate::dialplan::RouteTo;
 use crate::proxy::call::{Answer, Call, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
-use crate::proxy::remote_target::is_public;
 use crate::proxy::stages::destinations::{self, Payer};
 use crate::proxy::stages::diversion::is_divertible;
 use crate::proxy::stages::trunks;

@@ -1,8 +1,8 @@
 //! Recursion: the contacts of a 3xx become targets of its request (RFC 3261 §16.7 step 4).
 
 use crate::base::Reach;
+use crate::dialog::is_credible;
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
-use crate::proxy::remote_target::is_credible;
 use crate::proxy::stages::diversion::{add_lines, is_divertible, may_divert};
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};

@@ -2,8 +2,8 @@
 //!
 //! The user may be another shard's, so the request goes to this server itself, as one for a temporary GRUU does.
 
-use crate::auth::user_of_side;
 use crate::base::Reach;
+use crate::dialog::user_of_side;
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::targets::StoredTarget;

@@ -1,5 +1,6 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
+use crate::auth::{Permitted, is_method_of_call};
 use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
@@ -9,7 +10,6 @@ use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
-use crate::proxy::untrusted::{Permitted, is_method_of_call};
 use crate::tables::{CallResult, Learnt};
 use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, split_rack};
 use crate::{

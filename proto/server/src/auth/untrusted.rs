@@ -3,14 +3,14 @@
 //!
 //! Strangers get there by the forward of a user, and in the dialog that it began. The user guide has the same list.
 
+use super::is_of_call;
 use crate::Config;
-use crate::auth::is_of_call;
 use crate::base::{Request, Sender};
 use ringway_sip::{Edit, HeaderName, Method};
 
 /// Header fields that a next hop may get of a sender that is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permitted {
+pub(crate) enum Permitted {
     /// All but those of [`remove_fields`].
     Most,
     /// A trunk, of a user: none that names another payer.
@@ -21,7 +21,7 @@ pub(super) enum Permitted {
 
 impl Permitted {
     /// Fields for the trunk `chosen` by the dial plan, or for another next hop, which may be one too. The mark of a dialog covers From.
-    pub(super) fn of(
+    pub(crate) fn of(
         config: &Config,
         request: &Request<'_, '_>,
         chosen: Option<usize>,
@@ -46,7 +46,7 @@ impl Permitted {
 
 /// RFC 3325 §5: removes identity header fields of a user agent; of a sender that is not believed also those that change
 /// ringing and display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
-pub(super) fn remove_fields(request: &Request<'_, '_>, permitted: Permitted, edit: &mut Edit<'_, '_>) {
+pub(crate) fn remove_fields(request: &Request<'_, '_>, permitted: Permitted, edit: &mut Edit<'_, '_>) {
     let names: &[HeaderName] = match request.grant.sender {
         Sender::Trusted | Sender::Believed => return,
         Sender::Proven | Sender::ProvenUnnamed => &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId],
@@ -72,7 +72,7 @@ pub(super) fn remove_fields(request: &Request<'_, '_>, permitted: Permitted, edi
 }
 
 /// True for a method that a call needs, and NOTIFY. `[auth] strangers` and `stranger_refer` are about users of ours, not about trunks.
-pub(super) fn is_method_of_call(method: Method<'_>) -> bool {
+pub(crate) fn is_method_of_call(method: Method<'_>) -> bool {
     is_of_call(method) || method == Method::Notify
 }
 

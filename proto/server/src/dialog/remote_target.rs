@@ -1,6 +1,7 @@
-//! Remote target of the callee, from its response (RFC 3261 §12.1.2).
+//! Remote targets of the sides (RFC 3261 §12.1): the caller's from its request, the callee's from its response.
 
 use crate::Config;
+use crate::base::{Request, Response, Sender};
 use crate::config::is_private;
 use crate::route::{NextHop, hop_of};
 use crate::sources::{SourceHash, Sources};
@@ -9,21 +10,11 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Scheme, Start, Uri};
-
-/// Response on its way to the client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Response<'r, 'a> {
-    pub(crate) message: &'r Message<'a>,
-    pub(crate) status: u16,
-    /// Flow that it was received on.
-    pub(crate) flow: &'r Flow,
-    /// Flow of its request; `None` without a transaction.
-    pub(crate) sent_to: Option<&'r Flow>,
-}
+use ringway_transaction::reply_flow;
 
 /// Replaces our marks in a response that establishes a dialog, if requests to the callee will go elsewhere than the
 /// INVITE. After a spiral, the first pass through this server replaced them.
-pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_>, edit: &mut Edit<'_, '_>) {
+pub(crate) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_>, edit: &mut Edit<'_, '_>) {
     let (message, responder) = (response.message, response.flow);
     if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() {
         return;
@@ -57,7 +48,7 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
 }
 
 /// URI of the first Contact, if it can be read.
-pub(super) fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
+pub(crate) fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
     NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri)
 }
 
@@ -159,7 +150,7 @@ fn changed_token<'a>(
 /// True if a responder may name this address as its remote target: its own, a public one, or, from a private address, a
 /// private one that is not loopback, if it is a trunk or the network of the target is named. Addresses of this machine are excluded,
 /// and those of trunks and trusted proxies for any other responder: they call for this server, past its destination rules.
-pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
+pub(crate) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
     if config.is_same_host(target, responder) {
         return true;
     }
@@ -180,22 +171,22 @@ pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) ->
 }
 
 /// True for an address that a trusted proxy may name as where a side of a dialog is: not what only programs of this machine reach.
-pub(super) fn may_be_named(config: &Config, target: IpAddr) -> bool {
+pub(crate) fn may_be_named(config: &Config, target: IpAddr) -> bool {
     config.listens_on_loopback_only() || !(target.is_loopback() || config.is_of_machine(target))
 }
 
 /// True for the address of a trunk or a trusted proxy.
-pub(super) fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
+pub(crate) fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
     config.trunking.has_address(ip) || config.is_trusted(ip)
 }
 
 /// True for an address that the host name of a remote target may have.
-pub(super) fn is_public(config: &Config, ip: IpAddr) -> bool {
+pub(crate) fn is_public(config: &Config, ip: IpAddr) -> bool {
     !is_private(ip) && !config.is_of_machine(ip)
 }
 
 /// True for a URI with exactly the address of a datagram flow.
-pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
+pub(crate) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
     !flow.transport.has_connections()
         && uri.port() == Some(flow.remote.port())
         && uri.host().ip() == Some(flow.remote.ip())
@@ -203,4 +194,59 @@ pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
             .params()
             .value(b"transport")
             .is_none_or(|name| flow.transport.is_named(uri.scheme() == Scheme::Sips, name))
+}
+
+/// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that
+/// address, or if the sender is believed.
+pub(crate) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
+    let message = request.message;
+    let reply = reply_flow(message.via(), request.flow);
+    let name =
+        if message.has(HeaderName::RecordRoute) { HeaderName::RecordRoute } else { HeaderName::Contact };
+    let target =
+        message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
+    let sender = request.grant.sender;
+    if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
+        return Side::Contact(TargetHash::of_flow(key, &reply));
+    }
+    // The remote target of a phone with a GRUU is this server: only its flow leads to it.
+    let is_gruu = |uri: &Uri<'_>| config.registrar.gruu && config.domain_of(uri).is_some();
+    let hop = target.as_ref().filter(|uri| !is_gruu(uri)).map(|uri| hop_of(config, uri));
+    let hash = match hop {
+        Some(NextHop::Flow(hop)) => {
+            let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
+            let is_allowed = (sender.is_believed() && is_there)
+                || (sender == Sender::Trusted && may_be_named(config, hop.remote.ip()))
+                // A connection verifies its source address; its port may belong to another program after its end.
+                || (is_there
+                    && reply.transport.has_connections()
+                    && !is_private(hop.remote.ip())
+                    && hop.remote.port() != reply.remote.port())
+                || (hop.remote == reply.remote && !hop.transport.has_connections() && !reply.transport.has_connections());
+            is_allowed.then(|| TargetHash::of_flow(key, &hop))
+        }
+        Some(NextHop::Name { .. } | NextHop::Unreachable) | None => None,
+    };
+    match (reply.connection, hash) {
+        (Some(connection), hash) => {
+            Side::Connection(connection, reply.listener, hash.unwrap_or(TargetHash::NONE))
+        }
+        (None, Some(hash)) => Side::Contact(hash),
+        (None, None) => Side::Address(reply.listener, reply.remote),
+    }
+}
+
+/// Hash of a URI whose host is `ip`.
+pub(crate) fn target_hash_on(
+    config: &Config,
+    key: &[u8; 16],
+    uri: &Uri<'_>,
+    ip: core::net::IpAddr,
+) -> Option<TargetHash> {
+    match hop_of(config, uri) {
+        NextHop::Flow(hop) if config.is_same_host(hop.remote.ip(), ip) => {
+            Some(TargetHash::of_flow(key, &hop))
+        }
+        NextHop::Flow(_) | NextHop::Name { .. } | NextHop::Unreachable => None,
+    }
 }

@@ -3,10 +3,9 @@
 //! Both sides took part when a 2xx comes: then the sender of the request is where that came from, and the responder where its Contact
 //! is. What they may name is in docs/decisions/0053.
 
-use super::forward::caller_side;
-use super::remote_target::{Response, calls_for_us, contact_of, is_credible, names_flow};
-use crate::auth::{moved_sides, named_user};
-use crate::base::{Env, Reach, Request};
+use super::remote_target::{caller_side, calls_for_us, contact_of, is_credible, names_flow};
+use super::{moved_sides, named_user};
+use crate::base::{Env, Reach, Request, Response};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::tables::{DialogSide, EntryOwner, Moved, Way};
@@ -17,7 +16,7 @@ use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::reply_flow;
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
-pub(super) fn on_success(
+pub(crate) fn on_success(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
