@@ -4,16 +4,17 @@
 //! The user part of our Path is MAC TIME `.` side `.` source. TIME is in seconds since the epoch; the side is written as in a mark, and so
 //! is the address of the phone. The MAC covers them. There is no table of tokens.
 
-use crate::base::{EdgePart, Keys, Request};
+use crate::base::{EdgePart, Env, Keys, Request};
+use crate::location::instance_of;
 use crate::route::Routed;
 use crate::sources::SourceHash;
-use crate::tables::side_of;
+use crate::tables::{PhoneHash, side_of};
 use crate::token::{Side, UserHash};
 use crate::{Cluster, Config};
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Flow, Instant};
-use ringway_sip::{Uri, read_hex, write_hex, write_host};
+use ringway_sip::{Contact, HeaderName, Uri, read_hex, write_hex, write_host};
 
 /// Part in a request; `started_s` is the start of this server in seconds since the epoch.
 pub(crate) fn part_of(
@@ -66,6 +67,29 @@ pub(crate) fn source_of(keys: &Keys, routed: &Routed<'_>) -> Option<SourceHash> 
     let token = routed.flow_token?;
     let read = [&keys.link, &keys.flow].into_iter().find_map(|key| read_token(key, token));
     read.and_then(|(_, _, source)| source)
+}
+
+/// Notes the flow of a phone whose REGISTER at another registrar got a 2xx: that proves that the phone is its user's. If it registers over
+/// another flow later, requests in its dialogs follow it, as the location table of a registrar makes them do.
+pub(crate) fn on_registered(env: &mut Env<'_>, request: &Request<'_, '_>) {
+    let (config, key, message) = (env.config, &env.keys.route, request.message);
+    // Behind another proxy the flow is that one's.
+    if !message.has_one_via() || message.values(HeaderName::Contact).nth(1).is_some() {
+        return;
+    }
+    let Some(user) = user_of(config, key, &message.to().uri) else { return };
+    let contact = message.first(HeaderName::Contact).and_then(|value| Contact::parse(value).ok());
+    let Some(contact) = contact else { return };
+    let params = &contact.address.params;
+    let name = match instance_of(params) {
+        Some(instance) => [instance, params.value(b"reg-id").unwrap_or_default()],
+        None => [contact.address.uri.as_bytes(), b""],
+    };
+    let phone = PhoneHash::of(key, user, name);
+    let time = (env.cx.now, env.cx.now + config.dialog_lifetime);
+    let has_room =
+        env.tables.change_sides(false, |table| table.note_phone(key, phone, (&request.flow, user), time));
+    env.counters.sides_overflow += u64::from(!has_room);
 }
 
 /// Flow of a token, unless it is gone.

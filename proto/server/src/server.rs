@@ -14,7 +14,7 @@ use crate::location::{BadRecord, Holding, LocationTable, RecordTime};
 use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
-use crate::proxy::{Proxy, RingingCall, Unreached};
+use crate::proxy::{Proxy, Released, RingingCall};
 use crate::{Action, Config, Counters, Forwards, Host, SharedTables, SourceRates};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -319,12 +319,12 @@ impl Server {
     }
 
     /// Keeps the messages that no phone took.
-    fn keep_unreached(&mut self, cx: &mut Context<'_, Action>) {
-        for unreached in self.proxy.take_unreached() {
+    fn keep_released(&mut self, cx: &mut Context<'_, Action>) {
+        for released in self.proxy.take_released() {
             let env = &mut self.environment.env(cx);
-            let Ok(message) = &Message::parse(&unreached.request, &Limits::STORED) else { continue };
+            let Ok(message) = &Message::parse(&released.request, &Limits::STORED) else { continue };
             let Start::Request { method, uri } = *message.start() else { continue };
-            let Unreached { flow, grant, candidate, .. } = &unreached;
+            let Released { flow, grant, candidate, .. } = &released;
             let (flow, grant) = (*flow, *grant);
             let request = Request { message, method, uri, flow, peer: None, key: None, grant, call: None };
             self.messages.keep(env, &request, candidate);
@@ -336,8 +336,8 @@ impl Server {
         if self.registrar.has_changes() {
             self.apply_changes(cx);
         }
-        if self.proxy.has_unreached() {
-            self.keep_unreached(cx);
+        if self.proxy.has_released() {
+            self.keep_released(cx);
         }
         // There are none after most messages.
         if self.notices.is_empty() && !self.transactions.has_gone() {
@@ -352,8 +352,8 @@ impl Server {
             self.messages.take_notices(env, &mut self.notices);
         }
         self.proxy.apply(env, &mut self.transactions, &mut self.notices);
-        if self.proxy.has_unreached() {
-            self.keep_unreached(cx);
+        if self.proxy.has_released() {
+            self.keep_released(cx);
         }
     }
 }

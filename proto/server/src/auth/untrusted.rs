@@ -9,9 +9,10 @@ use crate::base::{Request, Sender};
 use ringway_sip::{Edit, HeaderName, Method};
 
 /// Header fields that a next hop may get of a sender that is not trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Permitted {
     /// All but those of [`remove_fields`].
+    #[default]
     Most,
     /// A trunk, of a user: none that names another payer.
     OfUserAtTrunk,

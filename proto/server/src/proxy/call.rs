@@ -2,7 +2,7 @@
 
 use super::context::{Branch, ResponseContext};
 use super::limits::Pending;
-use super::states::{KeptStates, LaterGroups, States, TimeLimit, Unreached};
+use super::states::{KeptStates, LaterGroups, Released, States, TimeLimit};
 use super::targets::{StoredTarget, Targets};
 use crate::base::{BranchId, Env, Request, Response};
 use crate::route::Routed;
@@ -67,7 +67,7 @@ pub(super) enum Next {
     /// The caller gets a response of this server.
     Answer(Answer),
     /// The request leaves the proxy; it is answered elsewhere.
-    Taken(Box<Unreached>),
+    Taken(Box<Released>),
 }
 
 /// Response of this server.

@@ -106,7 +106,7 @@ pub(super) struct Servers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BranchState {
-    /// The servers of its host are being looked up, or a media relay has its SDP.
+    /// The servers of its host are being looked up, or a stage waits.
     Resolving { query: u64 },
     /// Sent; `rings` after a provisional response.
     Sent { client: ClientId, rings: bool },

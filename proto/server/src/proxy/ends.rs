@@ -3,11 +3,10 @@
 use super::call::{Answer, BranchEnd, Next};
 use super::context::{BranchState, ResponseContext};
 use super::reach::failed_last;
-use super::stages;
+use super::stages::{self, Ended};
 use super::states::KeptStates;
 use super::{Proxy, cancel_reason};
 use crate::base::{BranchId, Env, Grant, Owner, Reach, Request, Sender, Transactions};
-use crate::lamp::Ended;
 use crate::tables::{CallResult, paused_until};
 use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent, Reason};
 use alloc::sync::Arc;
@@ -160,7 +159,7 @@ impl Proxy {
                 return self.answer_caller(env, transactions, key, status, phrase);
             }
             Next::Taken(request) => {
-                self.unreached.push(*request);
+                self.released.push(*request);
                 if let Some(context) = self.contexts.get(key) {
                     transactions.drop_server(context.server);
                 }
@@ -247,7 +246,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Ends a branch and its media.
+    /// Ends a branch, also for its stages.
     pub(super) fn close_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult, status: u16) {
         self.end_branch(env, id, result);
         if let Some(context) = self.contexts.get_mut(id.context()) {
@@ -281,7 +280,7 @@ impl Proxy {
         }
         for branch in &mut context.branches {
             match branch.state {
-                // The caller gets the 2xx that waits for a relay.
+                // The caller gets the 2xx that waits for a stage.
                 BranchState::Sent { .. } if branch.states.holds_success() => {}
                 BranchState::Sent { client, .. } => {
                     if let Some(why) = why {

@@ -70,7 +70,6 @@ impl Proxy {
             stages::begin(call, &mut planned, &mut Forwarded { context, key, timers, is_answered: false })
         };
         let targets = &*planned.targets;
-        let diverted = stages::diverted(&context.states);
         let key = self.contexts.insert(context);
         if is_invite {
             env.cx.out.keep(&request.flow, env.cx.now + env.config.timer_c);
@@ -79,10 +78,6 @@ impl Proxy {
             if !env.config.is_link(&request.flow) {
                 answer_trying(env, transactions, server, (message, request.flow));
             }
-        }
-        if let Some(condition) = diverted {
-            let target = targets.list().first().map(|target| targets.uri(target));
-            env.note_forward(request, condition, target.unwrap_or_default());
         }
         for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, Forwarding { request, routed, targets }, target);
@@ -193,7 +188,7 @@ impl Proxy {
             share: target.share,
             authority: target.authority,
             target: None,
-            is_of_binding: !target.keeps_uri && target.trunk().is_none(),
+            is_of_binding: !target.keeps_uri && target.configured_hop().is_none(),
             servers: None,
             caller_cseq: None,
             states: stages::begin_branch(env, target),
@@ -215,8 +210,8 @@ impl Proxy {
                 self.send_branch(env, transactions, id, &plan);
             }
             NextHop::Name(host) => {
-                // A peer must not use up the lookups of a trunk.
-                let source = target.trunk().is_none().then(|| request.client(env.config));
+                // A peer must not use up the lookups of what the configuration names.
+                let source = target.configured_hop().is_none().then(|| request.client(env.config));
                 let asked = (request.message, source);
                 env.decided(request, Reason::Resolving, Detail::Text(host.parts().1.as_bytes()));
                 let query = self.lookups.start(&mut env.cx, host, asked, Lookup::Branch(id));
@@ -266,7 +261,7 @@ impl Proxy {
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
-        let changes = stages::change(env, &mut self.repeated, plan, branch);
+        let changes = stages::change(env, &mut self.memory, plan, branch);
         let plan = plan.with(&changes);
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
@@ -339,7 +334,7 @@ impl Proxy {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
         let received = context.request.clone().unwrap_or_default();
-        let replaced = if env.features.relays { stages::replaced(context, number) } else { None };
+        let replaced = stages::replaced(env, context, number);
         let bytes = replaced.as_deref().unwrap_or(&received);
         self.with_stored(env, key, bytes, |proxy, env, request, routed| {
             let branch = proxy.contexts.get(key).and_then(|context| context.branches.get(number));
@@ -368,7 +363,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, id.context());
     }
 
-    /// Calls `send` with the stored request of a context; `bytes` may have another SDP.
+    /// Calls `send` with the stored request of a context; `bytes` may be those of a stage.
     pub(super) fn with_stored(
         &mut self,
         env: &mut Env<'_>,

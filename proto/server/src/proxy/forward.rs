@@ -4,12 +4,10 @@ use super::limits::Share;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::auth::{Permitted, remove_fields};
 use crate::base::{Env, Keys, Reach, Request, Sender};
-use crate::config::Features;
-use crate::dialog::{caller_side, contact_of, target_hash_on};
+use crate::dialog::{caller_side, target_hash_on};
 use crate::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
-use crate::token::{Identities, Side, TargetHash, Token, UriHash, UserHash};
-use crate::trunk::{restore_event, split_rack};
+use crate::token::{Identities, Side, TargetHash, Token, UserHash};
 use crate::{Config, edge};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
@@ -33,23 +31,41 @@ pub(super) struct Forwarding<'p, 'm, 'a> {
 pub(super) struct Changes {
     /// Number of its CSeq.
     pub(super) cseq: Option<u32>,
-    /// Number in its RAck of the INVITE that it acknowledges.
-    pub(super) acknowledged: Option<u32>,
+    /// Values of header fields that it has.
+    pub(super) values: Vec<(HeaderName, Vec<u8>)>,
     /// Header field with credentials.
     pub(super) credentials: Option<(HeaderName, Vec<u8>)>,
-    /// True: the number in its Event becomes that of the receiver.
-    pub(super) restores_event: bool,
     /// Parameters of our Record-Route URI.
     pub(super) route_params: Vec<u8>,
+    /// Header fields that the next hop may get.
+    pub(super) permitted: Permitted,
+    /// Credentials that are not its own, by header field and realm.
+    pub(super) foreign: Foreign,
+    /// Identities in the mark of the dialog that it begins, other than those of any request.
+    pub(super) identities: Option<Identities>,
+}
+
+/// Credentials of a request for other servers than this one and its next hop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Foreign {
+    /// None are known.
+    #[default]
+    Unknown,
+    /// Those with this header field and realm.
+    Of(fn(&Config, HeaderName, &[u8]) -> bool),
+    /// The next hop gets all, whatever realm they have.
+    Passed,
 }
 
 impl Changes {
     const NONE: &'static Self = &Self {
         cseq: None,
-        acknowledged: None,
+        values: Vec::new(),
         credentials: None,
-        restores_event: false,
         route_params: Vec::new(),
+        permitted: Permitted::Most,
+        foreign: Foreign::Unknown,
+        identities: None,
     };
 }
 
@@ -66,7 +82,6 @@ pub(super) struct Plan<'p, 'm, 'a> {
     /// Flow of the next hop.
     flow: Flow,
     changes: &'p Changes,
-    features: Features,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -87,7 +102,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             target,
             flow,
             changes: Changes::NONE,
-            features: env.features,
         }
     }
 
@@ -109,9 +123,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.routed
     }
 
-    /// Index of the trunk that a route leads it to.
-    pub(super) fn trunk(&self) -> Option<usize> {
-        self.target.trunk()
+    /// Index of its next hop in the list of the configuration.
+    pub(super) fn configured_hop(&self) -> Option<usize> {
+        self.target.configured_hop()
     }
 
     /// Parts that the digest of its credentials covers, unless the next hop is a strict router.
@@ -153,7 +167,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.request.grant.reach == Reach::User {
             edit.remove_lines(HeaderName::Route, |_| true);
         }
-        remove_fields(self.request, self.permitted_fields(), &mut edit);
+        remove_fields(self.request, self.changes.permitted, &mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
         }
@@ -167,7 +181,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
-        self.set_cseq(&mut edit);
+        self.set_values(&mut edit);
         self.remove_own_credentials(&mut edit);
         if let Some((name, value)) = &self.changes.credentials {
             edit.push_last(*name, |out| out.extend_from_slice(value));
@@ -199,19 +213,17 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     pub(super) fn free_hop(&self) -> Option<Uri<'_>> {
         let is_chosen = self.target.keeps_uri
             || matches!(self.target.authority, Authority::Redirected { .. } | Authority::Number);
-        let is_bound = !is_chosen || self.target.flow.is_some() || self.target.trunk().is_some();
+        let is_bound = !is_chosen || self.target.flow.is_some() || self.target.configured_hop().is_some();
         match self.request.grant.reach {
             Reach::Side(_) | Reach::User | Reach::Flow(_) => None,
             Reach::Anywhere | Reach::OurUsers if is_bound => None,
-            Reach::Anywhere | Reach::OurUsers => {
-                self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed))
-            }
+            Reach::Anywhere | Reach::OurUsers => self.hop_uri(),
         }
     }
 
     /// True for a next hop that the request, a redirection or a forward chose, and that must be no inner host.
     pub(super) fn may_not_be_inner(&self) -> bool {
-        let is_bound = self.target.flow.is_some() || self.target.trunk().is_some();
+        let is_bound = self.target.flow.is_some() || self.target.configured_hop().is_some();
         match (self.target.authority, self.request.grant.reach) {
             (_, Reach::Side(_) | Reach::Flow(_)) => false,
             (_, Reach::Anywhere | Reach::OurUsers) if is_bound => false,
@@ -225,14 +237,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// Header fields that the next hop may get.
-    pub(super) fn permitted_fields(&self) -> Permitted {
-        if !self.features.trunks {
-            return Permitted::Most;
-        }
-        let hop = || self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed));
-        let is_trunk = |hop| self.config.trunking.is_at(&hop, self.flow.remote.ip());
-        Permitted::of(self.config, self.request, self.target.trunk(), || hop().is_some_and(is_trunk))
+    /// URI that the next hop has: that of a route, or the target's.
+    pub(super) fn hop_uri(&self) -> Option<Uri<'_>> {
+        self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed))
     }
 
     /// URI of the next hop, if it is not the target.
@@ -251,25 +258,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    fn set_cseq(&self, edit: &mut Edit<'_, '_>) {
-        let message = self.request.message;
+    fn set_values(&self, edit: &mut Edit<'_, '_>) {
         if let Some(number) = self.changes.cseq {
             write_cseq(edit, number, self.request.method);
         }
-        if self.changes.restores_event {
-            restore_event(edit, message);
-        }
-        if self.request.method == Method::Prack
-            && let Some(invite) = self.changes.acknowledged
-            && let Some((response, _, method)) = message.first(HeaderName::RAck).and_then(split_rack)
-        {
-            edit.set(HeaderName::RAck, |out| {
-                out.extend_from_slice(response);
-                out.push(b' ');
-                write_number(out, u64::from(invite));
-                out.push(b' ');
-                out.extend_from_slice(method);
-            });
+        for (name, value) in &self.changes.values {
+            edit.set(*name, |out| out.extend_from_slice(value));
         }
     }
 
@@ -287,23 +281,20 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// RFC 3261 §22.3: removes credentials for our realm. Malformed ones, and those without a realm that are the password
-    /// itself (Basic), may be for us too. Those for a node behind this server are its own, whatever realm it has: they go to nodes only, as a
-    /// phone repeats those of its INVITE in the ACK, which does not pass the node (RFC 3261 §22.1).
+    /// itself (Basic), may be for us too.
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
-        if self.target.trunk().is_some_and(|trunk| self.config.trunking.is_node(trunk)) {
+        let is_foreign = |name, realm: &[u8]| match self.changes.foreign {
+            Foreign::Of(is_foreign) => is_foreign(self.config, name, realm),
+            Foreign::Unknown | Foreign::Passed => false,
+        };
+        if matches!(self.changes.foreign, Foreign::Passed) {
             return;
         }
-        let is_before_nodes = self.features.trunks && self.config.trunking.nodes().next().is_some();
-        let is_of_node = |name, realm: &[u8]| {
-            is_before_nodes
-                && (name == HeaderName::ProxyAuthorization
-                    || self.config.edge_domains.iter().any(|domain| domain.as_bytes() == realm))
-        };
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
                 Ok(Some(given)) => {
                     let realm = unescape(given.realm);
-                    self.config.auth.realms.contain(&realm) || is_of_node(name, &realm)
+                    self.config.auth.realms.contain(&realm) || is_foreign(name, &realm)
                 }
                 Ok(None) => {
                     let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
@@ -325,7 +316,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
             sources: self.sources(),
-            identities: Some(self.identities()),
+            identities: Some(self.changes.identities.unwrap_or_else(|| self.identities())),
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
@@ -387,16 +378,13 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// Identities of the sides.
-    fn identities(&self) -> Identities {
-        let (config, key, message) = (self.config, &self.keys.route, self.request.message);
-        let user_of = |uri: &Uri<'_>| match config.domain_of(uri).zip(uri.user()) {
+    pub(super) fn identities(&self) -> Identities {
+        let user_of = |uri: &Uri<'_>| match self.config.domain_of(uri).zip(uri.user()) {
             Some(_) => UserHash::OF_HEADER,
             None => UserHash::NONE,
         };
-        let trunking = &config.trunking;
-        let is_of_trunk = self.features.trunks && trunking.is_trunk(self.request.flow.remote.ip());
+        let message = self.request.message;
         let caller = match self.request.grant.sender {
-            Sender::Trusted if is_of_trunk => UserHash::NONE,
             Sender::Proven | Sender::Trusted | Sender::Believed => user_of(&message.from().uri),
             Sender::ProvenUnnamed => UserHash::UNNAMED,
             Sender::InDialog | Sender::Stranger | Sender::Unknown => UserHash::NONE,
@@ -405,10 +393,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             Reach::Flow(_) => user_of(&message.to().uri),
             Reach::Anywhere | Reach::OurUsers | Reach::Side(_) | Reach::User => self.target.user,
         };
-        let calling_trunk =
-            is_of_trunk.then(|| contact_of(message).map_or(UriHash::NONE, |uri| UriHash::of(key, &uri)));
-        let is_at_trunk = self.target.trunk().is_some_and(|trunk| !trunking.is_node(trunk));
-        Identities { caller, callee, calling_trunk, called_trunk: is_at_trunk.then_some(None) }
+        Identities { caller, callee, ..Identities::default() }
     }
 
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).

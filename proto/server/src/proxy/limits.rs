@@ -52,7 +52,7 @@ impl Share {
         Ok(Self::new(config, breadth / branches, left.saturating_sub(branches) / branches))
     }
 
-    /// Number of `branches` trunks, called one after another, that Max-Breadth permits.
+    /// Number of `branches` ranked targets, called one after another, that Max-Breadth permits.
     pub(super) fn breadth_for(config: &Config, message: &Message<'_>, branches: usize) -> usize {
         branches.min(breadth_of(config, message).map_or(branches, |breadth| breadth as usize))
     }

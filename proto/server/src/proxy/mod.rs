@@ -4,7 +4,6 @@ mod binding_hop;
 mod call;
 mod cancel_reason;
 mod context;
-mod edge_flows;
 mod ends;
 mod fork;
 mod forward;
@@ -21,23 +20,23 @@ mod targets;
 
 pub(crate) use binding_hop::{BindingHop, hop_to_binding};
 pub use context::RingingCall;
-pub(crate) use states::{Candidate, Unreached};
+pub(crate) use states::{Candidate, Released};
 
 use crate::Aor;
 use crate::base::{BranchId, Env, Request, Response, Transactions};
 use crate::location::LocationTable;
 use crate::route::Routed;
-use crate::trunk::RepeatedInvites;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use call::{Call, Forwarded, Planned};
 use context::{BranchState, Contexts};
 use forward::Forwarding;
 use limits::Pending;
-use lookups::{Lookup, Lookups};
+use lookups::{Lookup, Lookups, StoredResponse};
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
-use ringway_sip::{EditSpace, Method};
+use ringway_sip::{EditSpace, Limits, Message, Method};
 use ringway_transaction::StatelessBranch;
+use stages::Memory;
 use stateless::{Parts, Stateless};
 use states::{States, TimeLimit};
 use targets::Targets;
@@ -53,10 +52,9 @@ pub(crate) struct Proxy {
     pending: Pending,
     /// Buffer for the target set of a request.
     targets: Targets,
-    /// INVITEs in dialogs that trunks challenged.
-    repeated: RepeatedInvites,
+    memory: Memory,
     /// Messages that no phone took.
-    unreached: Vec<Unreached>,
+    released: Vec<Released>,
     space: EditSpace,
     stateless: Stateless,
 }
@@ -70,8 +68,8 @@ impl Proxy {
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
-            repeated: RepeatedInvites::default(),
-            unreached: Vec::new(),
+            memory: Memory::default(),
+            released: Vec::new(),
             space: EditSpace::default(),
             stateless: Stateless::default(),
         }
@@ -114,13 +112,13 @@ impl Proxy {
         ]
     }
 
-    pub(crate) const fn has_unreached(&self) -> bool {
-        cfg!(feature = "events") && !self.unreached.is_empty()
+    pub(crate) const fn has_released(&self) -> bool {
+        cfg!(feature = "events") && !self.released.is_empty()
     }
 
     /// Messages that no phone took since the last call.
-    pub(crate) fn take_unreached(&mut self) -> Vec<Unreached> {
-        core::mem::take(&mut self.unreached)
+    pub(crate) fn take_released(&mut self) -> Vec<Released> {
+        core::mem::take(&mut self.released)
     }
 
     /// Forwards a request that the access rules allow. One that may be kept, and whose user has no phone, is returned.
@@ -153,8 +151,8 @@ impl Proxy {
             }
         } else if is_stateless {
             let forwarding = Forwarding { request, routed, targets: planned.targets };
-            let Self { stateless, lookups, repeated, .. } = self;
-            stateless.forward(env, &mut Parts { transactions, lookups, repeated }, forwarding);
+            let Self { stateless, lookups, memory, .. } = self;
+            stateless.forward(env, &mut Parts { transactions, lookups, memory }, forwarding);
         } else {
             stages::keep_candidate(&mut planned, candidate);
             self.fork(env, transactions, (request, routed), planned);
@@ -187,10 +185,10 @@ impl Proxy {
                 self.on_branch_resolved(env, transactions, id, query, servers);
             }
             Some(Lookup::Stateless(waiting)) => {
-                let Self { stateless, lookups, repeated, .. } = self;
+                let Self { stateless, lookups, memory, .. } = self;
                 stateless.forward_waiting(
                     env,
-                    &mut Parts { transactions, lookups, repeated },
+                    &mut Parts { transactions, lookups, memory },
                     &waiting,
                     servers,
                 );
@@ -270,6 +268,25 @@ impl Proxy {
             self.send_stored(env, transactions, id, flow);
         }
         self.finish_if_done(env, transactions, id.context());
+    }
+
+    /// Handles a stored response with the result of a media relay; `None`: no relay has it.
+    fn on_answer_relayed(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        query: u64,
+        stored: &StoredResponse,
+        result: Option<RelayResult>,
+    ) {
+        let Ok(message) = Message::parse(&stored.bytes, &Limits::STORED) else { return };
+        let StoredResponse { branch: id, status, flow, sent_to, .. } = stored;
+        let Some(context) = self.contexts.get_mut(id.context()) else { return };
+        let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
+        match stages::answered(env, context, query, (*id, &response), result) {
+            Some(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
+            None => self.on_passed(env, transactions, *id, &response),
+        }
     }
 
     /// Ends the lookups that timed out.

@@ -234,9 +234,9 @@ fn report_targets(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>,
         Reach::Side(_) | Reach::User => (Reason::ToDialogSide, Detail::None),
         Reach::Flow(_) => (Reason::ToFlow, Detail::None),
         Reach::Anywhere | Reach::OurUsers => {
-            if let Some(condition) = stages::diverted(states) {
+            if let Some(reason) = stages::reason_of(states) {
                 let target = targets.list().first().map(|target| targets.uri(target));
-                (stages::reason_of(condition), Detail::Text(target.unwrap_or_default()))
+                (reason, Detail::Text(target.unwrap_or_default()))
             } else if routed.next_route.is_some() || !routed.is_of_domains {
                 (Reason::ToOther, Detail::Text(routed.uri.as_bytes()))
             } else {

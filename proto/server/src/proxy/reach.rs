@@ -41,7 +41,7 @@ pub(super) fn side_flow(env: &Env<'_>, side: Side, routed: &Routed<'_>) -> Optio
     Some(Flow { connection: Some(connection), ..Flow::new(transport, listener, remote) })
 }
 
-/// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, an inner host, or a link. A
+/// Status for a request that may not be sent to its next hop: one that a stage protects, an inner host, or a link. A
 /// request crosses one link at most, and only a binding or a dialog leads over one.
 pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
     if let Some(refusal) = stages::refusal(env, plan) {
@@ -77,11 +77,11 @@ fn is_inner(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     true
 }
 
-/// Charges the connection that the last packet may need to the sender of its request, unless that is a trunk's: the user whose password it
+/// Charges the connection that the last packet may need to the sender of its request, unless the configuration names it: the user whose password it
 /// proved, or its source.
 #[inline]
 pub(super) fn charge(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>, flow: &Flow) {
-    if flow.transport.has_connections() && flow.connection.is_none() && plan.trunk().is_none() {
+    if flow.transport.has_connections() && flow.connection.is_none() && plan.configured_hop().is_none() {
         let dialler = dialler_of(env, plan.request());
         env.cx.out.charge_last(dialler);
     }

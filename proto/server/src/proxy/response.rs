@@ -3,22 +3,20 @@
 use super::call::{BranchEnd, Forwarded, Next};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
-use super::lookups::StoredResponse;
-use super::stages;
-use super::states::AnswerStep;
-use super::{Proxy, cancel_reason, edge_flows};
+use super::stages::{self, MessageStep};
+use super::{Proxy, cancel_reason};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::tables::CallResult;
-use crate::{CallStep, Detail, Reason, dialog};
+use crate::{CallStep, Detail, Reason, dialog, edge};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, RelayResult, TimerKey};
+use ringway_sansio::{Flow, Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
-    /// Handles the response of a branch, after a media relay has its SDP.
+    /// Handles the response of a branch, unless a stage holds it.
     pub(crate) fn on_branch_response(
         &mut self,
         env: &mut Env<'_>,
@@ -28,36 +26,14 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get_mut(id.context()) else { return };
         match stages::on_message(env, context, &mut self.lookups, id, response) {
-            AnswerStep::Forward => self.on_final_sdp(env, transactions, id, response),
-            AnswerStep::Replace(sdp) => {
-                let bytes = stages::with_sdp(env, context, id, response, &sdp);
-                self.on_replaced(env, transactions, id, response, &bytes);
-            }
-            AnswerStep::Drop | AnswerStep::Ask => {}
-        }
-    }
-
-    /// Handles a stored response with the result of a media relay; `None`: no relay has it.
-    pub(super) fn on_answer_relayed(
-        &mut self,
-        env: &mut Env<'_>,
-        transactions: &mut Transactions,
-        query: u64,
-        stored: &StoredResponse,
-        result: Option<RelayResult>,
-    ) {
-        let Ok(message) = Message::parse(&stored.bytes, &Limits::STORED) else { return };
-        let StoredResponse { branch: id, status, flow, sent_to, .. } = stored;
-        let Some(context) = self.contexts.get_mut(id.context()) else { return };
-        let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
-        match stages::answered(env, context, query, (*id, &response), result) {
-            Some(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
-            None => self.on_final_sdp(env, transactions, *id, &response),
+            MessageStep::Pass => self.on_passed(env, transactions, id, response),
+            MessageStep::Replace(bytes) => self.on_replaced(env, transactions, id, response, &bytes),
+            MessageStep::Wait => {}
         }
     }
 
     /// Handles a response in place of the one that came.
-    fn on_replaced(
+    pub(super) fn on_replaced(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
@@ -67,14 +43,14 @@ impl Proxy {
     ) {
         match Message::parse(bytes, &Limits::STORED) {
             Ok(message) => {
-                self.on_final_sdp(env, transactions, id, &Response { message: &message, ..*response });
+                self.on_passed(env, transactions, id, &Response { message: &message, ..*response });
             }
-            Err(_) => self.on_final_sdp(env, transactions, id, response),
+            Err(_) => self.on_passed(env, transactions, id, response),
         }
     }
 
-    /// Handles a response with the SDP that the caller gets.
-    fn on_final_sdp(
+    /// Handles a response that no stage holds.
+    pub(super) fn on_passed(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
@@ -166,7 +142,7 @@ impl Proxy {
         if !env.config.edge_domains.is_empty() {
             let request = self.contexts.get(key).and_then(|context| context.request.clone());
             self.with_stored(env, key, &request.unwrap_or_default(), |_, env, request, _| {
-                edge_flows::on_registered(env, request);
+                edge::on_registered(env, request);
             });
         }
     }

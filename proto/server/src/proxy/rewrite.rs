@@ -15,14 +15,14 @@ pub(super) struct Rewrite {
     first_lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Lines that are added after those of the request.
     lines: Vec<(HeaderName, Box<[u8]>)>,
-    /// Index of the trunk that the target is at.
-    trunk: Option<usize>,
+    /// Index of the target's next hop in the list of the configuration.
+    configured_hop: Option<usize>,
 }
 
 impl Rewrite {
-    /// Changes of a request to the trunk with this index.
-    pub(super) fn to_trunk(trunk: usize) -> Self {
-        Self { trunk: Some(trunk), ..Self::default() }
+    /// Changes of a request to the next hop with this index.
+    pub(super) fn to_configured(hop: usize) -> Self {
+        Self { configured_hop: Some(hop), ..Self::default() }
     }
 
     /// Adds a Route value before those of the request, after those added earlier.
@@ -56,9 +56,9 @@ impl Rewrite {
         self.routes.first().and_then(|value| NameAddr::parse(value).ok()).map(|route| route.uri)
     }
 
-    /// Index of the trunk that the target is at.
-    pub(super) const fn trunk(&self) -> Option<usize> {
-        self.trunk
+    /// Index of the target's next hop in the list of the configuration.
+    pub(super) const fn configured_hop(&self) -> Option<usize> {
+        self.configured_hop
     }
 
     /// Writes the changes, after the own Route values were removed.
@@ -85,12 +85,12 @@ impl Rewrite {
         let routes = self.routes.iter().map(|value| value.len());
         let lines = self.first_lines.iter().chain(&self.lines);
         let lines = lines.map(|(name, value)| name.as_bytes().len() + value.len());
-        let credentials = self.trunk.map_or(0, |_| CREDENTIALS_BYTES_MAX);
+        let credentials = self.configured_hop.map_or(0, |_| CREDENTIALS_BYTES_MAX);
         routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials
     }
 }
 
 /// Bytes of a line besides its value: `Route: ` and its end.
 const LINE_BYTES: usize = 16;
-/// Maximum length of the credentials for a trunk.
+/// Maximum length of the credentials for a configured next hop.
 const CREDENTIALS_BYTES_MAX: usize = 2048;

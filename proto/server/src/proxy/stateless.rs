@@ -3,13 +3,12 @@
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Lookups, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
-use super::stages;
+use super::stages::{self, Memory};
 use super::targets::{Targets, target_uri};
 use crate::base::{Env, Request, Response, Transactions};
 use crate::neighbour::Sending;
 use crate::route::{NextHop, preprocess};
 use crate::tables::CallRequest;
-use crate::trunk::RepeatedInvites;
 use crate::{Config, dialog};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,7 +28,7 @@ pub(super) struct Stateless {
 pub(super) struct Parts<'p> {
     pub(super) transactions: &'p Transactions,
     pub(super) lookups: &'p mut Lookups,
-    pub(super) repeated: &'p RepeatedInvites,
+    pub(super) memory: &'p Memory,
 }
 
 impl Stateless {
@@ -65,8 +64,8 @@ impl Stateless {
                     target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                // A peer must not use up the lookups of a trunk.
-                let source = target.trunk().is_none().then(|| request.client(env.config));
+                // A peer must not use up the lookups of what the configuration names.
+                let source = target.configured_hop().is_none().then(|| request.client(env.config));
                 let asked = (request.message, source);
                 parts.lookups.start(&mut env.cx, host, asked, waiting);
             }
@@ -117,7 +116,7 @@ impl Stateless {
     }
 
     fn send(&mut self, env: &mut Env<'_>, parts: &Parts<'_>, plan: &Plan<'_, '_, '_>) {
-        let changes = stages::change_stateless(env, parts.repeated, plan);
+        let changes = stages::change_stateless(env, parts.memory, plan);
         let plan = &plan.with(&changes);
         let (request, flow) = (plan.request(), plan.flow());
         if let Some((status, phrase)) = refusal(env, plan) {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::Range;
 use ringway_sansio::{Flow, Instant};
-use ringway_sip::{HeaderName, NameAddr, Uri};
+use ringway_sip::{NameAddr, Uri};
 
 /// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
@@ -115,9 +115,9 @@ impl OtherFlows {
 }
 
 impl Target {
-    /// Index of the trunk that it is at.
-    pub(super) fn trunk(&self) -> Option<usize> {
-        self.rewrite.as_deref().and_then(Rewrite::trunk)
+    /// Index of its next hop in the list of the configuration.
+    pub(super) fn configured_hop(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::configured_hop)
     }
 
     /// URI of the next hop that it has itself.
@@ -167,7 +167,7 @@ impl StoredTarget {
 
     /// True for one of several that are called one after another.
     pub(super) fn is_ranked(&self) -> bool {
-        self.trunk().is_some()
+        self.configured_hop().is_some()
     }
 
     /// Target of a forward.
@@ -193,18 +193,9 @@ impl StoredTarget {
         Self { authority: Authority::Redirected { by }, ..Self::new(uri, q, share) }
     }
 
-    /// The same for a URI of the called number, whose host is a stranger's: it is not to learn who asserts what (RFC 3325 §7).
-    pub(super) fn of_number(uri: &[u8], share: Share) -> Self {
-        let mut target = Self { authority: Authority::Number, ..Self::new(uri, Q_MAX, share) };
-        for name in [
-            HeaderName::PAssertedIdentity,
-            HeaderName::RemotePartyId,
-            HeaderName::HistoryInfo,
-            HeaderName::Diversion,
-        ] {
-            target.rewrite_mut().remove_lines(name);
-        }
-        target
+    /// The same with another permission.
+    pub(super) fn with_authority(self, authority: Authority) -> Self {
+        Self { authority, ..self }
     }
 
     /// Header fields that it adds, to be extended.
@@ -221,9 +212,9 @@ impl StoredTarget {
         &self.uri
     }
 
-    /// Index of the trunk that it is at.
-    pub(super) fn trunk(&self) -> Option<usize> {
-        self.rewrite.as_deref().and_then(Rewrite::trunk)
+    /// Index of its next hop in the list of the configuration.
+    pub(super) fn configured_hop(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::configured_hop)
     }
 
     /// Maximum number of bytes that it adds to its request.
@@ -278,7 +269,7 @@ impl Targets {
 
     /// True if the targets have ranks: they are called one after another, and there may be fewer.
     pub(super) fn are_ranked(&self) -> bool {
-        self.list.first().is_some_and(|target| target.trunk().is_some())
+        self.list.first().is_some_and(|target| target.configured_hop().is_some())
     }
 
     /// Keeps the only target, or none.

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
 use ringway_sip::grammar::{is_lws, number_u32};
-use ringway_sip::{Edit, HeaderName, Message, Method, Uri, write_number};
+use ringway_sip::{HeaderName, Message, Method, Uri, write_number};
 
 /// Numbering of the requests to a trunk in a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +64,24 @@ pub(crate) fn at_trunk(number: u32, challenges: u8) -> Option<u32> {
     Some(first + u32::from(challenges).min(ATTEMPTS - 1))
 }
 
-/// Restores the number of the REFER in the Event of a trunk's NOTIFY (RFC 3515 §2.4.6).
-pub(crate) fn restore_event(edit: &mut Edit<'_, '_>, message: &Message<'_>) {
-    if message.method() == Method::Notify
-        && let Some(event) = message.first(HeaderName::Event).and_then(event_of_sender)
-    {
-        edit.set(HeaderName::Event, |out| out.extend_from_slice(&event));
-    }
+/// Event of a trunk's NOTIFY with the number that its REFER had when it came (RFC 3515 §2.4.6). `None`: it stays as it is.
+pub(crate) fn restored_event(message: &Message<'_>) -> Option<Vec<u8>> {
+    let event = message.first(HeaderName::Event).filter(|_| message.method() == Method::Notify);
+    event.and_then(event_of_sender)
+}
+
+/// RAck of a PRACK with the number of the INVITE that `number_of` has in place of its own. `None`: it has none.
+pub(crate) fn changed_rack(
+    message: &Message<'_>,
+    number_of: impl FnOnce(u32) -> Option<u32>,
+) -> Option<Vec<u8>> {
+    let (response, number, method) = message.first(HeaderName::RAck).and_then(split_rack)?;
+    let mut rack = response.to_vec();
+    rack.push(b' ');
+    write_number(&mut rack, u64::from(number_of(number)?));
+    rack.push(b' ');
+    rack.extend_from_slice(method);
+    Some(rack)
 }
 
 /// Event with the sender's number in place of the trunk's. `None`: it names no number.
@@ -85,7 +96,7 @@ fn event_of_sender(event: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Response number, INVITE's number and method of a RAck (RFC 3262 §7.2).
-pub(crate) fn split_rack(value: &[u8]) -> Option<(&[u8], u32, &[u8])> {
+fn split_rack(value: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     let mut words = value.split(|byte| is_lws(*byte)).filter(|word| !word.is_empty());
     let (response, number, method) = (words.next()?, words.next()?, words.next()?);
     words.next().is_none().then_some((response, number_u32(number)?, method))

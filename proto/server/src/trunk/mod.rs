@@ -2,4 +2,4 @@
 
 mod cseq;
 
-pub(crate) use cseq::{RepeatedInvites, TrunkNumbers, at_trunk, restore_event, split_rack};
+pub(crate) use cseq::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};

@@ -87,8 +87,12 @@ pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches
     Some(share)
 }
 
-/// Arms the time for an answer.
-pub(super) fn begin_time(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
+/// Reports a call that goes to the target of a forward only, or arms the time for an answer.
+pub(super) fn begin_context(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut Forwarded<'_>) {
+    if let Some(condition) = forwarded.context.states.kept::<Condition>() {
+        let target = planned.targets.list().first().map(|target| planned.targets.uri(target));
+        call.env.note_forward(call.request, *condition, target.unwrap_or_default());
+    }
     if let Some(diversion) = forwarded.context.states.kept_mut::<Box<Diversion>>()
         && let Some(no_answer) = &diversion.forwards.no_answer
     {

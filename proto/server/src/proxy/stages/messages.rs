@@ -1,7 +1,7 @@
 //! MESSAGE that no phone of its user took, for those that are kept.
 
 use crate::proxy::call::{Call, Forwarded, Next, Planned};
-use crate::proxy::states::{Candidate, KeptStates, TimeLimit, Unreached, Waiting};
+use crate::proxy::states::{Candidate, KeptStates, Released, TimeLimit, Waiting};
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use ringway_sansio::TimerKey;
@@ -49,5 +49,5 @@ fn hand_over(forwarded: &mut Forwarded<'_>) -> Next {
     forwarded.timers.cancel(waiting.timer);
     let Some(request) = context.request.take() else { return Next::Pass };
     let (flow, grant) = (context.source, context.grant);
-    Next::Taken(Box::new(Unreached { request, flow, grant, candidate: waiting.candidate }))
+    Next::Taken(Box::new(Released { request, flow, grant, candidate: waiting.candidate }))
 }

@@ -17,7 +17,7 @@ mod relays;
 mod sides;
 mod trunks;
 
-pub(super) use diversion::reason_of;
+pub(super) use crate::lamp::Ended;
 
 use super::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use super::context::{Branch, ResponseContext};
@@ -31,14 +31,21 @@ use super::states::{
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request, Response};
 use crate::config::Features;
-use crate::lamp::{self, Ended};
+use crate::lamp;
 use crate::media::is_sdp;
 use crate::trunk::RepeatedInvites;
-use crate::{Action, CallStep, Condition, Config};
+use crate::{Action, CallStep, Config, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, LocatedServers, NumberTarget, RelayResult};
 use ringway_sip::Message;
+
+/// Memory of the stages of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// INVITEs in dialogs that trunks challenged.
+    repeated: RepeatedInvites,
+}
 
 /// Point of planning at which stages may have the targets of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +170,7 @@ pub(super) fn begin(
     }
     if !planned.states.is_empty() {
         forwarded.context.states.append(&mut planned.states);
-        diversion::begin_time(call, forwarded);
+        diversion::begin_context(call, planned, forwarded);
         messages::begin(call, forwarded);
     }
     if forwarded.context.states.is_empty() {
@@ -173,9 +180,9 @@ pub(super) fn begin(
     branches - later.map_or(0, |later| later.len())
 }
 
-/// Condition of the forward whose target a request goes to, if it has only that.
-pub(super) fn diverted(states: &States) -> Option<Condition> {
-    if states.is_empty() { None } else { states.kept().copied() }
+/// Reason to report for the targets of a request that a stage chose; `None`: they are its own.
+pub(super) fn reason_of(states: &States) -> Option<Reason> {
+    states.kept().copied().map(diversion::reason_of)
 }
 
 /// Takes the number that the only target of a new context waits for.
@@ -210,7 +217,7 @@ pub(super) fn started(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
     BranchStates {
         flows: target.flows.clone(),
-        trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
+        trunk: target.configured_hop().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
         conversion: Conversion::None,
         media: None,
     }
@@ -218,7 +225,8 @@ pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
 
 /// True for a branch that a stage may send once more.
 pub(super) fn may_repeat(env: &Env<'_>, request: &Request<'_, '_>, target: &Target) -> bool {
-    (env.features.trunks && trunks::may_be_challenged(env.config, request.grant.reach, target.trunk()))
+    (env.features.trunks
+        && trunks::may_be_challenged(env.config, request.grant.reach, target.configured_hop()))
         || (env.features.conversion && is_sdp(request.message))
 }
 
@@ -241,7 +249,7 @@ pub(super) fn holds(
 /// Changes of stages to the request of a branch.
 pub(super) fn change(
     env: &mut Env<'_>,
-    repeated: &mut RepeatedInvites,
+    memory: &mut Memory,
     plan: &Plan<'_, '_, '_>,
     branch: Option<&Branch>,
 ) -> Changes {
@@ -253,27 +261,26 @@ pub(super) fn change(
     }
     if env.features.trunks {
         let trunk = branch.and_then(|branch| branch.states.trunk);
-        trunks::change(env, repeated, (plan, trunk), &mut changes);
+        trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
     }
     changes
 }
 
 /// The same for a request without a branch.
-pub(super) fn change_stateless(
-    env: &Env<'_>,
-    repeated: &RepeatedInvites,
-    plan: &Plan<'_, '_, '_>,
-) -> Changes {
+pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '_, '_>) -> Changes {
     let mut changes = Changes::default();
     if env.features.trunks {
-        trunks::number(env, (plan, 0), repeated, &mut changes);
+        trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
     }
     changes
 }
 
 /// Request of a branch in place of the one that came.
-pub(super) fn replaced(context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
-    context.branches.get(number).and_then(|branch| relays::offer_of(context, branch))
+pub(super) fn replaced(env: &Env<'_>, context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
+    match env.features.relays {
+        true => context.branches.get(number).and_then(|branch| relays::offer_of(context, branch)),
+        false => None,
+    }
 }
 
 /// Handles the result of a relay for the request of a branch. True: the branch is sent.
@@ -288,6 +295,16 @@ pub(super) fn offered(
 
 // Responses of a branch.
 
+/// Next step of a message.
+pub(super) enum MessageStep {
+    /// It is forwarded as it is.
+    Pass,
+    /// It is forwarded as this one.
+    Replace(Vec<u8>),
+    /// A stage holds it, or a copy of it.
+    Wait,
+}
+
 /// Next step of a response: a stage may hold it, or replace it.
 pub(super) fn on_message(
     env: &mut Env<'_>,
@@ -295,22 +312,17 @@ pub(super) fn on_message(
     lookups: &mut Lookups,
     id: BranchId,
     response: &Response<'_, '_>,
-) -> AnswerStep {
-    match env.features.relays {
-        true => relays::answer_step(env, context, lookups, id, response),
-        false => AnswerStep::Forward,
+) -> MessageStep {
+    if !env.features.relays {
+        return MessageStep::Pass;
     }
-}
-
-/// A response with the SDP of a relay.
-pub(super) fn with_sdp(
-    env: &Env<'_>,
-    context: &mut ResponseContext,
-    id: BranchId,
-    response: &Response<'_, '_>,
-    sdp: &[u8],
-) -> Vec<u8> {
-    relays::response_with_sdp(env, context, id, response, sdp)
+    match relays::answer_step(env, context, lookups, id, response) {
+        AnswerStep::Forward => MessageStep::Pass,
+        AnswerStep::Replace(sdp) => {
+            MessageStep::Replace(relays::response_with_sdp(env, context, id, response, &sdp))
+        }
+        AnswerStep::Drop | AnswerStep::Ask => MessageStep::Wait,
+    }
 }
 
 /// The same for a response that was stored, from the result of its query.

@@ -39,7 +39,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
     order.truncate(NODES_MAX);
     let mut targets = Vec::new();
     for (rank, (index, node)) in (0..).zip(order) {
-        let mut rewrite = Rewrite::to_trunk(index);
+        let mut rewrite = Rewrite::to_configured(index);
         rewrite.push_route(&[b"<", node.uri.as_bytes(), b";lr>"].concat());
         targets.push(StoredTarget::ranked(routed.uri.as_bytes(), true, rewrite, rank));
         env.decided(request, Reason::ToNode, Detail::Text(node.name.as_bytes()));

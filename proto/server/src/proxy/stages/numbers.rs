@@ -9,7 +9,7 @@ use crate::proxy::stages::destinations::{self, Payer};
 use crate::proxy::stages::diversion::is_divertible;
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};
-use crate::proxy::targets::StoredTarget;
+use crate::proxy::targets::{Authority, StoredTarget};
 use crate::route::Routed;
 use crate::{Aor, Config, Detail, Number, Reason};
 use alloc::boxed::Box;
@@ -17,7 +17,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use ringway_sansio::{LocatedServers, NumberTarget};
-use ringway_sip::{Scheme, Uri};
+use ringway_sip::{HeaderName, Scheme, Uri};
 
 /// Makes the number of a request its only target, if it is looked up.
 pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next {
@@ -96,7 +96,7 @@ fn looked_up(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, aor:
 /// Targets of a number that was looked up.
 fn targets_of(call: &mut Call<'_, '_>, uris: &[Box<str>], share: Share) -> Result<Vec<StoredTarget>, Answer> {
     for uri in uris {
-        let target = StoredTarget::of_number(uri.as_bytes(), share);
+        let target = target_at(uri.as_bytes(), share);
         if may_call(call.env, call.routed.uri.scheme(), target.uri()) {
             call.env.counters.numbers_found += 1;
             call.env.decided(call.request, Reason::NumberFound, Detail::Text(target.uri()));
@@ -112,6 +112,20 @@ fn targets_of(call: &mut Call<'_, '_>, uris: &[Box<str>], share: Share) -> Resul
     let share = share.divided(targets.len());
     let targets: Vec<_> = targets.into_iter().map(|target| target.with_share(share)).collect();
     if targets.is_empty() { Err(Answer::new(404, "Not Found")) } else { Ok(targets) }
+}
+
+/// Target at a URI of the called number, whose host is a stranger's: it is not to learn who asserts what (RFC 3325 §7).
+fn target_at(uri: &[u8], share: Share) -> StoredTarget {
+    let mut target = StoredTarget::new(uri, Q_MAX, share).with_authority(Authority::Number);
+    for name in [
+        HeaderName::PAssertedIdentity,
+        HeaderName::RemotePartyId,
+        HeaderName::HistoryInfo,
+        HeaderName::Diversion,
+    ] {
+        target.rewrite_mut().remove_lines(name);
+    }
+    target
 }
 
 /// True for a URI of a record that may be called. It never chooses a trunk: its owner does not pay for that.
@@ -141,5 +155,7 @@ fn is_permitted(config: &Config, ip: IpAddr) -> bool {
     is_named || (is_public(config, ip) && !config.is_trusted(ip))
 }
 
+/// q-value of a URI of a number.
+const Q_MAX: u16 = 1000;
 /// Maximum length of a URI that is called.
 const URI_BYTES_MAX: usize = 255;

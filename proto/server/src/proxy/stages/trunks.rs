@@ -2,16 +2,18 @@
 
 use crate::auth::{Permitted, is_method_of_call};
 use crate::base::{BranchId, Env, Reach, Request, Sender};
+use crate::dialog::contact_of;
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
-use crate::proxy::forward::{Changes, Plan};
+use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::tables::{CallResult, Learnt};
-use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, split_rack};
+use crate::token::{Identities, UriHash, UserHash};
+use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, PausedTrunks, Reason, Trunk,
     TrunkEvent, TrunkPause,
@@ -31,7 +33,7 @@ pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16
     if bypasses_routes(env, plan) {
         return Some((403, "Trunks Have Routes"));
     }
-    if !is_method_of_call(plan.request().method) && plan.permitted_fields() == Permitted::OfCall {
+    if !is_method_of_call(plan.request().method) && permitted_fields(env.config, plan) == Permitted::OfCall {
         env.counters.strangers_methods_refused += 1;
         return Some((403, "Not A Method Of A Call"));
     }
@@ -217,7 +219,7 @@ fn targets_at(
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     let mut targets = Vec::new();
     for (rank, (index, trunk)) in (0..).zip(numbered) {
-        let mut rewrite = Rewrite::to_trunk(index);
+        let mut rewrite = Rewrite::to_configured(index);
         call.env.decided(call.request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
         add_caller(call, payer, trunk, &mut rewrite);
         let (uri, keeps_uri) = match dialled {
@@ -344,7 +346,7 @@ pub(super) fn change(
     changes: &mut Changes,
 ) {
     let challenges = trunk.map_or(0, |trunk| trunk.logins);
-    number(env, (plan, challenges), repeated, changes);
+    change_any(env, (plan, challenges), repeated, changes);
     let Request { message, method, .. } = plan.request();
     if challenges > 0
         && *method == Method::Invite
@@ -359,8 +361,61 @@ pub(super) fn change(
     changes.credentials = credentials(env, trunk, plan.covered());
 }
 
+/// Changes of any request of a server with trunks, for which so many challenges were answered.
+pub(super) fn change_any(
+    env: &Env<'_>,
+    (plan, challenges): (&Plan<'_, '_, '_>, u8),
+    repeated: &RepeatedInvites,
+    changes: &mut Changes,
+) {
+    let config = env.config;
+    let hop = plan.configured_hop();
+    changes.permitted = permitted_fields(config, plan);
+    changes.foreign = match hop {
+        Some(hop) if config.trunking.is_node(hop) => Foreign::Passed,
+        _ if config.trunking.nodes().next().is_some() => Foreign::Of(is_for_node),
+        _ => Foreign::Unknown,
+    };
+    if plan.begins_dialog() {
+        changes.identities = Some(identities(env, plan));
+    }
+    number(env, (plan, challenges), repeated, changes);
+}
+
+/// Header fields that the next hop of a request may get.
+fn permitted_fields(config: &Config, plan: &Plan<'_, '_, '_>) -> Permitted {
+    let is_trunk = |hop| config.trunking.is_at(&hop, plan.flow().remote.ip());
+    Permitted::of(config, plan.request(), plan.configured_hop(), || plan.hop_uri().is_some_and(is_trunk))
+}
+
+/// True for credentials for a node behind this server: they go to nodes only, as a phone repeats those of its INVITE in the ACK, which does
+/// not pass the node (RFC 3261 §22.1).
+fn is_for_node(config: &Config, name: HeaderName, realm: &[u8]) -> bool {
+    name == HeaderName::ProxyAuthorization
+        || config.edge_domains.iter().any(|domain| domain.as_bytes() == realm)
+}
+
+/// Identities of the sides of a dialog that a request begins, with those of trunks.
+fn identities(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Identities {
+    let (trunking, request) = (&env.config.trunking, plan.request());
+    let is_of_trunk = trunking.is_trunk(request.flow.remote.ip());
+    let is_at_trunk = plan.configured_hop().is_some_and(|hop| !trunking.is_node(hop));
+    let all = plan.identities();
+    let contact =
+        || contact_of(request.message).map_or(UriHash::NONE, |uri| UriHash::of(&env.keys.route, &uri));
+    Identities {
+        caller: match request.grant.sender {
+            Sender::Trusted if is_of_trunk => UserHash::NONE,
+            _ => all.caller,
+        },
+        calling_trunk: is_of_trunk.then(contact),
+        called_trunk: is_at_trunk.then_some(None),
+        ..all
+    }
+}
+
 /// Sets the numbers of a request to or from a trunk that may challenge, after so many challenges.
-pub(super) fn number(
+fn number(
     env: &Env<'_>,
     (plan, challenges): (&Plan<'_, '_, '_>, u8),
     repeated: &RepeatedInvites,
@@ -368,16 +423,21 @@ pub(super) fn number(
 ) {
     let (request, routed) = (plan.request(), plan.routed());
     let (message, number) = (request.message, request.message.cseq().number);
-    changes.restores_event = routed.is_of_numbered_trunk();
+    if routed.is_of_numbered_trunk()
+        && let Some(event) = restored_event(message)
+    {
+        changes.values.push((HeaderName::Event, event));
+    }
     if let Some(numbers) = routed.trunk_numbers() {
         let of_invite = |invite| numbers.of_invite(repeated, env.call_hash(message), invite);
         changes.cseq = match request.method {
             Method::Ack => of_invite(number),
             _ => at_trunk(number, challenges),
         };
-        if request.method == Method::Prack {
-            let invite = message.first(HeaderName::RAck).and_then(split_rack).map(|(_, number, _)| number);
-            changes.acknowledged = invite.and_then(of_invite);
+        if request.method == Method::Prack
+            && let Some(rack) = changed_rack(message, of_invite)
+        {
+            changes.values.push((HeaderName::RAck, rack));
         }
     } else if is_new_at_login(env.config, plan) {
         changes.cseq = at_trunk(number, challenges);
@@ -391,7 +451,7 @@ pub(super) fn number(
 
 /// True for a request outside dialogs to a trunk with a login, if it begins no dialog that will not pass this server.
 fn is_new_at_login(config: &Config, plan: &Plan<'_, '_, '_>) -> bool {
-    let trunk = plan.trunk().and_then(|trunk| config.trunking.trunks.get(trunk));
+    let trunk = plan.configured_hop().and_then(|trunk| config.trunking.trunks.get(trunk));
     trunk.is_some_and(|trunk| trunk.login.is_some())
         && plan.request().message.to().tag().is_none()
         && (config.record_route || !plan.begins_dialog())
@@ -452,7 +512,8 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
 
 /// True for a branch whose target is at a trunk, also after a reload without it.
 pub(super) fn is_at_trunk(branch: &Branch) -> bool {
-    !branch.states.is_at_node() && branch.target.as_ref().is_some_and(|target| target.trunk().is_some())
+    !branch.states.is_at_node()
+        && branch.target.as_ref().is_some_and(|target| target.configured_hop().is_some())
 }
 
 /// Handles a provisional response of a trunk: with one other than 100 the route ends with it.

@@ -15,7 +15,7 @@ pub(crate) struct Candidate {
 
 /// Request that no phone of its user took.
 #[derive(Debug)]
-pub(crate) struct Unreached {
+pub(crate) struct Released {
     pub(crate) request: Arc<[u8]>,
     pub(crate) flow: Flow,
     pub(crate) grant: Grant,

@@ -42,7 +42,7 @@ impl LaterGroups {
 
     /// Removes the targets at trunks.
     pub(in crate::proxy) fn forget_trunks(&mut self) {
-        self.targets.retain(|target| target.trunk().is_none());
+        self.targets.retain(|target| target.configured_hop().is_none());
     }
 
     /// Number of targets in the first group.

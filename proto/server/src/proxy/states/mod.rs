@@ -7,7 +7,7 @@ mod retarget;
 mod trunk_branch;
 
 pub(super) use branch_media::{AnswerStep, BranchMedia};
-pub(crate) use candidate::{Candidate, Unreached};
+pub(crate) use candidate::{Candidate, Released};
 pub(super) use later_groups::LaterGroups;
 pub(super) use retarget::{Diversion, Recursion};
 pub(super) use trunk_branch::{GroupTimer, TrunkBranch};
