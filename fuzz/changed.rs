@@ -1,7 +1,8 @@
 //! Replay of the committed corpora with random changes: part of the tests of `proto/`.
 
-use crate::corpus;
+use super::corpus;
 use ringway_sansio::{Rng, Seed};
+use std::vec::Vec;
 
 /// Runs `harness` on the target's corpus, and on each of its files with random bit errors and cut short.
 pub(crate) fn replay(target: &str, harness: fn(&[u8])) {

@@ -1,7 +1,11 @@
-//! Reading the committed corpora, without needing what fuzzing needs: part of the tests `corpus` in `proto/`.
+//! Reading the committed corpora, without needing what fuzzing needs: part of the tests `corpus` in `proto/`, whose crates
+//! have no prelude of `std`.
 
+use std::format;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::println;
+use std::vec::Vec;
 
 /// Runs `harness` on every file of the target's corpus, on `more`, and on what once broke anything, in this order.
 pub(crate) fn replay(target: &str, more: Vec<PathBuf>, mut harness: impl FnMut(&[u8])) {

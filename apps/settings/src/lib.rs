@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod digest;
 mod host_port;
@@ -40,3 +42,6 @@ pub use sections::{
     NumberLookups, Registrar, Routing, ServerSections, Strangers, read_networks,
 };
 pub use words::split_words;
+
+#[cfg(test)]
+mod machine_tests;

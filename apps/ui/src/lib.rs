@@ -44,3 +44,6 @@ pub use terminal::Terminal;
 pub use text::is_obeyed;
 pub use vga::Vga;
 pub use window::SPARE_ROW;
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_datagram;
+#[cfg(test)]
+extern crate std;
 
 mod association;
 mod cookie;
@@ -24,5 +29,7 @@ pub use hello::{
 };
 pub use record::{ContentType, Record, Records};
 
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod hello_tests;

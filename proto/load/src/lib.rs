@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod arrivals;
 mod attempt;
@@ -40,3 +42,8 @@ pub use scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
 pub use session::{MediaEvent, MediaRefusal, MediaStart, MediaUse};
 pub use template::{Keyword, Template, TemplateError};
 pub use users::{User, Users, UsersError};
+
+#[cfg(test)]
+mod connections_tests;
+#[cfg(test)]
+mod window_tests;

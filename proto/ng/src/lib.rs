@@ -11,6 +11,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_ng;
+#[cfg(test)]
+extern crate std;
 
 mod bencode;
 mod calls;
@@ -23,3 +28,8 @@ pub use calls::{STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
 pub use client::{AnswerUse, Client, Datagram, Done, RELAYS_MAX, RelayChange, RelayState, STREAMS_MAX};
 pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
 pub use counters::Counters;
+
+#[cfg(test)]
+mod client_tests;
+#[cfg(test)]
+mod corpus_tests;

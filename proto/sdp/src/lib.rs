@@ -41,6 +41,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_sdp;
+#[cfg(test)]
+extern crate std;
 
 mod accept;
 mod answer;
@@ -69,6 +74,8 @@ mod security_policy;
 mod text;
 mod write;
 
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod dtls_tests;
 #[cfg(feature = "ice")]

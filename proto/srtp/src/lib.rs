@@ -32,6 +32,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_srtp;
+#[cfg(test)]
+extern crate std;
 
 mod aes_counter;
 mod counter_mode;
@@ -52,6 +57,8 @@ mod stream;
 
 #[cfg(test)]
 mod context_tests;
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod rollover_tests;
 #[cfg(test)]

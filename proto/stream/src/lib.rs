@@ -13,6 +13,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_stream;
+#[cfg(test)]
+extern crate std;
 
 mod close_reason;
 mod connection;
@@ -32,5 +37,7 @@ pub use limits::StreamLimits;
 pub use times::Origin;
 pub use websocket::{WebSocket, WebSocketServer, WebSocketTarget};
 
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod test_layers;

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod forwards;
 mod list;
@@ -21,3 +23,6 @@ pub use list::{BadRow, UserList, UserRow};
 pub use name::{Hashes, Unusable, UserName};
 pub use ringway_sip::digest::Ha1;
 pub use subscribers::{HashedName, NameHash, Subscribers};
+
+#[cfg(test)]
+mod list_tests;

@@ -19,6 +19,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_zrtp;
+#[cfg(test)]
+extern crate std;
 
 mod agreement;
 mod algorithm;
@@ -55,6 +60,8 @@ pub const CONFIRM_FAILURES_MAX: u32 = 3;
 /// Maximum number of Hello rounds that late Hellos of the peer can start.
 pub const HELLO_ROUNDS_MAX: u32 = 4;
 
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

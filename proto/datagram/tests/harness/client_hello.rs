@@ -3,6 +3,7 @@
 use ringway_datagram::{COOKIE_BYTES, ClientHello, Cookies, Judged, Records, write_hello_verify_request};
 use ringway_sansio::{Instant, Seed};
 use std::net::SocketAddr;
+use std::vec::Vec;
 
 /// Checks that records lie in the datagram, and that a ClientHello is answered with less, cookie and address belong
 /// together, and the ClientHello before it can be made again.

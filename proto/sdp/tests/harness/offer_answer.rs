@@ -2,6 +2,9 @@
 //! sides agree or reject, no old key is used again, protection is kept, and versions count the changes.
 
 use std::collections::VecDeque;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
 
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{

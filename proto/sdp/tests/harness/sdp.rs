@@ -2,6 +2,8 @@
 //! be read.
 
 use ringway_sdp::{Limits, MediaDescription, SessionDescription};
+use std::string::String;
+use std::vec::Vec;
 
 pub(crate) fn run(data: &[u8]) {
     let limits = Limits { bytes_max: 4096, lines_max: 64, media_max: 4, attributes_max: 16, formats_max: 8 };

@@ -1,5 +1,7 @@
 //! Replay of the corpus of the fuzz target `events`: what must hold is said in `harness/events.rs`.
 
+use crate::corpus;
+
 #[path = "../../../../fuzz/changed.rs"]
 mod changed;
 #[path = "../harness/events.rs"]

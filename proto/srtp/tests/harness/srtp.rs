@@ -3,6 +3,8 @@
 
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{SrtpReceiver, SrtpSender, UnprotectError};
+use std::vec;
+use std::vec::Vec;
 
 /// Input: suite (one byte), kind of change (one byte), packet.
 pub(crate) fn run(data: &[u8]) {

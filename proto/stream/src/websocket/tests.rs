@@ -1,10 +1,12 @@
-//! Tests of the layer, and in `connections` of connections with it.
+//! Tests of the layer, in `connections` of connections with it, and in `tungstenite` of an independent
+//! implementation as its peer.
 //!
 //! Tested: the examples of RFC 6455 and RFC 7118; any segmentation gives the same messages and the same end, over TCP and
 //! over a layer with a handshake; each violation by its status code; sizes and numbers at their limits; Ping, Pong and
 //! CRLF keep-alives; both directions of the close handshake; the memory that is held.
 
 mod connections;
+mod tungstenite;
 
 use super::frame::write;
 use super::receiver::FRAGMENTS_MAX;

@@ -4,6 +4,8 @@
 use ringway_sansio::Seed;
 use ringway_stream::{Decoded, Layer, PassThrough, WebSocket, WebSocketServer, WebSocketTarget};
 use std::sync::Arc;
+use std::vec;
+use std::vec::Vec;
 
 /// The first byte says which side receives the others, and from where; the second one in which pieces.
 pub(crate) fn run(data: &[u8]) {

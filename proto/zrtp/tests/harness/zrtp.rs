@@ -7,6 +7,8 @@ use ringway_zrtp::{
 };
 use std::collections::VecDeque;
 use std::time::Duration;
+use std::vec;
+use std::vec::Vec;
 
 /// Input: settings (one byte), then steps of an operation, a length, and that many bytes.
 pub(crate) fn run(data: &[u8]) {

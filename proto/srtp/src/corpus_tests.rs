@@ -1,11 +1,11 @@
 //! Replay of the committed fuzz corpora and of past failures without a fuzzer, unchanged and with random
 //! changes.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/changed.rs"]
 mod changed;
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
+#[path = "../tests/harness/mod.rs"]
 mod harness;
 
 #[test]

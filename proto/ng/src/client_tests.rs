@@ -1,9 +1,13 @@
 //! The client with scripted relays on a virtual clock.
 
-use ringway_ng::{
+use crate::{
     AnswerUse, Client, Datagram, Done, RelayChange, RelayState, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX,
     USER_STREAMS_MAX,
 };
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::{
     Instant, RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
     Seed,

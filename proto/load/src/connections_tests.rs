@@ -1,8 +1,13 @@
 //! A generator over a stream transport: numbers of connections, their ends, and users that go on.
 
-use ringway_load::{
+use crate::{
     Action, Arrivals, Classic, Config, ConnectionUse, Generator, Length, Outcome, Report, Spacing, Users,
 };
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::{ConnectionId, Context, Event, Flow, Instant, Node, Outbox, Received, Seed, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,11 +2,15 @@
 //!
 //! Tested: headers, quoting, ends of lines, byte order marks, what is refused and with which words, limits, chunks of
 //! every size, and against the `csv` crate, which reads the same language.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use crate::{BadRow, Ha1, NameHash, Subscribers, UserList};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 use csv::{ReaderBuilder, StringRecord, Trim};
 use ringway_sansio::{Rng, Seed};
-use ringway_users::{BadRow, Ha1, NameHash, Subscribers, UserList};
 
 /// Rows as line, user and password, read in chunks of `chunk` bytes.
 fn read(text: &[u8], chunk: usize) -> Result<Vec<(u64, String, String)>, BadRow> {
@@ -238,7 +242,7 @@ fn it_reads_what_the_csv_crate_reads_in_whatever_pieces() {
         assert_eq!(ours, theirs[..ours.len()], "seed {seed}: {text:?}");
         // Where it stopped before, the name is one that no user has.
         if let Some((name, _)) = theirs.get(ours.len()) {
-            assert!(ringway_users::UserName::new(name, "example.org").is_err(), "seed {seed}: {text:?}");
+            assert!(crate::UserName::new(name, "example.org").is_err(), "seed {seed}: {text:?}");
         }
         taken += ours.len();
     }

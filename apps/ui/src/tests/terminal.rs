@@ -1,7 +1,11 @@
 //! Output of a terminal's bytes, as the emulator vt100 shows it.
 
-use crate::scene::Scene;
-use ringway_ui::{Cells, Key, SPARE_ROW, SerialKeys, Style, Terminal, Typed};
+use super::scene::Scene;
+use crate::{Cells, Key, SPARE_ROW, SerialKeys, Style, Terminal, Typed};
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// A terminal and its emulator.
 struct Line {

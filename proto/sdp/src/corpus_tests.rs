@@ -1,12 +1,14 @@
 //! Replay of the committed fuzz corpora and of past failures without a fuzzer, and random sequences of offers
 //! and answers.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
+#[path = "../tests/harness/mod.rs"]
 mod harness;
 
+use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
+use std::println;
 
 #[test]
 fn sdp() {

@@ -1,6 +1,11 @@
 //! A generator that keeps a window of attempts open, on virtual time.
 
-use ringway_load::{Action, Arrivals, Classic, Config, Generator, Outcome, Report, Users};
+use crate::{Action, Arrivals, Classic, Config, Generator, Outcome, Report, Users};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
 use std::collections::VecDeque;
 use std::net::SocketAddr;

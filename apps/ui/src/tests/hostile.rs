@@ -1,11 +1,15 @@
 //! Attackers' text on the screen.
 
-use crate::scene::{Scene, Town, network};
+use super::scene::{Scene, Town, network};
+use crate::admin::{Authentication, Change, Limit, Users, What};
+use crate::phone::{self, Event, Host, Machine, Model, Now, Settings};
+use crate::{Cells, Key, Level, SPARE_ROW, Terminal, Vga};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_phone::{CallNumber, PhoneEvent};
 use ringway_sansio::Transport;
-use ringway_ui::admin::{Authentication, Change, Limit, Users, What};
-use ringway_ui::phone::{self, Event, Host, Machine, Model, Now, Settings};
-use ringway_ui::{Cells, Key, Level, SPARE_ROW, Terminal, Vga};
 use std::time::Duration;
 
 /// Text that wants out of its field.

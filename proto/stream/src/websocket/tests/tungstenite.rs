@@ -1,7 +1,9 @@
 //! WebSocket against an independent implementation: tungstenite as client and as server, over a pipe in memory.
 
+use crate::{Decoded, Layer, PassThrough, WebSocket, WebSocketServer, WebSocketTarget};
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::Seed;
-use ringway_stream::{Decoded, Layer, PassThrough, WebSocket, WebSocketServer, WebSocketTarget};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! The administrator's pages.
 
-use crate::picture::check;
-use crate::scene::Scene;
+use super::picture::check;
+use super::scene::Scene;
+use crate::admin::{Admin, Authentication, Change, Limit, Memory, Mode, Users, What};
+use crate::{Address, Key, Level, Source};
+use alloc::format;
 use ringway_sansio::Transport;
-use ringway_ui::admin::{Admin, Authentication, Change, Limit, Memory, Mode, Users, What};
-use ringway_ui::{Address, Key, Level, Source};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

@@ -1,10 +1,14 @@
 //! Settings of a machine without an operating system: from words, from a file, from both; and those that are rejected.
 //!
 //! Tested: defaults, every key and every word, which source wins, faults and their messages, the server's settings.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode, Registrar, Routing};
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed, Transport};
-use ringway_settings::{Addressing, Algorithm, Limits, MachineSettings, Mode, Registrar, Routing};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const WHOLE: &str = r#"

@@ -1,12 +1,14 @@
 //! Pictures of a screen as text: its characters, then how each of them looks.
 
-use ringway_ui::{Cell, Cells, Style};
+use crate::{Cell, Cells, Style};
+use alloc::format;
+use alloc::string::String;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Compares a screen with the picture of this name, or draws it anew.
 pub(crate) fn check(name: &str, cells: &Cells) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures").join(format!("{name}.txt"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures").join(format!("{name}.txt"));
     let drawn = text(cells);
     if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
         std::fs::write(&file, &drawn).unwrap();

@@ -6,7 +6,6 @@
 //! which have tests beside the code.
 //!
 //! `RINGWAY_PICTURES=write cargo test -p ringway-ui` draws the pictures anew.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod admin_pages;
 mod hostile;

@@ -1,6 +1,11 @@
 //! Hostile datagrams: the corpus, changed answers, and bytes from a generator.
 
-use crate::{corpus, harness};
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
+#[path = "../tests/harness/datagram.rs"]
+mod harness;
+
+use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
 
 #[test]

@@ -1,10 +1,15 @@
 //! A made-up server and a made-up phone, so that a page can be drawn in one line.
 
-use ringway_sansio::{Instant, Transport};
-use ringway_ui::admin::{
+use crate::admin::{
     Admin, Authentication, Facts, Limit, Memory, Mode, Prefix, RegistrationSource, Row, Totals, Users,
 };
-use ringway_ui::{Address, Card, Cells, Key, Network, Source};
+use crate::{Address, Card, Cells, Key, Network, Source};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use ringway_sansio::{Instant, Transport};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
