@@ -7,9 +7,7 @@ use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
 use ringway_sansio::{Event, Instant, Seed, Transport};
-use ringway_server::{
-    Action, Algorithm, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server,
-};
+use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::host::{HostLimits, TestHost};
 use std::collections::BTreeSet;
@@ -433,53 +431,16 @@ fn add_server(
 pub(crate) fn default_config() -> Config {
     let listener = |transport| Listener { transport, bound: SERVER, advertised: SERVER };
     Config {
-        domains: vec![REALM.into()],
         listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
-        removed_listeners: Vec::new(),
-        machine_addresses: Vec::new(),
-        mode: Mode::Proxy,
-        stateful: true,
-        record_route: true,
-        serial_fork: Duration::from_secs(20),
-        recurse: false,
-        edge_domains: Vec::new(),
-        dialog_lifetime: Duration::from_secs(86_400),
         // The phones of stories call each other by addresses too.
         inner_networks: vec![PHONES.parse().expect("a network")],
         auth: AuthConfig {
-            enabled: true,
-            realms: REALM.into(),
-            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
-            nonce_lifetime: Duration::from_secs(300),
-            in_dialog: false,
-            strangers: Default::default(),
-            stranger_refer: false,
-            trusted: Vec::new(),
-            fronts: Vec::new(),
-            certificates: Default::default(),
+            ..AuthConfig::for_realm(REALM)
         },
-        registrar: RegistrarConfig {
-            min_expires_s: 60,
-            default_expires_s: 3600,
-            max_expires_s: 7200,
-            max_contacts: 10,
-            outbound: true,
-            gruu: false,
-            flow_timer_s: 0,
-            service_route: Vec::new(),
-        },
-        neighbours: Vec::new(),
-        cluster: None,
-        links: None,
-        media: Default::default(),
-        presence: Default::default(),
-        trunking: ringway_server::Trunking::default(),
-        timers: Default::default(),
         timer_c: Duration::from_secs(190),
-        message_limits: Default::default(),
-        transaction_limits: Default::default(),
         secret: [7; 32],
+        ..Config::for_domains(vec![REALM.into()])
     }
 }
 

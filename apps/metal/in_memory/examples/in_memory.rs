@@ -16,7 +16,7 @@
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX, Lease, Port, Station};
 use ringway_in_memory::{CountedNode, MemoryHost, tables_with};
 use ringway_sansio::{Instant, Seed, Transport};
-use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, Server};
 use ringway_sim::SimLocks;
 use ringway_sip::digest::{Credentials, Ha1};
 use ringway_users::{NameHash, Subscribers};
@@ -93,52 +93,12 @@ impl Bench {
         station.set_lease(Lease::fixed(OWN, 24, None));
         let at = (OWN, 5060).into();
         let config = Config {
-            domains: vec!["example.org".into()],
             listeners: vec![Listener { transport: Transport::Udp, bound: at, advertised: at }],
-            removed_listeners: Vec::new(),
             machine_addresses: vec![OWN.into()],
             mode,
-            stateful: true,
-            record_route: true,
-            serial_fork: Duration::from_secs(20),
-            recurse: false,
-            edge_domains: Vec::new(),
-            dialog_lifetime: Duration::from_secs(86_400),
-            inner_networks: Vec::new(),
-            auth: AuthConfig {
-                enabled: with_digest,
-                realms: "example.org".into(),
-                digest: Default::default(),
-                algorithms: vec![Algorithm::Md5],
-                nonce_lifetime: Duration::from_secs(300),
-                in_dialog: false,
-                strangers: Default::default(),
-                stranger_refer: false,
-                trusted: Vec::new(),
-                fronts: Vec::new(),
-                certificates: Default::default(),
-            },
-            registrar: RegistrarConfig {
-                min_expires_s: 60,
-                default_expires_s: 3600,
-                max_expires_s: 7200,
-                max_contacts: 10,
-                outbound: true,
-                gruu: false,
-                flow_timer_s: 0,
-                service_route: Vec::new(),
-            },
-            neighbours: Vec::new(),
-            cluster: None,
-            links: None,
-            trunking: ringway_server::Trunking::default(),
-            media: ringway_server::MediaConfig::default(),
-            presence: ringway_server::PresenceConfig::default(),
-            timers: ringway_transaction::Timers::default(),
-            timer_c: Duration::from_secs(185),
-            message_limits: ringway_sip::Limits::default(),
-            transaction_limits: ringway_transaction::Limits::default(),
+            auth: AuthConfig { enabled: with_digest, ..AuthConfig::for_realm("example.org") },
             secret: [7; 32],
+            ..Config::for_domains(vec!["example.org".into()])
         };
         let mut list = String::from("username,password\n");
         (0..users).for_each(|user| list.push_str(&format!("{},{}\n", name(user), name(user))));

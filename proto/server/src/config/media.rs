@@ -5,15 +5,15 @@ use core::time::Duration;
 /// Settings of media relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaConfig {
-    /// Calls whose media are relayed.
+    /// Calls whose media are relayed. Default: [`RelayRule::Never`].
     pub rule: RelayRule,
-    /// True: calls between a browser and another phone are relayed, and their media converted.
+    /// True: calls between a browser and another phone are relayed, and their media converted. Default: false.
     pub bridge: bool,
-    /// Calls between a phone with SRTP and one with RTP.
+    /// Calls between a phone with SRTP and one with RTP. Default: [`SrtpRule::EndToEnd`].
     pub srtp: SrtpRule,
-    /// Handling of a call that needs a relay, if none answers.
+    /// Handling of a call that needs a relay, if none answers. Default: [`RelayFailure::Direct`].
     pub on_failure: RelayFailure,
-    /// Time limit of a request to the relays.
+    /// Time limit of a request to the relays, 200 ms to 10 s. Default: 2 s.
     pub time_limit: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use ringway_auth::{Algorithm, DigestPolicy};
+mod auth;
 mod certificates;
 mod cluster;
 mod media;
@@ -8,8 +8,10 @@ mod network;
 mod nodes;
 mod presence;
 mod realms;
+mod registrar;
 mod trunk;
 
+pub use auth::{AuthConfig, Strangers};
 pub use certificates::CertificateRules;
 pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
@@ -18,6 +20,7 @@ pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub use nodes::{Cluster, Hold, NodeState};
 pub use presence::{PresenceConfig, Watchers};
 pub use realms::Realms;
+pub use registrar::RegistrarConfig;
 pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
 
 use alloc::borrow::Cow;
@@ -29,60 +32,64 @@ use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{DEFAULT_PORT, Timers, reply_address};
 
-/// Settings of a server, equal in every shard.
-#[derive(Clone, Debug)]
+/// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Domains that this server is responsible for, in lower case; at least one. The listeners' addresses count as the
     /// first.
     pub domains: Vec<String>,
-    /// Listeners, in the order of their [`ListenerId`]s.
+    /// Listeners, in the order of their [`ListenerId`]s. Default: none.
     pub listeners: Vec<Listener>,
     /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
     pub removed_listeners: Vec<ListenerId>,
-    /// Addresses of this machine other than loopback: these and loopback count as the same host.
+    /// Addresses of this machine other than loopback: these and loopback count as the same host. Default: none.
     pub machine_addresses: Vec<IpAddr>,
-    /// Forwarding or redirecting.
+    /// Forwarding or redirecting. Default: [`Mode::Proxy`].
     pub mode: Mode,
-    /// False: forward without state (RFC 3261 §16.11).
+    /// False: forward without state (RFC 3261 §16.11). Default: true.
     pub stateful: bool,
-    /// True: requests inside dialogs pass this server (RFC 3261 §16.6 step 4).
+    /// True: requests inside dialogs pass this server (RFC 3261 §16.6 step 4). Default: true.
     pub record_route: bool,
-    /// Maximum time for which the targets of the same q-value are called before those of the next lower one; zero: all are
-    /// called at once.
+    /// Maximum time for which the targets of the same q-value are called before those of the next lower one, 0 s to 180 s; zero: all
+    /// are called at once. Default: 20 s.
     pub serial_fork: Duration,
-    /// True: contacts of 3xx responses to INVITEs are called (RFC 3261 §16.7 step 4); needs [`Config::stateful`].
+    /// True: contacts of 3xx responses to INVITEs are called (RFC 3261 §16.7 step 4); needs [`Config::stateful`]. Default:
+    /// false.
     pub recurse: bool,
-    /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5).
+    /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5); at most 100.
+    /// Default: none.
     pub edge_domains: Vec<String>,
-    /// Lifetime of a Record-Route mark.
+    /// Lifetime of a Record-Route mark, 60 s to 365 days. Default: 1 day.
     pub dialog_lifetime: Duration,
-    /// Networks of inner hosts that requests may name; a network of one address may be that of this machine.
+    /// Networks of inner hosts that requests may name; a network of one address may be that of this machine; none is loopback. At most
+    /// 1,000. Default: none.
     pub inner_networks: Vec<Network>,
-    /// Authentication.
+    /// Authentication. Default: passwords of the first domain's realm.
     pub auth: AuthConfig,
     /// The registrar.
     pub registrar: RegistrarConfig,
-    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
+    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX). Default: none.
     pub neighbours: Vec<Neighbour>,
-    /// This server among the nodes that share their registrations; `None`: it has its own.
+    /// This server among the nodes that share their registrations; `None`: it has its own. Default: `None`.
     pub cluster: Option<crate::Cluster>,
-    /// This server as one of several nodes; `None`: it is alone.
+    /// This server as one of several nodes; `None`: it is alone. Default: `None`.
     pub links: Option<crate::Links>,
-    /// Trunks and routes.
+    /// Trunks and routes. Default: none.
     pub trunking: crate::Trunking,
-    /// Media relays.
+    /// Media relays. Default: none.
     pub media: crate::MediaConfig,
-    /// Presence.
+    /// Presence. Default: off.
     pub presence: crate::PresenceConfig,
-    /// T1, T2, T4.
+    /// T1, T2, T4. Default: those of RFC 3261.
     pub timers: Timers,
-    /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.
+    /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes. Default: 185 s.
     pub timer_c: Duration,
-    /// Limits of the parser.
+    /// Limits of the parser. Default: its maxima, 65,535 bytes for a message.
     pub message_limits: Limits,
-    /// Maximum numbers of transactions.
+    /// Maximum numbers of transactions of a shard.
     pub transaction_limits: ringway_transaction::Limits,
-    /// 32 secret bytes that must survive a restart: the marks of existing dialogs depend on them.
+    /// 32 secret bytes that must survive a restart: the marks of existing dialogs depend on them. Default: zeros, which a server that
+    /// others reach must replace.
     pub secret: [u8; 32],
 }
 
@@ -199,67 +206,39 @@ pub enum Mode {
     Redirect,
 }
 
-/// Methods of callers without a password that reach our users (`[auth] strangers`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strangers {
-    /// INVITE, ACK, CANCEL and OPTIONS.
-    #[default]
-    Call,
-    /// No method: every caller needs a password.
-    None,
-    /// Every method.
-    All,
-}
-
-/// `[auth]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthConfig {
-    /// False: no passwords, every sender is believed.
-    pub enabled: bool,
-    /// Realms of the challenges.
-    pub realms: Realms,
-    /// Algorithms, offered in this order (RFC 8760 §2.4).
-    pub algorithms: Vec<Algorithm>,
-    /// Lifetime of a nonce.
-    pub nonce_lifetime: Duration,
-    /// Forms of digest that are offered and accepted.
-    pub digest: DigestPolicy,
-    /// True: all requests inside dialogs are challenged too, not only those from another address than their side has.
-    pub in_dialog: bool,
-    /// Methods of callers without a password that reach users of `domains`.
-    pub strangers: Strangers,
-    /// REFER of callers without a password passes inside their calls: the called phone dials what they name.
-    pub stranger_refer: bool,
-    /// Networks of trusted proxies: their contacts and identities are believed.
-    pub trusted: Vec<Network>,
-    /// Networks of proxies that check no passwords: their Path counts, and limits are those of the address that they put into Via.
-    pub fronts: Vec<Network>,
-    /// Client certificates that count.
-    pub certificates: CertificateRules,
-}
-
-/// `[registrar]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistrarConfig {
-    /// Minimum in seconds; a shorter expiry gets 423.
-    pub min_expires_s: u32,
-    /// Default in seconds, for contacts without an expiry.
-    pub default_expires_s: u32,
-    /// Maximum in seconds; longer expiries are reduced to it.
-    pub max_expires_s: u32,
-    /// Maximum number of contacts of a user.
-    pub max_contacts: usize,
-    /// True: a phone that asks for it registers its flows (RFC 5626).
-    pub outbound: bool,
-    /// True: a phone that asks for it gets URIs of its own (RFC 5627).
-    pub gruu: bool,
-    /// Flow-Timer of a phone with outbound, in seconds (RFC 5626 §4.4); 0: none, so that the phone has its own time.
-    pub flow_timer_s: u32,
-    /// Service-Route of every phone (RFC 3608): values that are sent as they are.
-    pub service_route: Vec<String>,
-}
-
 impl Config {
+    /// Defaults of a server for `domains`, in lower case and at least one. Listeners and secret are not set.
+    pub fn for_domains(domains: Vec<String>) -> Self {
+        let realm = domains.first().cloned().unwrap_or_default();
+        Self {
+            domains,
+            listeners: Vec::new(),
+            removed_listeners: Vec::new(),
+            machine_addresses: Vec::new(),
+            mode: Mode::Proxy,
+            stateful: true,
+            record_route: true,
+            serial_fork: Duration::from_secs(20),
+            recurse: false,
+            edge_domains: Vec::new(),
+            dialog_lifetime: Duration::from_secs(86_400),
+            inner_networks: Vec::new(),
+            auth: AuthConfig::for_realm(realm),
+            registrar: RegistrarConfig::default(),
+            neighbours: Vec::new(),
+            cluster: None,
+            links: None,
+            trunking: crate::Trunking::default(),
+            media: crate::MediaConfig::default(),
+            presence: crate::PresenceConfig::default(),
+            timers: Timers::default(),
+            timer_c: TIMER_C,
+            message_limits: Limits::default(),
+            transaction_limits: ringway_transaction::Limits::default(),
+            secret: [0; 32],
+        }
+    }
+
     /// True for an address in `[auth] trusted`. A front in a trusted network is none: strangers send through it.
     pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {
         self.auth.trusted.iter().any(|network| network.contains(ip)) && !self.is_front(ip)
@@ -368,8 +347,12 @@ impl Config {
         listener.advertised
     }
 }
+
 /// Address of clients behind a front whose Via does not show it.
 const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Maximum number of neighbours.
 pub const NEIGHBOURS_MAX: usize = 64;
+
+/// RFC 3261 §16.6 step 11: more than 3 minutes.
+const TIMER_C: Duration = Duration::from_secs(185);

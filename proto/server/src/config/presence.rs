@@ -6,18 +6,18 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresenceConfig {
     /// True: this server answers SUBSCRIBE and PUBLISH for its users. Needs [`Mode::Proxy`](crate::Mode::Proxy) and the
-    /// feature `events`.
+    /// feature `events`. Default: false.
     pub enabled: bool,
-    /// Users who may see the presence and the dialogs of a user.
+    /// Users who may see the presence and the dialogs of a user. Default: [`Watchers::Domain`].
     pub watchers: Watchers,
-    /// Minimum in seconds; a shorter expiry gets 423.
+    /// Minimum in seconds, 10 to 86,400; a shorter expiry gets 423. Default: 60.
     pub min_expires_s: u32,
-    /// Maximum in seconds; longer expiries are reduced to it.
+    /// Maximum in seconds, 10 to 86,400, not below the minimum; longer expiries are reduced to it. Default: 3,600.
     pub max_expires_s: u32,
     /// True: a MESSAGE of a user to a user without a phone is kept, and delivered later. Needs
-    /// [`Mode::Proxy`](crate::Mode::Proxy) and the feature `events`, and not [`PresenceConfig::enabled`].
+    /// [`Mode::Proxy`](crate::Mode::Proxy) and the feature `events`, and not [`PresenceConfig::enabled`]. Default: false.
     pub messages: bool,
-    /// Days for which a message is kept.
+    /// Days for which a message is kept, 1 to 30. Default: 7.
     pub message_keep_days: u32,
 }
 
