@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-pub use ringway_server::{DigestPolicy, NoncePolicy, Realms};
+use ringway_server::{DigestPolicy, NoncePolicy, Realms};
 
 /// Reads `nonce_use`, `auth_int` and `danger_rfc2069`.
 pub(crate) fn read_policy(

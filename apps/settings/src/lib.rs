@@ -1,7 +1,7 @@
 //! Settings of a server, with the keys of `ringway.toml`.
 //!
 //! Does: reads typed values from TOML and keeps the line of each ([`read_document`]); reads the sections of a server
-//! ([`Auth`], [`Registrar`], [`Routing`], [`Limits`]) and makes the server machine's configuration from them
+//! ([`read_auth`], [`Registrar`], [`Routing`], [`Limits`]) and makes the server machine's configuration from them
 //! ([`ServerSections`]); reads all settings of a machine without an operating system ([`MachineSettings`]).
 //!
 //! Does not: open files, or have settings that only Linux needs (stores, threads, logs).
@@ -26,7 +26,6 @@ mod reader;
 mod sections;
 mod words;
 
-pub use digest::{DigestPolicy, NoncePolicy, Realms};
 pub use host_port::{HostPort, NoHost};
 #[cfg(feature = "keys")]
 pub use keys::{KeyChange, Keys, ShownValue, is_secret};
@@ -38,8 +37,8 @@ pub use network::{Addressing, addressing, host};
 pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
-    Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,
-    NumberLookups, Registrar, Routing, ServerSections, Strangers, read_networks,
+    Algorithm, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network, NumberLookups, Registrar,
+    Routing, ServerSections, read_auth, read_networks,
 };
 pub use words::split_words;
 

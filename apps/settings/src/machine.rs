@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, Auth, CertificateRules, ConfigError, Connections, Limits, Listener, NumberLookups, Reader,
-    Registrar, Routing, Section, ServerSections, read_document, read_domains,
+    Addressing, ConfigError, Connections, Limits, Listener, NumberLookups, Reader, Registrar, Routing,
+    Section, ServerSections, read_auth, read_document, read_domains,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,6 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::Transport;
+use ringway_server::AuthConfig;
 
 /// All settings of a machine without an operating system; those that need a disk, threads or an operating system are
 /// left out.
@@ -31,7 +32,7 @@ pub struct MachineSettings {
     /// Listeners; at least one. Their addresses are unspecified: the machine has one address, and gets it later.
     pub listen: Vec<Listener>,
     /// `[auth]`
-    pub auth: Auth,
+    pub auth: AuthConfig,
     /// `[registrar]`
     pub registrar: Registrar,
     /// `[routing]`
@@ -53,7 +54,7 @@ impl Default for MachineSettings {
             tftp: None,
             domains,
             listen: default_listeners(Ipv4Addr::UNSPECIFIED),
-            auth: Auth::for_realm(realm),
+            auth: AuthConfig::for_realm(realm),
             registrar: Registrar::default(),
             routing: Routing::default(),
             limits: Limits::with(&CONNECTIONS),
@@ -106,16 +107,7 @@ impl MachineSettings {
         secret: [u8; 32],
     ) -> ringway_server::Config {
         let Self { domains, auth, registrar, routing, limits, .. } = self;
-        let certificates = CertificateRules::default();
-        let sections = ServerSections {
-            domains,
-            auth,
-            registrar,
-            routing,
-            limits,
-            certificates,
-            neighbours: Vec::new(),
-        };
+        let sections = ServerSections { domains, auth, registrar, routing, limits, neighbours: Vec::new() };
         sections.config(listeners, machine_addresses, secret)
     }
 
@@ -174,7 +166,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         users_file,
         tftp,
         listen: read_ports(reader, top),
-        auth: Auth::read(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
+        auth: read_auth(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
         domains,
         registrar: Registrar::read(reader, top),
         routing: Routing::read(reader, top, NumberLookups::Absent),

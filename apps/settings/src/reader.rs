@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -308,6 +309,18 @@ impl<'t, 'i> Section<'t, 'i> {
                 default
             }
         }
+    }
+
+    /// A time in whole seconds within `range`.
+    pub fn seconds(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        default: Duration,
+        range: RangeInclusive<u32>,
+    ) -> Duration {
+        let default_s = u32::try_from(default.as_secs()).unwrap_or(u32::MAX);
+        Duration::from_secs(u64::from(self.number(reader, key, default_s, range)))
     }
 
     /// A number within `range`, whole or not.

@@ -1,12 +1,12 @@
 //! The sections of a server, each key with its default and its limits.
 
-use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
+use crate::digest::{read_policy, read_realms};
 use crate::listeners::{EntryFault, read_edge_domains, read_edge_nodes, read_enum_zones};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -15,35 +15,9 @@ use ringway_sip::NameAddr;
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
-use ringway_server::NotANetwork;
-pub use ringway_server::Strangers;
-pub use ringway_server::{Algorithm, CertificateRules, Network};
+pub use ringway_server::{Algorithm, Network};
 pub use ringway_server::{Neighbour, NeighbourConnection};
-
-/// `[auth]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auth {
-    /// False: anyone may register and call within our domains.
-    pub enabled: bool,
-    /// Realms of the passwords; 1 to 255 bytes each.
-    pub realms: Realms,
-    /// Offered in this order; at least one (RFC 8760 §2.4).
-    pub algorithms: Vec<Algorithm>,
-    /// Lifetime of a nonce in seconds: 1 to 86,400.
-    pub nonce_lifetime_s: u32,
-    /// Forms of digest that are offered and accepted.
-    pub digest: DigestPolicy,
-    /// Also challenge requests inside a dialog from the address that their side has.
-    pub in_dialog: bool,
-    /// Methods of callers without a password that reach our users.
-    pub strangers: Strangers,
-    /// REFER of such callers passes inside their calls.
-    pub stranger_refer: bool,
-    /// Networks of proxies whose statements about contacts and callers are trusted; at most 1,000.
-    pub trusted: Vec<Network>,
-    /// Networks of proxies in front that check no passwords; at most 1,000.
-    pub fronts: Vec<Network>,
-}
+use ringway_server::{NotANetwork, Strangers};
 
 /// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,56 +103,35 @@ pub struct Connections {
     pub per_source: Option<u32>,
 }
 
-impl Auth {
-    /// The defaults.
-    pub(crate) fn for_realm(realm: String) -> Self {
-        let algorithms = vec![Algorithm::Md5];
-        Self {
-            enabled: true,
-            realms: realm.into(),
-            algorithms,
-            nonce_lifetime_s: 300,
-            digest: DigestPolicy::default(),
-            in_dialog: false,
-            strangers: Strangers::default(),
-            stranger_refer: false,
-            trusted: Vec::new(),
-            fronts: Vec::new(),
-        }
-    }
-
-    /// Reads `[auth]` of a server for `domains`.
-    pub fn read(
-        reader: &mut Reader<'_>,
-        top: &mut Section<'_, '_>,
-        default_realm: String,
-        domains: &[String],
-    ) -> Self {
-        let default = Self::for_realm(default_realm);
-        let mut section = top.section(reader, "auth");
-        let enabled = section.switch(reader, "enabled", default.enabled);
-        let realms = read_realms(reader, &mut section, default.realms, domains);
-        let lifetimes_s = 1..=NONCE_LIFETIME_S_MAX;
-        let auth = Self {
-            enabled,
-            realms,
-            algorithms: algorithms(reader, &mut section).unwrap_or(default.algorithms),
-            nonce_lifetime_s: section.number(
-                reader,
-                "nonce_lifetime_s",
-                default.nonce_lifetime_s,
-                lifetimes_s,
-            ),
-            digest: read_policy(reader, &mut section, default.digest),
-            in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
-            strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
-            stranger_refer: section.switch(reader, "stranger_refer", default.stranger_refer),
-            trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
-            fronts: read_networks(reader, &mut section, "fronts").unwrap_or(default.fronts),
-        };
-        section.finish(reader);
-        auth
-    }
+/// Reads `[auth]` of a server for `domains`. It has no client certificates: they are in other sections.
+pub fn read_auth(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    default_realm: String,
+    domains: &[String],
+) -> AuthConfig {
+    let default = AuthConfig::for_realm(default_realm);
+    let mut section = top.section(reader, "auth");
+    let auth = AuthConfig {
+        enabled: section.switch(reader, "enabled", default.enabled),
+        realms: read_realms(reader, &mut section, default.realms, domains),
+        algorithms: algorithms(reader, &mut section).unwrap_or(default.algorithms),
+        nonce_lifetime: section.seconds(
+            reader,
+            "nonce_lifetime_s",
+            default.nonce_lifetime,
+            1..=NONCE_LIFETIME_S_MAX,
+        ),
+        digest: read_policy(reader, &mut section, default.digest),
+        in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
+        strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
+        stranger_refer: section.switch(reader, "stranger_refer", default.stranger_refer),
+        trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
+        fronts: read_networks(reader, &mut section, "fronts").unwrap_or(default.fronts),
+        certificates: default.certificates,
+    };
+    section.finish(reader);
+    auth
 }
 
 /// Reads a list of networks.
@@ -463,15 +416,13 @@ pub struct ServerSections<'a> {
     /// Lower-case; at least one.
     pub domains: &'a [String],
     /// `[auth]`
-    pub auth: &'a Auth,
+    pub auth: &'a AuthConfig,
     /// `[registrar]`
     pub registrar: &'a Registrar,
     /// `[routing]`
     pub routing: &'a Routing,
     /// `[limits]`
     pub limits: &'a Limits,
-    /// Client certificates that count.
-    pub certificates: CertificateRules,
     /// Servers whose connections are kept open.
     pub neighbours: Vec<Neighbour>,
 }
@@ -497,19 +448,7 @@ impl ServerSections<'_> {
             edge_domains: self.routing.edge_domains.clone(),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             inner_networks: self.routing.inner_networks.clone(),
-            auth: AuthConfig {
-                enabled: self.auth.enabled,
-                realms: self.auth.realms.clone(),
-                algorithms: self.auth.algorithms.clone(),
-                nonce_lifetime: Duration::from_secs(u64::from(self.auth.nonce_lifetime_s)),
-                digest: self.auth.digest,
-                in_dialog: self.auth.in_dialog,
-                strangers: self.auth.strangers,
-                stranger_refer: self.auth.stranger_refer,
-                trusted: self.auth.trusted.clone(),
-                fronts: self.auth.fronts.clone(),
-                certificates: self.certificates.clone(),
-            },
+            auth: self.auth.clone(),
             registrar: RegistrarConfig {
                 min_expires_s: self.registrar.min_expires_s,
                 default_expires_s: self.registrar.default_expires_s,

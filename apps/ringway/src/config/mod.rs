@@ -23,7 +23,7 @@ mod tls;
 mod trunks;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Registrar, Routing, Section,
+    ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Registrar, Routing, Section,
     read_document,
 };
 
@@ -37,6 +37,7 @@ pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
+use ringway_server::AuthConfig;
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -59,15 +60,13 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// Store of the bindings that several nodes share; `None`: they are in this process.
     pub(crate) location: Option<LocationConfig>,
-    pub(crate) auth: Auth,
+    pub(crate) auth: AuthConfig,
     pub(crate) registrar: Registrar,
     pub(crate) routing: Routing,
     pub(crate) limits: Limits,
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
     pub(crate) tls: TlsFiles,
-    /// True: a certificate for `sip:user@domain` replaces the password of that user.
-    pub(crate) client_users: bool,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) trunks: Vec<ReadTrunk>,
     /// This server as one of several nodes.

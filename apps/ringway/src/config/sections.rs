@@ -2,11 +2,12 @@
 
 use super::cluster::Surroundings;
 use super::{
-    AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
+    AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
     Routing, Section,
 };
 use ringway_admin::LONG_TOKEN_BYTES;
-use ringway_settings::{Connections, Keys, read_document_with_keys, read_domains, read_listen};
+use ringway_server::{AuthConfig, CertificateRules};
+use ringway_settings::{Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -32,9 +33,10 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let location = super::location::read(reader, top);
         let rest = Surroundings { file, listen: &listen, routing: &routing, is_shared: location.is_some() };
         let cluster = super::cluster::read(reader, top, &rest);
+        let trusted = neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
+        let certificates = CertificateRules { users: client_users, trusted };
         Config {
             file: file.map(Path::to_owned),
-            client_users,
             neighbours,
             trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
             trunks,
@@ -50,7 +52,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             hep: super::records::read_hep(reader, top),
             store,
             location,
-            auth: Auth::read(reader, top, realm, &domains),
+            auth: AuthConfig { certificates, ..read_auth(reader, top, realm, &domains) },
             registrar: Registrar::read(reader, top),
             routing,
             limits: Limits::read(reader, top, CONNECTIONS),

@@ -1,7 +1,10 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
+use ringway_server::{
+    Algorithm, AuthConfig, CertificateRules, DigestPolicy, Mode, NoncePolicy, Realms, Strangers,
+};
 use ringway_store::{Durability, StoreUrl};
+use std::time::Duration;
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
@@ -110,7 +113,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert!(config.auth.enabled && !config.auth.in_dialog);
     assert_eq!(config.auth.realms, "localhost".into());
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
-    assert_eq!(config.auth.nonce_lifetime_s, 300);
+    assert_eq!(config.auth.nonce_lifetime, Duration::from_secs(300));
     let registrar = Registrar {
         min_expires_s: 60,
         default_expires_s: 3600,
@@ -168,17 +171,18 @@ fn every_key_is_read() {
     assert_eq!(config.store.durability, Durability::Strict);
     let mut realms = Realms::from("somewhere else");
     assert!(realms.add("example.org", "its own".to_owned()));
-    let auth = Auth {
+    let auth = AuthConfig {
         enabled: false,
         realms,
         algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
-        nonce_lifetime_s: 30,
+        nonce_lifetime: Duration::from_secs(30),
         digest: DigestPolicy { nonces: NoncePolicy::Once, auth_int: true, danger_rfc2069: true },
         in_dialog: true,
         strangers: Strangers::None,
         stranger_refer: true,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
         fronts: vec!["192.0.2.9".parse().unwrap()],
+        certificates: CertificateRules::default(),
     };
     assert_eq!(config.auth, auth);
     let registrar = Registrar {

@@ -22,7 +22,6 @@ use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Wr
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// Host of the server, and the tables of its shards. No lock is held while waiting.
 pub(crate) struct SharedServices {
@@ -49,14 +48,13 @@ pub(crate) struct SharedServices {
 
 impl SharedServices {
     pub(crate) fn new(config: &Config, seed: Seed, now: Instant) -> Self {
-        let lifetime = Duration::from_secs(u64::from(config.auth.nonce_lifetime_s));
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
         let limits = TableLimits {
             parts: PARTS,
             memory: Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb))),
             nonces_max: NONCES_MAX,
-            nonce_lifetime: lifetime,
+            nonce_lifetime: config.auth.nonce_lifetime,
             proofs_max: PROOFS_MAX,
             sides_max: SideTable::ENTRIES_MAX,
             per_second: config.limits.per_source_rate,
@@ -89,8 +87,7 @@ impl SharedServices {
 
     /// Applies the limits of a new configuration.
     pub(crate) fn reconfigure(&self, config: &Config) {
-        let lifetime = Duration::from_secs(u64::from(config.auth.nonce_lifetime_s));
-        self.tables.reconfigure(config.limits.per_source_rate, lifetime);
+        self.tables.reconfigure(config.limits.per_source_rate, config.auth.nonce_lifetime);
         self.tables.memory().set_max(memory_bytes(config.limits.memory_mb));
     }
 

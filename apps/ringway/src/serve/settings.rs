@@ -5,7 +5,7 @@ use super::listeners::ListenerTable;
 use crate::config::{ClusterConfig, Config, Listener, Neighbour};
 use ringway_linux::{Listen, MessageBytesMax};
 use ringway_server::LinkedNode;
-use ringway_settings::{CertificateRules, ServerSections};
+use ringway_settings::ServerSections;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -59,7 +59,6 @@ fn with_listeners(
     secret: [u8; 32],
 ) -> ringway_server::Config {
     let Config { domains, auth, registrar, routing, limits, .. } = config;
-    let trusted = config.neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
     let mut neighbours = kept(config);
     let mut trunking = config.trunking.clone();
     for (trunk, read) in trunking.trunks.iter_mut().zip(&config.trunks) {
@@ -67,8 +66,7 @@ fn with_listeners(
         trunk.neighbour = probed.is_some().then_some(neighbours.len());
         neighbours.extend(probed);
     }
-    let certificates = CertificateRules { users: config.client_users, trusted };
-    let sections = ServerSections { domains, auth, registrar, routing, limits, certificates, neighbours };
+    let sections = ServerSections { domains, auth, registrar, routing, limits, neighbours };
     let settings = sections.config(listeners, machine_addresses(), secret);
     ringway_server::Config { media: config.media.rule, presence: config.presence, trunking, ..settings }
 }
