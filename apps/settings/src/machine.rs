@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, ConfigError, Connections, Limits, Listener, NumberLookups, Reader, Registrar, Routing,
-    Section, ServerSections, read_auth, read_document, read_domains,
+    Addressing, ConfigError, Connections, Limits, Listener, NumberLookups, Reader, Routing, Section,
+    ServerSections, read_auth, read_document, read_domains, read_registrar,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::Transport;
-use ringway_server::AuthConfig;
+use ringway_server::{AuthConfig, RegistrarConfig};
 
 /// All settings of a machine without an operating system; those that need a disk, threads or an operating system are
 /// left out.
@@ -34,7 +34,7 @@ pub struct MachineSettings {
     /// `[auth]`
     pub auth: AuthConfig,
     /// `[registrar]`
-    pub registrar: Registrar,
+    pub registrar: RegistrarConfig,
     /// `[routing]`
     pub routing: Routing,
     /// `[limits]`
@@ -55,7 +55,7 @@ impl Default for MachineSettings {
             domains,
             listen: default_listeners(Ipv4Addr::UNSPECIFIED),
             auth: AuthConfig::for_realm(realm),
-            registrar: Registrar::default(),
+            registrar: RegistrarConfig::default(),
             routing: Routing::default(),
             limits: Limits::with(&CONNECTIONS),
             passed_over: Vec::new(),
@@ -168,7 +168,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         listen: read_ports(reader, top),
         auth: read_auth(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
         domains,
-        registrar: Registrar::read(reader, top),
+        registrar: read_registrar(reader, top),
         routing: Routing::read(reader, top, NumberLookups::Absent),
         limits: Limits::read(reader, top, CONNECTIONS),
         passed_over: Vec::new(),

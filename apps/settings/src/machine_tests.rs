@@ -2,13 +2,14 @@
 //!
 //! Tested: defaults, every key and every word, which source wins, faults and their messages, the server's settings.
 
-use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode, Registrar, Routing};
+use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode, Routing};
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed, Transport};
+use ringway_server::RegistrarConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 
 const WHOLE: &str = r#"
@@ -126,12 +127,12 @@ fn every_key_is_read() {
         (settings.auth.realms.general(), settings.auth.nonce_lifetime.as_secs()),
         ("somewhere else", 30)
     );
-    let registrar = Registrar {
+    let registrar = RegistrarConfig {
         min_expires_s: 10,
         default_expires_s: 20,
         max_expires_s: 30,
         max_contacts: 3,
-        ..Registrar::default()
+        ..RegistrarConfig::default()
     };
     assert_eq!(settings.registrar, registrar);
     assert_eq!(

@@ -19,27 +19,6 @@ pub use ringway_server::{Algorithm, Network};
 pub use ringway_server::{Neighbour, NeighbourConnection};
 use ringway_server::{NotANetwork, Strangers};
 
-/// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registrar {
-    /// Shortest expiry in seconds; a shorter one gets 423.
-    pub min_expires_s: u32,
-    /// Expiry of contacts that give none, in seconds.
-    pub default_expires_s: u32,
-    /// Longest expiry in seconds; a longer one is shortened to it.
-    pub max_expires_s: u32,
-    /// Contacts a user may have at once: 1 to 1,000.
-    pub max_contacts: u32,
-    /// Phones that ask for it register their flows (RFC 5626).
-    pub outbound: bool,
-    /// Phones that ask for it get URIs of their own (RFC 5627).
-    pub gruu: bool,
-    /// Flow-Timer of phones with outbound in seconds: 10 to 3,600; 0: none.
-    pub flow_timer_s: u32,
-    /// Service-Route of every phone (RFC 3608), the first hop first; at most 4 values.
-    pub service_route: Vec<String>,
-}
-
 /// `[routing]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routing {
@@ -209,62 +188,47 @@ pub(crate) fn algorithm(entry: &str, others: &[Algorithm]) -> Result<Algorithm, 
     Ok(algorithm)
 }
 
-impl Default for Registrar {
-    fn default() -> Self {
-        Self {
-            min_expires_s: 60,
-            default_expires_s: 3600,
-            max_expires_s: 7200,
-            max_contacts: 10,
-            outbound: true,
-            gruu: false,
-            flow_timer_s: 0,
-            service_route: Vec::new(),
+/// Reads `[registrar]`.
+pub fn read_registrar(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> RegistrarConfig {
+    let mut section = top.section(reader, "registrar");
+    let default = RegistrarConfig::default();
+    let mut seconds = |key, default| section.number(reader, key, default, 1..=u32::MAX);
+    let registrar = RegistrarConfig {
+        min_expires_s: seconds("min_expires_s", default.min_expires_s),
+        default_expires_s: seconds("default_expires_s", default.default_expires_s),
+        max_expires_s: seconds("max_expires_s", default.max_expires_s),
+        max_contacts: section.number(reader, "max_contacts", default.max_contacts as u32, 1..=CONTACTS_MAX)
+            as usize,
+        outbound: section.switch(reader, "outbound", default.outbound),
+        gruu: section.switch(reader, "gruu", default.gruu),
+        flow_timer_s: section.number(reader, "flow_timer_s", default.flow_timer_s, 0..=FLOW_TIMER_S_MAX),
+        service_route: service_route(reader, &mut section),
+    };
+    if (1..FLOW_TIMER_S_MIN).contains(&registrar.flow_timer_s) {
+        let at = section.place("flow_timer_s").unwrap_or_default();
+        let message = format!(
+            "{} is too short; give {FLOW_TIMER_S_MIN} to {FLOW_TIMER_S_MAX}, or 0 for none",
+            registrar.flow_timer_s
+        );
+        reader.error(at, section.path("flow_timer_s"), message);
+    }
+    let RegistrarConfig { min_expires_s: min, default_expires_s: default, max_expires_s: max, .. } =
+        registrar;
+    let order = [("min_expires_s", min), ("default_expires_s", default), ("max_expires_s", max)];
+    for [(low_key, low), (high_key, high)] in
+        [[order[0], order[1]], [order[1], order[2]], [order[0], order[2]]]
+    {
+        if low > high {
+            // At least one of the two is in the file: the defaults are in order.
+            let key = if section.place(low_key).is_some() { low_key } else { high_key };
+            let message =
+                format!("{low_key} ({low}) is more than {high_key} ({high}); make min <= default <= max");
+            reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+            break;
         }
     }
-}
-
-impl Registrar {
-    /// Reads `[registrar]`.
-    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Self {
-        let mut section = top.section(reader, "registrar");
-        let default = Self::default();
-        let mut seconds = |key, default| section.number(reader, key, default, 1..=u32::MAX);
-        let registrar = Self {
-            min_expires_s: seconds("min_expires_s", default.min_expires_s),
-            default_expires_s: seconds("default_expires_s", default.default_expires_s),
-            max_expires_s: seconds("max_expires_s", default.max_expires_s),
-            max_contacts: section.number(reader, "max_contacts", default.max_contacts, 1..=CONTACTS_MAX),
-            outbound: section.switch(reader, "outbound", default.outbound),
-            gruu: section.switch(reader, "gruu", default.gruu),
-            flow_timer_s: section.number(reader, "flow_timer_s", default.flow_timer_s, 0..=FLOW_TIMER_S_MAX),
-            service_route: service_route(reader, &mut section),
-        };
-        if (1..FLOW_TIMER_S_MIN).contains(&registrar.flow_timer_s) {
-            let at = section.place("flow_timer_s").unwrap_or_default();
-            let message = format!(
-                "{} is too short; give {FLOW_TIMER_S_MIN} to {FLOW_TIMER_S_MAX}, or 0 for none",
-                registrar.flow_timer_s
-            );
-            reader.error(at, section.path("flow_timer_s"), message);
-        }
-        let Self { min_expires_s: min, default_expires_s: default, max_expires_s: max, .. } = registrar;
-        let order = [("min_expires_s", min), ("default_expires_s", default), ("max_expires_s", max)];
-        for [(low_key, low), (high_key, high)] in
-            [[order[0], order[1]], [order[1], order[2]], [order[0], order[2]]]
-        {
-            if low > high {
-                // At least one of the two is in the file: the defaults are in order.
-                let key = if section.place(low_key).is_some() { low_key } else { high_key };
-                let message =
-                    format!("{low_key} ({low}) is more than {high_key} ({high}); make min <= default <= max");
-                reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
-                break;
-            }
-        }
-        section.finish(reader);
-        registrar
-    }
+    section.finish(reader);
+    registrar
 }
 
 /// `service_route`.
@@ -418,7 +382,7 @@ pub struct ServerSections<'a> {
     /// `[auth]`
     pub auth: &'a AuthConfig,
     /// `[registrar]`
-    pub registrar: &'a Registrar,
+    pub registrar: &'a RegistrarConfig,
     /// `[routing]`
     pub routing: &'a Routing,
     /// `[limits]`
@@ -449,16 +413,7 @@ impl ServerSections<'_> {
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             inner_networks: self.routing.inner_networks.clone(),
             auth: self.auth.clone(),
-            registrar: RegistrarConfig {
-                min_expires_s: self.registrar.min_expires_s,
-                default_expires_s: self.registrar.default_expires_s,
-                max_expires_s: self.registrar.max_expires_s,
-                max_contacts: self.registrar.max_contacts as usize,
-                outbound: self.registrar.outbound,
-                gruu: self.registrar.gruu,
-                flow_timer_s: self.registrar.flow_timer_s,
-                service_route: self.registrar.service_route.clone(),
-            },
+            registrar: self.registrar.clone(),
             neighbours: self.neighbours.clone(),
             cluster: None,
             links: None,

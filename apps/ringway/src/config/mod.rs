@@ -23,8 +23,7 @@ mod tls;
 mod trunks;
 
 pub(crate) use ringway_settings::{
-    ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Registrar, Routing, Section,
-    read_document,
+    ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Routing, Section, read_document,
 };
 
 pub(crate) use cluster::ClusterConfig;
@@ -37,7 +36,7 @@ pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
-use ringway_server::AuthConfig;
+use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -61,7 +60,7 @@ pub(crate) struct Config {
     /// Store of the bindings that several nodes share; `None`: they are in this process.
     pub(crate) location: Option<LocationConfig>,
     pub(crate) auth: AuthConfig,
-    pub(crate) registrar: Registrar,
+    pub(crate) registrar: RegistrarConfig,
     pub(crate) routing: Routing,
     pub(crate) limits: Limits,
     pub(crate) admin: AdminConfig,

@@ -2,12 +2,13 @@
 
 use super::cluster::Surroundings;
 use super::{
-    AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
-    Routing, Section,
+    AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Routing, Section,
 };
 use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_server::{AuthConfig, CertificateRules};
-use ringway_settings::{Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen};
+use ringway_settings::{
+    Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen, read_registrar,
+};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -53,7 +54,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             store,
             location,
             auth: AuthConfig { certificates, ..read_auth(reader, top, realm, &domains) },
-            registrar: Registrar::read(reader, top),
+            registrar: read_registrar(reader, top),
             routing,
             limits: Limits::read(reader, top, CONNECTIONS),
             admin: admin(reader, top),

@@ -1,7 +1,8 @@
 use super::*;
 use ringway_sansio::Transport;
 use ringway_server::{
-    Algorithm, AuthConfig, CertificateRules, DigestPolicy, Mode, NoncePolicy, Realms, Strangers,
+    Algorithm, AuthConfig, CertificateRules, DigestPolicy, Mode, NoncePolicy, Realms, RegistrarConfig,
+    Strangers,
 };
 use ringway_store::{Durability, StoreUrl};
 use std::time::Duration;
@@ -114,12 +115,12 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.auth.realms, "localhost".into());
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime, Duration::from_secs(300));
-    let registrar = Registrar {
+    let registrar = RegistrarConfig {
         min_expires_s: 60,
         default_expires_s: 3600,
         max_expires_s: 7200,
         max_contacts: 10,
-        ..Registrar::default()
+        ..RegistrarConfig::default()
     };
     assert_eq!(config.registrar, registrar);
     assert_eq!(
@@ -185,7 +186,7 @@ fn every_key_is_read() {
         certificates: CertificateRules::default(),
     };
     assert_eq!(config.auth, auth);
-    let registrar = Registrar {
+    let registrar = RegistrarConfig {
         min_expires_s: 10,
         default_expires_s: 20,
         max_expires_s: 30,
