@@ -328,7 +328,7 @@ impl<C: Card> Machine<C> {
     fn read_users(&mut self, now: Instant, bytes: &[u8]) {
         let mut key = [0; 16];
         key.copy_from_slice(self.seed.part(2).bytes().split_at(16).0);
-        let (domain, realms) = (self.settings.domain(), &self.settings.auth.realms);
+        let (domain, realms) = (self.settings.domain(), &self.settings.server.auth.realms);
         let realm_of = |domain: &str| realms.of(domain.as_bytes());
         match Subscribers::from_csv(bytes, domain, realm_of, USERS_MAX, NameHash::new(key)) {
             Ok(users) => {
@@ -358,7 +358,7 @@ impl<C: Card> Machine<C> {
             return self.halt(now, why);
         }
         let settings = &self.settings;
-        if settings.auth.enabled && self.hardware.seed.is_none() {
+        if settings.server.auth.enabled && self.hardware.seed.is_none() {
             return self.halt(
                 now,
                 "passwords need random numbers, and this machine has neither RDRAND nor virtio-rng; give \
@@ -374,8 +374,8 @@ impl<C: Card> Machine<C> {
         let host = Arc::new(MemoryHost::new(users, self.hardware.tables));
         let rate = settings.limits.per_source_rate;
         let tables = self.hardware.tables.tables(config.auth.nonce_lifetime, rate, &self.seed.part(4), now);
-        let has_no_users = settings.auth.enabled && host.users().is_empty();
-        let is_open = !settings.auth.enabled;
+        let has_no_users = settings.server.auth.enabled && host.users().is_empty();
+        let is_open = !settings.server.auth.enabled;
         let message_bytes_max = settings.limits.max_message_bytes;
         let server =
             Server::new(config, (Arc::clone(&host) as _, Arc::new(tables)), 0, self.seed.part(5), now);

@@ -40,14 +40,14 @@ impl<C: Card> Machine<C> {
         let trouble = view.trouble();
         let trouble: Vec<&str> = trouble.iter().map(String::as_str).collect();
         let algorithms: Vec<&str> =
-            settings.auth.algorithms.iter().map(|algorithm| algorithm.name()).collect();
+            settings.server.auth.algorithms.iter().map(|algorithm| algorithm.name()).collect();
         let node = station.node();
         let facts = Facts {
             version: hardware.version,
             uptime: view.uptime,
             mode: view.mode(),
             authentication: view.authentication(&algorithms),
-            domains: &settings.domains,
+            domains: &settings.server.domains,
             users: view.users(),
             users_registered: node.map_or(0, |node| node.inner().location().users_len() as u64),
             contacts: node.map_or(0, |node| node.inner().location().bindings_len() as u64),
@@ -91,10 +91,10 @@ struct View<'m, C> {
 
 impl<'m, C: Card> View<'m, C> {
     fn mode(&self) -> Mode {
-        let routing = &self.settings.routing;
-        match routing.mode {
+        let server = &self.settings.server;
+        match server.mode {
             ringway_server::Mode::Proxy => {
-                Mode::Proxy { is_stateful: routing.stateful, has_record_route: routing.record_route }
+                Mode::Proxy { is_stateful: server.stateful, has_record_route: server.record_route }
             }
             ringway_server::Mode::Redirect => Mode::Redirect,
         }
@@ -104,8 +104,8 @@ impl<'m, C: Card> View<'m, C> {
     where
         'm: 'a,
     {
-        match self.settings.auth.enabled {
-            true => Authentication::On { realm: self.settings.auth.realms.general(), algorithms },
+        match self.settings.server.auth.enabled {
+            true => Authentication::On { realm: self.settings.server.auth.realms.general(), algorithms },
             false => Authentication::Off,
         }
     }

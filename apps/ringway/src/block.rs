@@ -27,7 +27,7 @@ pub(crate) fn run(args: &BlockArgs) -> Result<(), Failure> {
 }
 
 fn run_on(args: &BlockArgs, store: &Store, config: &Config) -> Result<(), Failure> {
-    let domain = config.domains.first().map_or("", String::as_str);
+    let domain = config.server.domains.first().map_or("", String::as_str);
     match &args.command {
         BlockCommand::Add { entry, reason, hours } => {
             let (user, kind, text) = read(entry, domain)?;

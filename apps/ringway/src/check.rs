@@ -79,7 +79,7 @@ fn of_inner_networks(config: &Config) -> Vec<String> {
         IfAddr::V6(v6) => (IpAddr::V6(v6.ip), v6.prefixlen),
     });
     let listening: Vec<_> = config.listen.iter().map(|listener| advertised(listener.address).ip()).collect();
-    unnamed_networks(&listening, prefixed, &config.routing.inner_networks)
+    unnamed_networks(&listening, prefixed, &config.server.inner_networks)
         .into_iter()
         .map(|network| {
             format!(

@@ -262,15 +262,15 @@ impl Command {
 
     /// Default domain of user names.
     fn domain(&self) -> &str {
-        self.config.domains.first().map_or("localhost", String::as_str)
+        self.config.server.domains.first().map_or("localhost", String::as_str)
     }
 
     fn realm_of(&self, domain: &str) -> &str {
-        self.config.auth.realms.of(domain.as_bytes())
+        self.config.server.auth.realms.of(domain.as_bytes())
     }
 
     fn warn_of_foreign_domain(&self, domain: &str) {
-        if !self.config.domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
+        if !self.config.server.domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
             let source = self.config.source();
             eprintln!(
                 "ringway: note: {domain} is not among the domains of {source}; add it there to serve its users"

@@ -1,8 +1,8 @@
 //! Settings of a server, with the keys of `ringway.toml`.
 //!
-//! Does: reads typed values from TOML and keeps the line of each ([`read_document`]); reads the sections of a server
-//! ([`read_auth`], [`read_registrar`], [`Routing`], [`Limits`]) and makes the server machine's configuration from them
-//! ([`ServerSections`]); reads all settings of a machine without an operating system ([`MachineSettings`]).
+//! Does: reads typed values from TOML and keeps the line of each ([`read_document`]); reads the sections of a server into
+//! [`ringway_server::Config`], which has their defaults ([`read_auth`], [`read_registrar`], [`read_routing`]), and [`Limits`];
+//! reads all settings of a machine without an operating system ([`MachineSettings`]).
 //!
 //! Does not: open files, or have settings that only Linux needs (stores, threads, logs).
 //!
@@ -37,8 +37,8 @@ pub use network::{Addressing, addressing, host};
 pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
-    Algorithm, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network, NumberLookups, Routing,
-    ServerSections, read_auth, read_networks, read_registrar,
+    Algorithm, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network, NumberLookups, read_auth,
+    read_networks, read_registrar, read_routing,
 };
 pub use words::split_words;
 

@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, ConfigError, Connections, Limits, Listener, NumberLookups, Reader, Routing, Section,
-    ServerSections, read_auth, read_document, read_domains, read_registrar,
+    Addressing, ConfigError, Connections, Limits, Listener, NumberLookups, Reader, Section, read_auth,
+    read_document, read_domains, read_registrar, read_routing,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::Transport;
-use ringway_server::{AuthConfig, RegistrarConfig};
+use ringway_server::Config;
 
 /// All settings of a machine without an operating system; those that need a disk, threads or an operating system are
 /// left out.
@@ -27,16 +27,10 @@ pub struct MachineSettings {
     pub users_file: Option<String>,
     /// TFTP server with the files; `None`: the one that DHCP names.
     pub tftp: Option<Ipv4Addr>,
-    /// Domains that the server is responsible for, in lower case; at least one.
-    pub domains: Vec<String>,
     /// Listeners; at least one. Their addresses are unspecified: the machine has one address, and gets it later.
     pub listen: Vec<Listener>,
-    /// `[auth]`
-    pub auth: AuthConfig,
-    /// `[registrar]`
-    pub registrar: RegistrarConfig,
-    /// `[routing]`
-    pub routing: Routing,
+    /// Domains, `[auth]`, `[registrar]` and `[routing]`; without listeners and secret.
+    pub server: Config,
     /// `[limits]`
     pub limits: Limits,
     /// Words of the command line that are not recognised: the boot loader's, or misspelt.
@@ -45,18 +39,13 @@ pub struct MachineSettings {
 
 impl Default for MachineSettings {
     fn default() -> Self {
-        let domains = default_domains();
-        let realm = domains.first().cloned().unwrap_or_default();
         Self {
             addressing: Addressing::Dhcp,
             config_file: None,
             users_file: None,
             tftp: None,
-            domains,
             listen: default_listeners(Ipv4Addr::UNSPECIFIED),
-            auth: AuthConfig::for_realm(realm),
-            registrar: RegistrarConfig::default(),
-            routing: Routing::default(),
+            server: Config::for_domains(default_domains()),
             limits: Limits::with(&CONNECTIONS),
             passed_over: Vec::new(),
         }
@@ -96,31 +85,30 @@ impl MachineSettings {
 
     /// The domain of users whose row names none: the first.
     pub fn domain(&self) -> &str {
-        self.domains.first().map_or("", String::as_str)
+        self.server.domains.first().map_or("", String::as_str)
     }
 
-    /// The server machine's settings, for listeners that have their addresses (see [`ringway_server::Config`]).
+    /// The server machine's settings, for listeners that have their addresses.
     pub fn server_config(
         &self,
         listeners: Vec<ringway_server::Listener>,
         machine_addresses: Vec<IpAddr>,
         secret: [u8; 32],
-    ) -> ringway_server::Config {
-        let Self { domains, auth, registrar, routing, limits, .. } = self;
-        let sections = ServerSections { domains, auth, registrar, routing, limits, neighbours: Vec::new() };
-        sections.config(listeners, machine_addresses, secret)
+    ) -> Config {
+        Config { listeners, machine_addresses, secret, ..self.server.clone() }
     }
 
     /// Overrides the settings of the file with those of the command line.
     fn with(mut self, words: Words) -> Result<Self, ConfigError> {
         set(&mut self.addressing, words.addressing);
-        set(&mut self.domains, words.domains);
-        set(&mut self.routing.mode, words.mode);
-        set(&mut self.routing.stateful, words.stateful);
-        set(&mut self.routing.record_route, words.record_route);
-        set(&mut self.auth.enabled, words.auth);
-        set(&mut self.auth.realms, words.realm.map(Into::into));
-        set(&mut self.auth.algorithms, words.algorithms);
+        let server = &mut self.server;
+        set(&mut server.domains, words.domains);
+        set(&mut server.mode, words.mode);
+        set(&mut server.stateful, words.stateful);
+        set(&mut server.record_route, words.record_route);
+        set(&mut server.auth.enabled, words.auth);
+        set(&mut server.auth.realms, words.realm.map(Into::into));
+        set(&mut server.auth.algorithms, words.algorithms);
         if let Some(word) = words.users {
             self.users_file = word.name();
         }
@@ -160,23 +148,29 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
     // The default realm is the first domain, of the file or of the command line.
     let realm = words.domains.as_ref().unwrap_or(&domains).first().cloned().unwrap_or_default();
     let (tftp, users_file) = read_users(reader, top);
-    let settings = MachineSettings {
-        addressing: read_network(reader, top),
-        config_file: None,
-        users_file,
-        tftp,
-        listen: read_ports(reader, top),
+    let addressing = read_network(reader, top);
+    let listen = read_ports(reader, top);
+    let mut server = Config {
         auth: read_auth(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
-        domains,
         registrar: read_registrar(reader, top),
-        routing: Routing::read(reader, top, NumberLookups::Absent),
-        limits: Limits::read(reader, top, CONNECTIONS),
-        passed_over: Vec::new(),
+        ..Config::for_domains(domains)
     };
+    read_routing(reader, top, NumberLookups::Absent, &mut server);
+    let limits = Limits::read(reader, top, CONNECTIONS);
+    server.message_limits.message_bytes_max = limits.max_message_bytes;
     for (key, why) in REFUSED {
         top.refuse(reader, key, why);
     }
-    settings
+    MachineSettings {
+        addressing,
+        config_file: None,
+        users_file,
+        tftp,
+        listen,
+        server,
+        limits,
+        passed_over: Vec::new(),
+    }
 }
 
 /// Reads `[users]`: the server and the file name of the list.

@@ -2,7 +2,7 @@
 //!
 //! Tested: defaults, every key and every word, which source wins, faults and their messages, the server's settings.
 
-use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode, Routing};
+use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode};
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString;
@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed, Transport};
 use ringway_server::RegistrarConfig;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 const WHOLE: &str = r#"
 domains = ["Example.org", "192.0.2.10"]
@@ -78,25 +79,22 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
     assert_eq!(of_file(""), settings);
     assert_eq!(settings.addressing, Addressing::Dhcp);
     assert_eq!((&settings.config_file, &settings.users_file, settings.tftp), (&None, &None, None));
-    assert_eq!((settings.domain(), settings.auth.realms.general()), ("localhost", "localhost"));
+    assert_eq!((settings.domain(), settings.server.auth.realms.general()), ("localhost", "localhost"));
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060"]);
-    assert!(settings.auth.enabled);
-    assert_eq!(
-        settings.routing,
-        Routing {
-            mode: Mode::Proxy,
-            stateful: true,
-            record_route: true,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
+    assert!(settings.server.auth.enabled);
+    let routing = ringway_server::Config {
+        mode: Mode::Proxy,
+        stateful: true,
+        record_route: true,
+        serial_fork: Duration::from_secs(20),
+        recurse: false,
+        edge_domains: Vec::new(),
+        dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
+        trunking: Default::default(),
+        ..settings.server.clone()
+    };
+    assert_eq!(settings.server, routing);
     let limits = Limits {
         per_source_rate: 200,
         max_message_bytes: 65_535,
@@ -117,14 +115,14 @@ fn every_key_is_read() {
         name_servers: vec![Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(198, 51, 100, 3)],
     };
     assert_eq!(settings.addressing, addressing);
-    assert_eq!(settings.domains, ["example.org", "192.0.2.10"]);
+    assert_eq!(settings.server.domains, ["example.org", "192.0.2.10"]);
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5062"]);
     assert_eq!(settings.tftp, Some(Ipv4Addr::new(192, 0, 2, 4)));
     assert_eq!(settings.users_file.as_deref(), Some("users.csv"));
-    assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
-    assert_eq!((settings.auth.enabled, settings.auth.in_dialog), (false, true));
+    assert_eq!(settings.server.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
+    assert_eq!((settings.server.auth.enabled, settings.server.auth.in_dialog), (false, true));
     assert_eq!(
-        (settings.auth.realms.general(), settings.auth.nonce_lifetime.as_secs()),
+        (settings.server.auth.realms.general(), settings.server.auth.nonce_lifetime.as_secs()),
         ("somewhere else", 30)
     );
     let registrar = RegistrarConfig {
@@ -134,23 +132,20 @@ fn every_key_is_read() {
         max_contacts: 3,
         ..RegistrarConfig::default()
     };
-    assert_eq!(settings.registrar, registrar);
-    assert_eq!(
-        settings.routing,
-        Routing {
-            mode: Mode::Redirect,
-            stateful: false,
-            record_route: false,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
+    assert_eq!(settings.server.registrar, registrar);
+    let routing = ringway_server::Config {
+        mode: Mode::Redirect,
+        stateful: false,
+        record_route: false,
+        serial_fork: Duration::from_secs(20),
+        recurse: false,
+        edge_domains: Vec::new(),
+        dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
+        trunking: Default::default(),
+        ..settings.server.clone()
+    };
+    assert_eq!(settings.server, routing);
     assert_eq!(
         settings.limits,
         Limits {
@@ -180,26 +175,23 @@ fn every_word_is_read() {
     assert_eq!(settings.tftp, Some(Ipv4Addr::new(192, 0, 2, 4)));
     assert_eq!(settings.users_file.as_deref(), Some("lists/users.csv"));
     assert_eq!(settings.config_file.as_deref(), Some("ringway.toml"));
-    assert_eq!(settings.domains, ["example.org", "example.com"]);
-    assert_eq!(
-        settings.routing,
-        Routing {
-            mode: Mode::Redirect,
-            stateful: false,
-            record_route: false,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
-    assert!(!settings.auth.enabled);
-    assert_eq!(settings.auth.realms.general(), "somewhere else");
-    assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
+    assert_eq!(settings.server.domains, ["example.org", "example.com"]);
+    let routing = ringway_server::Config {
+        mode: Mode::Redirect,
+        stateful: false,
+        record_route: false,
+        serial_fork: Duration::from_secs(20),
+        recurse: false,
+        edge_domains: Vec::new(),
+        dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
+        trunking: Default::default(),
+        ..settings.server.clone()
+    };
+    assert_eq!(settings.server, routing);
+    assert!(!settings.server.auth.enabled);
+    assert_eq!(settings.server.auth.realms.general(), "somewhere else");
+    assert_eq!(settings.server.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5070", "tcp:0.0.0.0:5071", "tls:0.0.0.0:5072"]);
     assert!(settings.passed_over.is_empty());
 }
@@ -213,26 +205,23 @@ fn the_words_win_over_the_file() {
     assert_eq!(read("tftp=192.0.2.9").tftp, Some(Ipv4Addr::new(192, 0, 2, 9)));
     assert_eq!(read("users=none").users_file, None);
     assert_eq!(read("users=other.csv").users_file.as_deref(), Some("other.csv"));
-    assert_eq!(read("domains=example.net").domains, ["example.net"]);
-    assert_eq!(read("domains=example.net").auth.realms.general(), "somewhere else");
-    assert_eq!(
-        read("mode=proxy").routing,
-        Routing {
-            mode: Mode::Proxy,
-            stateful: false,
-            record_route: false,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
-    assert!(read("auth=on").auth.enabled);
-    assert_eq!(read("algorithms=MD5").auth.algorithms, [Algorithm::Md5]);
+    assert_eq!(read("domains=example.net").server.domains, ["example.net"]);
+    assert_eq!(read("domains=example.net").server.auth.realms.general(), "somewhere else");
+    let routing = ringway_server::Config {
+        mode: Mode::Proxy,
+        stateful: false,
+        record_route: false,
+        serial_fork: Duration::from_secs(20),
+        recurse: false,
+        edge_domains: Vec::new(),
+        dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
+        trunking: Default::default(),
+        ..read("mode=proxy").server.clone()
+    };
+    assert_eq!(read("mode=proxy").server, routing);
+    assert!(read("auth=on").server.auth.enabled);
+    assert_eq!(read("algorithms=MD5").server.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(listens_on(&read("tcp=off")), ["udp:0.0.0.0:5060"]);
     assert_eq!(listens_on(&read("udp=5099")), ["tcp:0.0.0.0:5062", "udp:0.0.0.0:5099"]);
     assert_eq!(read("config=other.toml").config_file.as_deref(), Some("other.toml"));
@@ -241,11 +230,11 @@ fn the_words_win_over_the_file() {
 
 #[test]
 fn without_a_realm_the_first_domain_is_it_wherever_it_is_said() {
-    assert_eq!(of_words("domains=example.org").auth.realms.general(), "example.org");
+    assert_eq!(of_words("domains=example.org").server.auth.realms.general(), "example.org");
     let text = "domains = [\"example.org\"]";
-    assert_eq!(of_file(text).auth.realms.general(), "example.org");
+    assert_eq!(of_file(text).server.auth.realms.general(), "example.org");
     let both = MachineSettings::read("domains=example.net", Some(("ringway.toml", text))).unwrap();
-    assert_eq!(both.auth.realms.general(), "example.net");
+    assert_eq!(both.server.auth.realms.general(), "example.net");
 }
 
 #[test]
@@ -256,7 +245,7 @@ fn words_that_are_not_ours_are_passed_over_and_listed() {
         settings.passed_over,
         ["BOOT_IMAGE=/boot/ringway-metal.elf", "quiet", "domain=example.org", "provoke=null"]
     );
-    assert!(!settings.auth.enabled);
+    assert!(!settings.server.auth.enabled);
     assert_eq!(of_words("a\u{7}b \"c\" --").passed_over, ["a", "b", "c", "--"]);
 }
 
@@ -448,14 +437,14 @@ fn the_server_gets_what_was_said_and_listens_where_the_machine_is() {
         ringway_server::Listener { transport: listener.transport, bound, advertised: bound }
     });
     let config = settings.server_config(listeners.collect(), vec![address.into()], [7; 32]);
-    assert_eq!(config.domains, settings.domains);
+    assert_eq!(config.domains, settings.server.domains);
     assert_eq!((config.listeners.len(), config.listeners[1].transport), (2, Transport::Tcp));
     assert_eq!(config.machine_addresses, [std::net::IpAddr::from(address)]);
     assert_eq!((config.mode, config.stateful, config.record_route), (Mode::Redirect, false, false));
     assert_eq!((config.auth.enabled, config.auth.in_dialog), (false, true));
     assert_eq!(config.auth.realms.general(), "somewhere else");
     assert_eq!(config.auth.nonce_lifetime.as_secs(), 30);
-    assert_eq!(config.auth.algorithms, settings.auth.algorithms);
+    assert_eq!(config.auth.algorithms, settings.server.auth.algorithms);
     assert_eq!(
         (config.registrar.min_expires_s, config.registrar.default_expires_s, config.registrar.max_expires_s),
         (10, 20, 30)

@@ -7,45 +7,14 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use core::ops::RangeInclusive;
-use core::time::Duration;
-use ringway_server::{AuthConfig, RegistrarConfig};
+use ringway_server::{AuthConfig, Config, RegistrarConfig};
 use ringway_sip::NameAddr;
-use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
 pub use ringway_server::{Algorithm, Network};
 pub use ringway_server::{Neighbour, NeighbourConnection};
 use ringway_server::{NotANetwork, Strangers};
-
-/// `[routing]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routing {
-    /// Handling of a request for a registered user.
-    pub mode: Mode,
-    /// False: stateless proxying (RFC 3261 §16.11).
-    pub stateful: bool,
-    /// True if dialogs stay on this server's path (RFC 3261 §16.6 step 4).
-    pub record_route: bool,
-    /// Seconds for which the contacts of the same q-value are called before those of the next lower one: 0 to 180; 0: all
-    /// at once.
-    pub serial_fork_s: u32,
-    /// True: the contacts of a 3xx are called (RFC 3261 §16.7 step 4); needs `stateful`.
-    pub recurse: bool,
-    /// Domains of other registrars whose phones register through this server (RFC 5626 §5); at most 100.
-    pub edge_domains: Vec<String>,
-    /// URIs of the nodes behind this server that serve these domains; none: their servers are found by DNS.
-    pub edge_nodes: Vec<String>,
-    /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
-    pub dialog_lifetime_s: u32,
-    /// Networks of inner hosts that requests may name; none is loopback. At most 1,000.
-    pub inner_networks: Vec<Network>,
-    /// Domains under which numbers are looked up (RFC 6116), in the order of trial; at most 4.
-    pub enum_zones: Vec<String>,
-    /// Networks that their records may lead to, beside public addresses.
-    pub enum_networks: Vec<Network>,
-}
 
 /// Lookups of telephone numbers by a machine, and its trunks and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,79 +224,58 @@ fn service_route(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<
     routes
 }
 
-impl Default for Routing {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Proxy,
-            stateful: true,
-            record_route: true,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
+/// Reads `[routing]` into `config`, which has the defaults. Returns `edge_nodes`: URIs of the nodes behind this server.
+pub fn read_routing(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    lookups: NumberLookups,
+    config: &mut Config,
+) -> Vec<String> {
+    let mut section = top.section(reader, "routing");
+    config.mode = section.word(reader, "mode", config.mode, &MODES);
+    config.stateful = section.switch(reader, "stateful", config.stateful);
+    config.record_route = section.switch(reader, "record_route", config.record_route);
+    config.serial_fork = section.seconds(reader, "serial_fork_s", config.serial_fork, SERIAL_FORKS_S);
+    config.recurse = section.switch(reader, "recurse", config.recurse);
+    config.edge_domains = read_edge_domains(reader, &mut section);
+    let edge_nodes = match lookups {
+        NumberLookups::Supported => read_edge_nodes(reader, &mut section),
+        NumberLookups::Absent => Vec::new(),
+    };
+    config.dialog_lifetime =
+        section.seconds(reader, "dialog_lifetime_s", config.dialog_lifetime, DIALOG_LIFETIMES_S);
+    config.inner_networks = read_networks(reader, &mut section, "inner_networks").unwrap_or_default();
+    if lookups == NumberLookups::Supported {
+        let zones = read_enum_zones(reader, &mut section);
+        config.trunking.enum_zones = zones.into_iter().map(String::into_boxed_str).collect();
+        let networks = read_networks(reader, &mut section, "enum_networks");
+        config.trunking.enum_networks = networks.unwrap_or_default();
     }
+    check_routing(reader, &section, config, &edge_nodes);
+    section.finish(reader);
+    edge_nodes
 }
 
-impl Routing {
-    /// Reads `[routing]`.
-    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, lookups: NumberLookups) -> Self {
-        let mut section = top.section(reader, "routing");
-        let default = Self::default();
-        let routing = Self {
-            mode: section.word(reader, "mode", default.mode, &MODES),
-            stateful: section.switch(reader, "stateful", default.stateful),
-            record_route: section.switch(reader, "record_route", default.record_route),
-            serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
-            recurse: section.switch(reader, "recurse", default.recurse),
-            edge_domains: read_edge_domains(reader, &mut section),
-            edge_nodes: match lookups {
-                NumberLookups::Supported => read_edge_nodes(reader, &mut section),
-                NumberLookups::Absent => Vec::new(),
-            },
-            dialog_lifetime_s: section.number(
-                reader,
-                "dialog_lifetime_s",
-                default.dialog_lifetime_s,
-                DIALOG_LIFETIMES_S,
-            ),
-            inner_networks: read_networks(reader, &mut section, "inner_networks").unwrap_or_default(),
-            enum_zones: match lookups {
-                NumberLookups::Supported => read_enum_zones(reader, &mut section),
-                NumberLookups::Absent => Vec::new(),
-            },
-            enum_networks: match lookups {
-                NumberLookups::Supported => {
-                    read_networks(reader, &mut section, "enum_networks").unwrap_or_default()
-                }
-                NumberLookups::Absent => Vec::new(),
-            },
-        };
-        if !routing.enum_zones.is_empty() && (routing.mode == Mode::Redirect || !routing.stateful) {
-            let message = "needs mode = \"proxy\" and stateful = true; set them, or take the zones out";
-            reader.error(section.place("enum").unwrap_or_default(), section.path("enum"), message);
-        }
-        let is_front = routing.mode == Mode::Proxy && routing.stateful && routing.record_route;
-        if !routing.edge_nodes.is_empty() && (routing.edge_domains.is_empty() || !is_front) {
-            let message = "needs edge_domains, mode = \"proxy\", stateful = true and record_route = true; set them, or take the nodes out";
-            let at = section.place("edge_nodes").unwrap_or_default();
-            reader.error(at, section.path("edge_nodes"), message);
-        }
-        if routing.recurse && !routing.stateful {
-            let message = "recursion needs state; set stateful = true, or recurse = false";
-            reader.error(section.place("recurse").unwrap_or_default(), section.path("recurse"), message);
-        }
-        if let Some(loopback) = routing.inner_networks.iter().find(|network| network.is_loopback()) {
-            let message = format!("{loopback} is loopback, which no request may name; take it out");
-            let at = section.place("inner_networks").unwrap_or_default();
-            reader.error(at, section.path("inner_networks"), message);
-        }
-        section.finish(reader);
-        routing
+/// Adds an error for each key of `[routing]` that others contradict.
+fn check_routing(reader: &mut Reader<'_>, section: &Section<'_, '_>, config: &Config, edge_nodes: &[String]) {
+    let mut refuse = |key, message: &str| {
+        reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+    };
+    let has_zones = !config.trunking.enum_zones.is_empty();
+    if has_zones && (config.mode == Mode::Redirect || !config.stateful) {
+        refuse("enum", "needs mode = \"proxy\" and stateful = true; set them, or take the zones out");
+    }
+    let is_front = config.mode == Mode::Proxy && config.stateful && config.record_route;
+    if !edge_nodes.is_empty() && (config.edge_domains.is_empty() || !is_front) {
+        let message = "needs edge_domains, mode = \"proxy\", stateful = true and record_route = true; set them, or take the nodes out";
+        refuse("edge_nodes", message);
+    }
+    if config.recurse && !config.stateful {
+        refuse("recurse", "recursion needs state; set stateful = true, or recurse = false");
+    }
+    if let Some(loopback) = config.inner_networks.iter().find(|network| network.is_loopback()) {
+        let message = format!("{loopback} is loopback, which no request may name; take it out");
+        refuse("inner_networks", &message);
     }
 }
 
@@ -374,64 +322,6 @@ impl Limits {
     }
 }
 
-/// Settings of a server, from any source.
-#[derive(Clone, Debug)]
-pub struct ServerSections<'a> {
-    /// Lower-case; at least one.
-    pub domains: &'a [String],
-    /// `[auth]`
-    pub auth: &'a AuthConfig,
-    /// `[registrar]`
-    pub registrar: &'a RegistrarConfig,
-    /// `[routing]`
-    pub routing: &'a Routing,
-    /// `[limits]`
-    pub limits: &'a Limits,
-    /// Servers whose connections are kept open.
-    pub neighbours: Vec<Neighbour>,
-}
-
-impl ServerSections<'_> {
-    /// The server machine's settings, for listeners that have their addresses (see [`ringway_server::Config`]).
-    pub fn config(
-        &self,
-        listeners: Vec<ringway_server::Listener>,
-        machine_addresses: Vec<IpAddr>,
-        secret: [u8; 32],
-    ) -> ringway_server::Config {
-        ringway_server::Config {
-            domains: self.domains.to_vec(),
-            listeners,
-            removed_listeners: Vec::new(),
-            machine_addresses,
-            mode: self.routing.mode,
-            stateful: self.routing.stateful,
-            record_route: self.routing.record_route,
-            serial_fork: Duration::from_secs(u64::from(self.routing.serial_fork_s)),
-            recurse: self.routing.recurse,
-            edge_domains: self.routing.edge_domains.clone(),
-            dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
-            inner_networks: self.routing.inner_networks.clone(),
-            auth: self.auth.clone(),
-            registrar: self.registrar.clone(),
-            neighbours: self.neighbours.clone(),
-            cluster: None,
-            links: None,
-            trunking: ringway_server::Trunking::default(),
-            media: ringway_server::MediaConfig::default(),
-            presence: ringway_server::PresenceConfig::default(),
-            timers: Timers::default(),
-            timer_c: TIMER_C,
-            message_limits: ringway_sip::Limits {
-                message_bytes_max: self.limits.max_message_bytes,
-                ..ringway_sip::Limits::default()
-            },
-            transaction_limits: ringway_transaction::Limits::default(),
-            secret,
-        }
-    }
-}
-
 /// Spelling of the modes.
 pub(crate) const MODES: [(&str, Mode); 2] = [("proxy", Mode::Proxy), ("redirect", Mode::Redirect)];
 /// Spelling of the policies for strangers.
@@ -457,5 +347,3 @@ const MESSAGE_BYTES_MAX: u32 = 65_535;
 const MEMORY_MB_MIN: u32 = 16;
 /// A tebibyte.
 const MEMORY_MB_MAX: u32 = 1_048_576;
-/// RFC 3261 §16.6 step 11: more than three minutes.
-const TIMER_C: Duration = Duration::from_secs(185);

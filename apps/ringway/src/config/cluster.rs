@@ -1,10 +1,10 @@
 //! `[cluster]`: this server as one of several nodes.
 
-use super::{Listener, Reader, Routing, Section, password_file};
+use super::{Listener, Reader, Section, password_file};
 use base16ct::mixed;
 use ringway_location::NodeName;
 use ringway_sansio::Transport;
-use ringway_server::ClusterSecret;
+use ringway_server::{ClusterSecret, Config};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(super) struct Surroundings<'c> {
     /// The configuration file.
     pub(super) file: Option<&'c Path>,
     pub(super) listen: &'c [Listener],
-    pub(super) routing: &'c Routing,
+    pub(super) server: &'c Config,
     /// Nodes share their registrations.
     pub(super) is_shared: bool,
 }
@@ -65,7 +65,7 @@ fn check_rest(reader: &mut Reader<'_>, at: usize, rest: &Surroundings<'_>) {
         let message = "needs [location] url = \"redis://…\", where nodes share their registrations; give it, or remove the section";
         reader.error(at, "[cluster]", message);
     }
-    if !rest.routing.stateful {
+    if !rest.server.stateful {
         reader.error(at, "[cluster]", "needs [routing] stateful = true; set it, or remove the section");
     }
 }
@@ -154,9 +154,9 @@ mod tests {
         std::fs::set_permissions(&secret_file, std::fs::Permissions::from_mode(mode)).unwrap();
         let read = read_document(text, Some("a.toml"), |reader, top| {
             let listen = ringway_settings::read_listen(reader, top);
-            let routing = Routing::read(reader, top, NumberLookups::Supported);
-            let rest =
-                Surroundings { file: Some(&file), listen: &listen, routing: &routing, is_shared: true };
+            let mut server = Config::for_domains(vec!["localhost".into()]);
+            ringway_settings::read_routing(reader, top, NumberLookups::Supported, &mut server);
+            let rest = Surroundings { file: Some(&file), listen: &listen, server: &server, is_shared: true };
             read(reader, top, &rest)
         });
         read.map_err(|errors: Vec<ConfigError>| {

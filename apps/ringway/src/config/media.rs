@@ -2,21 +2,17 @@
 
 use super::{Reader, Section};
 use ringway_rtpengine::RELAYS_MAX;
-use ringway_server::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
-use ringway_settings::Routing;
+use ringway_server::{Config, MediaConfig, RelayFailure, RelayRule, SrtpRule};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Media relays, and the calls that need them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Media {
-    pub(crate) rule: MediaConfig,
-    /// Control ports of rtpengine.
-    pub(crate) relays: Vec<SocketAddr>,
-}
-
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: &Routing) -> Media {
+/// Reads the section into `server`. Returns the control ports of rtpengine.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    server: &mut Config,
+) -> Vec<SocketAddr> {
     let default = MediaConfig::default();
     let mut section = top.section(reader, "media");
     let relays = relays(reader, &mut section);
@@ -38,8 +34,8 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
         true if relays.is_empty() => {
             Some("needs [media] rtpengine; give the control ports of the relays, as [\"127.0.0.1:2223\"]")
         }
-        true if !routing.stateful => Some("needs [routing] stateful = true"),
-        true if !routing.record_route => Some("needs [routing] record_route = true"),
+        true if !server.stateful => Some("needs [routing] stateful = true"),
+        true if !server.record_route => Some("needs [routing] record_route = true"),
         true => None,
     };
     if let Some(message) = missing {
@@ -52,7 +48,8 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
         reader.error(at, section.path(key), message);
     }
     section.finish(reader);
-    Media { rule, relays }
+    server.media = rule;
+    relays
 }
 
 fn relays(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<SocketAddr> {

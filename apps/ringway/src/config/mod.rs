@@ -23,12 +23,11 @@ mod tls;
 mod trunks;
 
 pub(crate) use ringway_settings::{
-    ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Routing, Section, read_document,
+    ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Section, read_document,
 };
 
 pub(crate) use cluster::ClusterConfig;
 pub(crate) use location::LocationConfig;
-pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
 pub(crate) use store::{StoreConfig, StoreQuery};
@@ -36,7 +35,6 @@ pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
-use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -50,8 +48,8 @@ const DEFAULT_FILE: &str = "ringway.toml";
 pub(crate) struct Config {
     /// Path of the file; `None`: defaults.
     pub(crate) file: Option<PathBuf>,
-    /// Domains of the server, lower-case; at least one.
-    pub(crate) domains: Vec<String>,
+    /// Settings of the server machine, without its listeners, its secret, and the nodes linked to it.
+    pub(crate) server: ringway_server::Config,
     /// Listeners; at least one.
     pub(crate) listen: Vec<Listener>,
     /// Worker threads; 0: one for each core.
@@ -59,9 +57,6 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// Store of the bindings that several nodes share; `None`: they are in this process.
     pub(crate) location: Option<LocationConfig>,
-    pub(crate) auth: AuthConfig,
-    pub(crate) registrar: RegistrarConfig,
-    pub(crate) routing: Routing,
     pub(crate) limits: Limits,
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
@@ -70,15 +65,13 @@ pub(crate) struct Config {
     pub(crate) trunks: Vec<ReadTrunk>,
     /// This server as one of several nodes.
     pub(crate) cluster: Option<ClusterConfig>,
-    /// Trunks, routes and destination rules for the server machine.
-    pub(crate) trunking: ringway_server::Trunking,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
-    pub(crate) media: Media,
+    /// Control ports of the media relays.
+    pub(crate) media_relays: Vec<SocketAddr>,
     pub(crate) records: Records,
     /// Collector of captured messages.
     pub(crate) hep: Option<ringway_hep::CollectorConfig>,
-    pub(crate) presence: ringway_server::PresenceConfig,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
     /// All keys with their values, to compare two configurations.
@@ -168,21 +161,21 @@ impl Config {
     /// Warnings about settings that reduce protection, one line each: the setting, its effect, the remedy.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.auth.enabled {
+        if !self.server.auth.enabled {
             warnings.push(
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] \
                  enabled = true unless this network is closed"
                     .to_owned(),
             );
         }
-        if !self.auth.enabled && self.presence.enabled {
+        if !self.server.auth.enabled && self.server.presence.enabled {
             warnings.push(
                 "[presence] without authentication: anyone who reaches this server sees who is there and who calls, and can have \
                  NOTIFYs sent to any address; set [auth] enabled = true"
                     .to_owned(),
             );
         }
-        if !self.auth.enabled && self.presence.messages {
+        if !self.server.auth.enabled && self.server.presence.messages {
             warnings.push(
                 "[presence] messages without authentication: anyone who reaches this server can leave messages in the name of \
                  any user and take those of others; set [auth] enabled = true"
@@ -196,27 +189,27 @@ impl Config {
                     .to_owned(),
             );
         }
-        if self.presence.messages && self.store.url.bindings().is_none() {
+        if self.server.presence.messages && self.store.url.bindings().is_none() {
             warnings.push(
                 "[presence] messages with the store \"memory:\": a restart loses the messages that their senders were told are \
                  accepted; set [store] url = \"sqlite://ringway.db\""
                     .to_owned(),
             );
         }
-        for trunk in self.trunking.named_without_networks() {
+        for trunk in self.server.trunking.named_without_networks() {
             warnings.push(format!(
                 "[[trunk]] {trunk:?} has a host name and no `networks`: [[destination]] rules do not hold for calls to its addresses; \
                  give them all in `networks`"
             ));
         }
-        if self.auth.digest.danger_rfc2069 {
+        if self.server.auth.digest.danger_rfc2069 {
             warnings.push(
                 "DIGESTS WITHOUT QOP ARE ACCEPTED: they cover neither a nonce count nor a body, and who records one can search \
                  for its password with tables made before; set [auth] danger_rfc2069 = false once no phone needs it"
                     .to_owned(),
             );
         }
-        if !self.auth.enabled && !self.trunking.routes.is_empty() {
+        if !self.server.auth.enabled && !self.server.trunking.routes.is_empty() {
             warnings.push(
                 "[[route]] without authentication: anyone who reaches this server may call through the trunks at your expense; \
                  set [auth] enabled = true"
@@ -252,12 +245,12 @@ impl Config {
             warnings.collect::<Vec<_>>()
         };
         let trusted = open(
-            &self.auth.trusted,
+            &self.server.auth.trusted,
             "trusted",
             "anyone who reaches this server may call as any user; list the addresses of your proxies",
         );
         let fronts = open(
-            &self.auth.fronts,
+            &self.server.auth.fronts,
             "fronts",
             "no sender has a limit, and each chooses the address that its wrong passwords count for; list the addresses of your fronts",
         );

@@ -3,7 +3,8 @@
 use super::tls::NO_NAMES;
 use super::{Reader, Section};
 use ringway_sansio::Transport;
-use ringway_settings::{HostPort, NeighbourConnection, Routing};
+use ringway_server::Config;
+use ringway_settings::{HostPort, NeighbourConnection};
 use ringway_sip::{Scheme, Uri};
 use ringway_tls::{Backend, ClientAuth, TlsFiles};
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     tls: &TlsFiles,
-    routing: &Routing,
+    server: &Config,
 ) -> Vec<Neighbour> {
     let mut list: Vec<Neighbour> = Vec::new();
     for (mut section, at) in top.sections(reader, "neighbour") {
@@ -64,7 +65,7 @@ pub(super) fn read(
             reader.error(at, section.path("name"), message);
         }
         let uri = uri(reader, &mut section);
-        let connection = connection(reader, &mut section, uri.is_some(), routing);
+        let connection = connection(reader, &mut section, uri.is_some(), server);
         let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
         let certificate = certificate(reader, &mut section, tls, uri.is_some());
         section.finish(reader);
@@ -102,14 +103,14 @@ fn connection(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     is_dialled: bool,
-    routing: &Routing,
+    server: &Config,
 ) -> NeighbourConnection {
     let words = [("kept", NeighbourConnection::Kept), ("per-call", NeighbourConnection::PerCall)];
     let connection = section.word(reader, "connection", NeighbourConnection::Kept, &words);
     let at = section.place("connection").unwrap_or_default();
     let needs = match connection {
         NeighbourConnection::PerCall if !is_dialled => "a uri",
-        NeighbourConnection::PerCall if !routing.stateful => "[routing] stateful = true",
+        NeighbourConnection::PerCall if !server.stateful => "[routing] stateful = true",
         NeighbourConnection::PerCall | NeighbourConnection::Kept => return connection,
     };
     let message = format!("\"per-call\" needs {needs}; add it, or write \"kept\"");

@@ -1,11 +1,10 @@
 //! `[presence]`: SUBSCRIBE and PUBLISH for the server's users, and messages for those without a phone.
 
 use super::{Reader, Section};
-use ringway_server::{Mode, PresenceConfig, Watchers};
-use ringway_settings::Routing;
+use ringway_server::{Config, Mode, PresenceConfig, Watchers};
 use std::ops::RangeInclusive;
 
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: &Routing) -> PresenceConfig {
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &Config) -> PresenceConfig {
     let default = PresenceConfig::default();
     let mut section = top.section(reader, "presence");
     let presence = PresenceConfig {
@@ -17,7 +16,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
         message_keep_days: section.number(reader, "message_keep_days", default.message_keep_days, KEEP_DAYS),
     };
     for (key, is_on) in [("enabled", presence.enabled), ("messages", presence.messages)] {
-        if is_on && routing.mode == Mode::Redirect {
+        if is_on && server.mode == Mode::Redirect {
             let message = format!("needs [routing] mode = \"proxy\"; set it, or {key} = false");
             reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
         }

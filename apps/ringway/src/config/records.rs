@@ -2,7 +2,7 @@
 
 use super::{Reader, Section, StoreConfig};
 use ringway_hep::{CollectorConfig, CollectorTransport, PASSWORD_BYTES_MAX};
-use ringway_settings::{Mode, Routing};
+use ringway_server::{Config, Mode};
 use ringway_store::StoreUrl;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ impl Records {
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
-    routing: &Routing,
+    server: &Config,
     store: &StoreConfig,
 ) -> Records {
     let mut section = top.section(reader, "records");
@@ -61,7 +61,7 @@ pub(super) fn read(
             let message = "needs [records] enabled = true; set it, or take the key out";
             reader.error(at, section.path(key), message);
         }
-        if !routing.stateful && routing.mode == Mode::Proxy {
+        if !server.stateful && server.mode == Mode::Proxy {
             let message = "needs [routing] stateful = true: without state no end of a call is seen";
             reader.error(at, section.path(key), message);
         }

@@ -3,42 +3,36 @@
 use super::trunks::{ReadTrunk, is_number};
 use super::{Reader, Section};
 use ringway_server::{
-    BadPattern, Destination, DestinationRule, DestinationRules, Mode, Number, NumberChange, Route,
-    RouteMatch, RouteTable, RouteTo, Trunking, WeightedTrunk,
+    BadPattern, Config, Destination, DestinationRule, DestinationRules, Mode, Number, NumberChange, Route,
+    RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
-use ringway_settings::{HostPort, Routing};
+use ringway_settings::HostPort;
 
-/// Reads the sections.
+/// Reads the sections into `server`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
-    (trunks, domains): (&[ReadTrunk], &[String]),
-    routing: &Routing,
-) -> Trunking {
+    trunks: &[ReadTrunk],
+    server: &mut Config,
+) {
     let (mut routes, mut places) = (Vec::new(), Vec::new());
     for (mut section, at) in top.sections(reader, "route") {
-        if let Some(route) = route(reader, &mut section, at, (trunks, domains)) {
+        if let Some(route) = route(reader, &mut section, at, (trunks, &server.domains)) {
             routes.push(route);
             places.push(at);
         }
         section.finish(reader);
     }
-    if let (Some(&at), true) = (places.first(), routing.mode == Mode::Redirect || !routing.stateful) {
+    if let (Some(&at), true) = (places.first(), server.mode == Mode::Redirect || !server.stateful) {
         reader.error(at, "route", "needs [routing] mode = \"proxy\" and stateful = true; set them");
     }
-    let routes = RouteTable::new(routes).unwrap_or_else(|bad| {
+    server.trunking.trunks = trunks.iter().map(|read| read.trunk.clone()).collect();
+    server.trunking.routes = RouteTable::new(routes).unwrap_or_else(|bad| {
         let at = places.get(bad.route).copied().unwrap_or_default();
         reader.error(at, "[route] pattern", fault(bad.why));
         RouteTable::default()
     });
-    let destinations = destinations(reader, top);
-    Trunking {
-        trunks: trunks.iter().map(|read| read.trunk.clone()).collect(),
-        routes,
-        destinations,
-        enum_networks: routing.enum_networks.clone(),
-        enum_zones: routing.enum_zones.iter().map(|zone| zone.as_str().into()).collect(),
-    }
+    server.trunking.destinations = destinations(reader, top);
 }
 
 fn route(

@@ -2,12 +2,13 @@
 
 use super::cluster::Surroundings;
 use super::{
-    AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Routing, Section,
+    AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Section,
 };
 use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_server::{AuthConfig, CertificateRules};
 use ringway_settings::{
     Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen, read_registrar,
+    read_routing,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -23,43 +24,50 @@ const TOKEN_BYTES_MAX: usize = 255;
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
     let name = file.map(|file| file.display().to_string());
     let read = read_document_with_keys(text, name.as_deref(), |reader, top| {
-        let domains = read_domains(reader, top);
-        let realm = domains.first().cloned().unwrap_or_default();
+        let mut server = ringway_server::Config::for_domains(read_domains(reader, top));
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
-        let routing = Routing::read(reader, top, NumberLookups::Supported);
-        let neighbours = super::neighbours::read(reader, top, &tls, &routing);
-        let trunks = super::trunks::read(reader, top, (&neighbours, &domains), &routing.edge_nodes);
+        let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
+        let neighbours = super::neighbours::read(reader, top, &tls, &server);
+        let trunks = super::trunks::read(reader, top, (&neighbours, &server.domains), &edge_nodes);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
-        let rest = Surroundings { file, listen: &listen, routing: &routing, is_shared: location.is_some() };
+        let rest = Surroundings { file, listen: &listen, server: &server, is_shared: location.is_some() };
         let cluster = super::cluster::read(reader, top, &rest);
         let trusted = neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
+        super::routes::read(reader, top, &trunks, &mut server);
+        let websocket_origins = websocket(reader, top);
+        let dns_servers = dns(reader, top);
+        let media_relays = super::media::read(reader, top, &mut server);
+        server.presence = super::presence::read(reader, top, &server);
+        let workers = top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16;
+        let records = super::records::read(reader, top, &server, &store);
+        let hep = super::records::read_hep(reader, top);
+        let realm = server.domains.first().cloned().unwrap_or_default();
         let certificates = CertificateRules { users: client_users, trusted };
+        server.auth = AuthConfig { certificates, ..read_auth(reader, top, realm, &server.domains) };
+        server.registrar = read_registrar(reader, top);
+        let limits = Limits::read(reader, top, CONNECTIONS);
+        server.message_limits.message_bytes_max = limits.max_message_bytes;
         Config {
             file: file.map(Path::to_owned),
+            server,
             neighbours,
-            trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
             trunks,
             cluster,
             tls,
-            websocket_origins: websocket(reader, top),
-            dns_servers: dns(reader, top),
-            media: super::media::read(reader, top, &routing),
-            presence: super::presence::read(reader, top, &routing),
+            websocket_origins,
+            dns_servers,
+            media_relays,
             listen,
-            workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
-            records: super::records::read(reader, top, &routing, &store),
-            hep: super::records::read_hep(reader, top),
+            workers,
+            records,
+            hep,
             store,
             location,
-            auth: AuthConfig { certificates, ..read_auth(reader, top, realm, &domains) },
-            registrar: read_registrar(reader, top),
-            routing,
-            limits: Limits::read(reader, top, CONNECTIONS),
+            limits,
             admin: admin(reader, top),
             log: log(reader, top),
-            domains,
             keys: Keys::default(),
         }
     });

@@ -2,7 +2,7 @@ use super::*;
 use ringway_sansio::Transport;
 use ringway_server::{
     Algorithm, AuthConfig, CertificateRules, DigestPolicy, Mode, NoncePolicy, Realms, RegistrarConfig,
-    Strangers,
+    Strangers, Trunking,
 };
 use ringway_store::{Durability, StoreUrl};
 use std::time::Duration;
@@ -105,16 +105,16 @@ fn every_key_is_documented() {
 #[test]
 fn an_empty_configuration_has_the_documented_defaults() {
     let config = Config::parse("", None).unwrap();
-    assert_eq!(config.domains, ["localhost"]);
+    assert_eq!(config.server.domains, ["localhost"]);
     let listen: Vec<_> = config.listen.iter().map(Listener::to_string).collect();
     assert_eq!(listen, ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"]);
     assert_eq!(config.workers, 0);
     assert_eq!(config.store.url, StoreUrl::Sqlite("ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Relaxed);
-    assert!(config.auth.enabled && !config.auth.in_dialog);
-    assert_eq!(config.auth.realms, "localhost".into());
-    assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
-    assert_eq!(config.auth.nonce_lifetime, Duration::from_secs(300));
+    assert!(config.server.auth.enabled && !config.server.auth.in_dialog);
+    assert_eq!(config.server.auth.realms, "localhost".into());
+    assert_eq!(config.server.auth.algorithms, [Algorithm::Md5]);
+    assert_eq!(config.server.auth.nonce_lifetime, Duration::from_secs(300));
     let registrar = RegistrarConfig {
         min_expires_s: 60,
         default_expires_s: 3600,
@@ -122,23 +122,21 @@ fn an_empty_configuration_has_the_documented_defaults() {
         max_contacts: 10,
         ..RegistrarConfig::default()
     };
-    assert_eq!(config.registrar, registrar);
-    assert_eq!(
-        config.routing,
-        Routing {
-            mode: Mode::Proxy,
-            stateful: true,
-            record_route: true,
-            serial_fork_s: 20,
-            recurse: false,
-            edge_domains: Vec::new(),
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 86_400,
-            inner_networks: Vec::new(),
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
+    assert_eq!(config.server.registrar, registrar);
+    let routing = ringway_server::Config {
+        mode: Mode::Proxy,
+        stateful: true,
+        record_route: true,
+        serial_fork: Duration::from_secs(20),
+        recurse: false,
+        edge_domains: Vec::new(),
+        dialog_lifetime: Duration::from_secs(86_400),
+        inner_networks: Vec::new(),
+        ..config.server.clone()
+    };
+    assert_eq!(config.server, routing);
+    let Trunking { trunks, enum_zones, enum_networks, .. } = &config.server.trunking;
+    assert!(trunks.is_empty() && enum_zones.is_empty() && enum_networks.is_empty());
     let limits = Limits {
         per_source_rate: 200,
         max_message_bytes: 65_535,
@@ -164,7 +162,7 @@ fn a_source_without_a_rate_limit_has_no_limit_of_connections_unless_one_is_set()
 #[test]
 fn every_key_is_read() {
     let config = Config::parse(WHOLE, None).unwrap();
-    assert_eq!(config.domains, ["example.org", "192.0.2.1", "[2001:db8::1]"]);
+    assert_eq!(config.server.domains, ["example.org", "192.0.2.1", "[2001:db8::1]"]);
     assert_eq!(config.listen[1].transport, Transport::Tcp);
     assert_eq!(config.listen.len(), 4);
     assert_eq!(config.workers, 4);
@@ -185,7 +183,7 @@ fn every_key_is_read() {
         fronts: vec!["192.0.2.9".parse().unwrap()],
         certificates: CertificateRules::default(),
     };
-    assert_eq!(config.auth, auth);
+    assert_eq!(config.server.auth, auth);
     let registrar = RegistrarConfig {
         min_expires_s: 10,
         default_expires_s: 20,
@@ -196,23 +194,21 @@ fn every_key_is_read() {
         flow_timer_s: 25,
         service_route: vec!["<sip:edge.example.org;lr>".into()],
     };
-    assert_eq!(config.registrar, registrar);
-    assert_eq!(
-        config.routing,
-        Routing {
-            mode: Mode::Redirect,
-            stateful: false,
-            record_route: false,
-            serial_fork_s: 15,
-            recurse: false,
-            edge_domains: vec!["example.net".into()],
-            edge_nodes: Vec::new(),
-            dialog_lifetime_s: 3600,
-            inner_networks: vec!["10.0.0.0/8".parse().unwrap(), "192.0.2.7".parse().unwrap()],
-            enum_zones: Vec::new(),
-            enum_networks: Vec::new(),
-        }
-    );
+    assert_eq!(config.server.registrar, registrar);
+    let routing = ringway_server::Config {
+        mode: Mode::Redirect,
+        stateful: false,
+        record_route: false,
+        serial_fork: Duration::from_secs(15),
+        recurse: false,
+        edge_domains: vec!["example.net".into()],
+        dialog_lifetime: Duration::from_secs(3600),
+        inner_networks: vec!["10.0.0.0/8".parse().unwrap(), "192.0.2.7".parse().unwrap()],
+        ..config.server.clone()
+    };
+    assert_eq!(config.server, routing);
+    let Trunking { trunks, enum_zones, enum_networks, .. } = &config.server.trunking;
+    assert!(trunks.is_empty() && enum_zones.is_empty() && enum_networks.is_empty());
     let limits = Limits {
         per_source_rate: 0,
         max_message_bytes: 4000,
@@ -584,9 +580,11 @@ fn trunks_and_routes_are_read() {
         file.path().display()
     );
     let config = Config::parse(&text, None).unwrap();
-    assert_eq!(config.trunking.enum_networks, ["10.0.0.0/8".parse().unwrap()]);
-    assert!(config.trunking.enum_zones.iter().map(|zone| &**zone).eq(["e164.arpa", "numbers.example"]));
-    let trunk = &config.trunking.trunks[0];
+    assert_eq!(config.server.trunking.enum_networks, ["10.0.0.0/8".parse().unwrap()]);
+    assert!(
+        config.server.trunking.enum_zones.iter().map(|zone| &**zone).eq(["e164.arpa", "numbers.example"])
+    );
+    let trunk = &config.server.trunking.trunks[0];
     let login = trunk.login.as_ref().unwrap();
     assert_eq!((login.username.as_str(), login.password.as_str()), ("acct", "the password"));
     assert_eq!(trunk.callers[0], ("alice".to_owned(), "+49301".to_owned()), "sorted");
@@ -594,7 +592,7 @@ fn trunks_and_routes_are_read() {
     assert_eq!(trunk.international, ["0011", "0018"]);
     let probed: Vec<_> = config.trunks.iter().filter_map(ReadTrunk::neighbour).collect();
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
-    assert_eq!(config.trunking.routes.list().len(), 3);
+    assert_eq!(config.server.trunking.routes.list().len(), 3);
     assert!(!format!("{config:?}").contains("the password"));
 }
 
@@ -780,7 +778,7 @@ fn nodes_are_trunks_with_health_checks_that_no_route_leads_to() {
         )
     };
     let config = Config::parse(&with_nodes(2, ""), None).unwrap();
-    let are_nodes: Vec<_> = config.trunking.trunks.iter().map(|trunk| trunk.is_node).collect();
+    let are_nodes: Vec<_> = config.server.trunking.trunks.iter().map(|trunk| trunk.is_node).collect();
     assert_eq!(are_nodes, [false, true, true]);
     assert_eq!(config.trunks.iter().filter_map(ReadTrunk::neighbour).count(), 3);
     let route = "[[route]]\nprefix = \"+\"\nto = [\"sip\"]";

@@ -34,7 +34,7 @@ pub(super) struct Taken<'c> {
 
 impl<'c> Taken<'c> {
     pub(super) fn new(args: &'c MigrateArgs, config: &'c Config, secret: &[u8; 32]) -> Self {
-        let own = config.domains.first().map_or("localhost", String::as_str);
+        let own = config.server.domains.first().map_or("localhost", String::as_str);
         Self {
             config,
             realm: args.realm.as_deref(),
@@ -69,7 +69,7 @@ impl<'c> Taken<'c> {
     fn hashed(&mut self, account: &Account<'_>) -> Result<(UserName, String, Hashes), String> {
         let domain = if account.domain.is_empty() { self.domain } else { account.domain };
         let user = UserName::new(account.name, domain).map_err(|unusable| unusable.to_string())?;
-        let own = self.config.auth.realms.of(user.domain().as_bytes());
+        let own = self.config.server.auth.realms.of(user.domain().as_bytes());
         let (realm, hashes) = match (account.password, account.md5) {
             (Some(password), _) => {
                 (own.to_owned(), user.hashes(own, password).map_err(|unusable| unusable.to_string())?)
@@ -104,7 +104,7 @@ impl<'c> Taken<'c> {
 
     /// Domains of this server and of the other.
     pub(super) fn domains(&self, settings: &Settings) -> Vec<String> {
-        let mut domains = self.config.domains.clone();
+        let mut domains = self.config.server.domains.clone();
         domains.extend(self.missing_domains(settings));
         domains
     }
@@ -141,7 +141,8 @@ impl<'c> Taken<'c> {
                 .iter()
                 .filter_map(|domain| UserName::new("user", domain).ok().map(|user| user.domain().to_owned())),
         );
-        let own = |domain: &String| self.config.domains.iter().any(|own| own.eq_ignore_ascii_case(domain));
+        let own =
+            |domain: &String| self.config.server.domains.iter().any(|own| own.eq_ignore_ascii_case(domain));
         domains.into_iter().filter(|domain| !own(domain)).collect()
     }
 

@@ -301,7 +301,7 @@ impl Running {
         warn_of_settings(&self.config);
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
-            domains = %self.config.domains.join(","),
+            domains = %self.config.server.domains.join(","),
             subscribers = self.services.directory().len(),
             "started"
         );
@@ -470,10 +470,10 @@ fn load(
 /// Warnings about passwords for another realm. An error of the query does not prevent the start; the next access to the
 /// store reports it.
 fn other_realms(store: &Store, config: &Config) -> Vec<String> {
-    if !config.auth.enabled {
+    if !config.server.auth.enabled {
         return Vec::new();
     }
-    let realms = &config.auth.realms;
+    let realms = &config.server.auth.realms;
     let warning = |other: OtherRealm| {
         let OtherRealm { domain, realm, users, name } = other;
         let (noun, have) = if users == 1 { ("user", "has") } else { ("users", "have") };

@@ -158,8 +158,7 @@ pub(super) fn open_relays(
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<Option<Arc<Relays>>, Failure> {
-    let media = &config.media;
-    if media.relays.is_empty() {
+    if config.media_relays.is_empty() {
         return Ok(None);
     }
     let Surroundings { inboxes, clock, .. } = surroundings.clone();
@@ -168,8 +167,8 @@ pub(super) fn open_relays(
         // If the inbox is full the result is lost; the shard's query then times out.
         inboxes.deliver_at(worker, shard, Event::Relayed { query, result });
     };
-    let (limit, now) = (media.rule.time_limit, move || clock.now());
-    Relays::open(&media.relays, workers, limit, &random::seed()?, now, answer, note_change)
+    let (limit, now) = (config.server.media.time_limit, move || clock.now());
+    Relays::open(&config.media_relays, workers, limit, &random::seed()?, now, answer, note_change)
         .map(|relays| Some(Arc::new(relays)))
         .map_err(|error| relays_failed(&error))
 }

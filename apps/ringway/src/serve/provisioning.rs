@@ -83,12 +83,12 @@ pub(super) fn check(config: &Config, store: Option<Store>) -> Result<(), Failure
 }
 
 fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<UserQuery, Failure> {
-    let realms = config.auth.realms.clone();
+    let realms = config.server.auth.realms.clone();
     Ok(UserQuery {
         all: query.all.clone(),
         changed: query.changed.clone(),
         interval: Duration::from_secs(query.interval_s.into()),
-        domain: config.domains.first().cloned().unwrap_or_else(|| "localhost".to_owned()),
+        domain: config.server.domains.first().cloned().unwrap_or_else(|| "localhost".to_owned()),
         realm_of: Box::new(move |domain| realms.of(domain.as_bytes()).to_owned()),
         no_password: base16ct::lower::encode_string(&store.secret()?),
     })

@@ -45,8 +45,8 @@ fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
     let of = |config: &Config, key: &str| {
         config.keys.values().find(|(of, _)| *of == key).and_then(|(_, file)| file.map(str::to_owned))
     };
-    let changed = new.trunking.trunks.iter().filter_map(|trunk| {
-        let before = old.trunking.trunks.iter().find(|before| before.name == trunk.name)?;
+    let changed = new.server.trunking.trunks.iter().filter_map(|trunk| {
+        let before = old.server.trunking.trunks.iter().find(|before| before.name == trunk.name)?;
         let (before, now) = (before.login.as_ref()?, trunk.login.as_ref()?);
         let key = format!("trunk.{}.password_file", trunk.name);
         let is_changed = before.password != now.password && of(old, &key) == of(new, &key);
@@ -183,8 +183,8 @@ impl Running {
         if config.dns_servers != self.config.dns_servers || usable(&settings) != usable(&self.settings) {
             outside.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.surroundings)?);
         }
-        let (new, old) = (&config.media, &self.config.media);
-        if new.relays != old.relays || new.rule.time_limit != old.rule.time_limit {
+        let media = |config: &Config| (config.media_relays.clone(), config.server.media.time_limit);
+        if media(&config) != media(&self.config) {
             let relays = open_relays(&config, &self.surroundings)?;
             let watched =
                 |relays: Arc<_>| watch(&self.runtime, Arc::clone(&relays)).map(|watched| (relays, watched));

@@ -54,7 +54,7 @@ impl SharedServices {
             parts: PARTS,
             memory: Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb))),
             nonces_max: NONCES_MAX,
-            nonce_lifetime: config.auth.nonce_lifetime,
+            nonce_lifetime: config.server.auth.nonce_lifetime,
             proofs_max: PROOFS_MAX,
             sides_max: SideTable::ENTRIES_MAX,
             per_second: config.limits.per_source_rate,
@@ -87,7 +87,7 @@ impl SharedServices {
 
     /// Applies the limits of a new configuration.
     pub(crate) fn reconfigure(&self, config: &Config) {
-        self.tables.reconfigure(config.limits.per_source_rate, config.auth.nonce_lifetime);
+        self.tables.reconfigure(config.limits.per_source_rate, config.server.auth.nonce_lifetime);
         self.tables.memory().set_max(memory_bytes(config.limits.memory_mb));
     }
 

@@ -5,7 +5,6 @@ use super::listeners::ListenerTable;
 use crate::config::{ClusterConfig, Config, Listener, Neighbour};
 use ringway_linux::{Listen, MessageBytesMax};
 use ringway_server::LinkedNode;
-use ringway_settings::ServerSections;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -58,17 +57,16 @@ fn with_listeners(
     listeners: Vec<ringway_server::Listener>,
     secret: [u8; 32],
 ) -> ringway_server::Config {
-    let Config { domains, auth, registrar, routing, limits, .. } = config;
     let mut neighbours = kept(config);
-    let mut trunking = config.trunking.clone();
+    let mut trunking = config.server.trunking.clone();
     for (trunk, read) in trunking.trunks.iter_mut().zip(&config.trunks) {
         let probed = read.neighbour();
         trunk.neighbour = probed.is_some().then_some(neighbours.len());
         neighbours.extend(probed);
     }
-    let sections = ServerSections { domains, auth, registrar, routing, limits, neighbours };
-    let settings = sections.config(listeners, machine_addresses(), secret);
-    ringway_server::Config { media: config.media.rule, presence: config.presence, trunking, ..settings }
+    let machine_addresses = machine_addresses();
+    let server = config.server.clone();
+    ringway_server::Config { listeners, machine_addresses, neighbours, trunking, secret, ..server }
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its

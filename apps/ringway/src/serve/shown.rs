@@ -29,7 +29,8 @@ impl ShownConfig {
     /// Replaces it. `listeners` have their actual ports.
     pub(super) fn set(&self, config: &Config, listeners: Vec<String>) {
         let file = config.file.as_ref().map(|file| file.display().to_string());
-        let info = ServerInfo { domains: config.domains.clone(), listeners, file, ..ServerInfo::default() };
+        let info =
+            ServerInfo { domains: config.server.domains.clone(), listeners, file, ..ServerInfo::default() };
         let keys = config.keys.shown().map(|(key, value)| (key.to_owned(), json!(value.to_string())));
         let current = Current { info, keys: keys.collect() };
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;

@@ -234,7 +234,7 @@ fn start_server(password: &str) -> Result<Running, Failure> {
     let store = Store::open(&config.store.url)?;
     for name in ["alice", "bob"] {
         let user = UserName::new(name, DOMAIN).map_err(StoreError::from)?;
-        store.add(&user, config.auth.realms.general(), password)?;
+        store.add(&user, config.server.auth.realms.general(), password)?;
     }
     // Nobody reloads it.
     let (inputs, _) = channel();

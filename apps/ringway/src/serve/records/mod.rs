@@ -101,7 +101,7 @@ impl CallRecords {
         sinks: Option<Vec<Sink>>,
         now: Instant,
     ) -> io::Result<()> {
-        let lifetime = Duration::from_secs(u64::from(config.routing.dialog_lifetime_s));
+        let lifetime = config.server.dialog_lifetime;
         self.tables.iter().for_each(|table| lock(table).set_dialog_lifetime(lifetime));
         match sinks {
             Some(sinks) => self.writer.replace(sinks),
