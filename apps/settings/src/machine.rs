@@ -29,9 +29,9 @@ pub struct MachineSettings {
     pub tftp: Option<Ipv4Addr>,
     /// Listeners; at least one. Their addresses are unspecified: the machine has one address, and gets it later.
     pub listen: Vec<Listener>,
-    /// Domains, `[auth]`, `[registrar]` and `[routing]`; without listeners and secret.
+    /// Domains, `[auth]`, `[registrar]`, `[routing]` and the limit of a message; without listeners and secret.
     pub server: Config,
-    /// `[limits]`
+    /// `[limits]`, except that of a message.
     pub limits: Limits,
     /// Words of the command line that are not recognised: the boot loader's, or misspelt.
     pub passed_over: Vec<String>,
@@ -156,8 +156,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         ..Config::for_domains(domains)
     };
     read_routing(reader, top, NumberLookups::Absent, &mut server);
-    let limits = Limits::read(reader, top, CONNECTIONS);
-    server.message_limits.message_bytes_max = limits.max_message_bytes;
+    let limits = Limits::read(reader, top, CONNECTIONS, &mut server);
     for (key, why) in REFUSED {
         top.refuse(reader, key, why);
     }

@@ -95,14 +95,10 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
         ..settings.server.clone()
     };
     assert_eq!(settings.server, routing);
-    let limits = Limits {
-        per_source_rate: 200,
-        max_message_bytes: 65_535,
-        max_connections: 256,
-        max_connections_per_source: 0,
-        memory_mb: 0,
-    };
+    let limits =
+        Limits { per_source_rate: 200, max_connections: 256, max_connections_per_source: 0, memory_mb: 0 };
     assert_eq!(settings.limits, limits);
+    assert_eq!(settings.server.message_limits.message_bytes_max, 65_535);
 }
 
 #[test]
@@ -146,15 +142,10 @@ fn every_key_is_read() {
         ..settings.server.clone()
     };
     assert_eq!(settings.server, routing);
+    assert_eq!(settings.server.message_limits.message_bytes_max, 4000);
     assert_eq!(
         settings.limits,
-        Limits {
-            per_source_rate: 0,
-            max_message_bytes: 4000,
-            max_connections: 7,
-            max_connections_per_source: 0,
-            memory_mb: 0,
-        }
+        Limits { per_source_rate: 0, max_connections: 7, max_connections_per_source: 0, memory_mb: 0 }
     );
 }
 

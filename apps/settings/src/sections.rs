@@ -30,8 +30,6 @@ pub enum NumberLookups {
 pub struct Limits {
     /// Requests a second from one address; 0: no limit.
     pub per_source_rate: u32,
-    /// The longest message, in bytes: 1,300 to 65,535.
-    pub max_message_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
     /// Accepted connections of one source at once; 0: no limit.
@@ -284,15 +282,19 @@ impl Limits {
     pub(crate) fn with(connections: &Connections) -> Self {
         Self {
             per_source_rate: 200,
-            max_message_bytes: MESSAGE_BYTES_MAX as usize,
             max_connections: connections.default as usize,
             max_connections_per_source: connections.per_source.unwrap_or(0) as usize,
             memory_mb: 0,
         }
     }
 
-    /// Reads `[limits]`.
-    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, connections: Connections) -> Self {
+    /// Reads `[limits]`; `max_message_bytes` becomes a limit of the parser, in `config`.
+    pub fn read(
+        reader: &mut Reader<'_>,
+        top: &mut Section<'_, '_>,
+        connections: Connections,
+        config: &mut Config,
+    ) -> Self {
         let default = Self::with(&connections);
         let mut section = top.section(reader, "limits");
         let bytes = MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX;
@@ -304,10 +306,11 @@ impl Limits {
             let range = 0..=*connections.range.end();
             section.number(reader, "max_connections_per_source", per_source, range)
         });
+        let bytes_max = section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes);
+        config.message_limits.message_bytes_max = bytes_max as usize;
         let limits = Self {
             per_source_rate,
             max_connections_per_source: per_source as usize,
-            max_message_bytes: section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes) as usize,
             max_connections: section.number(reader, "max_connections", connections.default, connections.range)
                 as usize,
             memory_mb: section.number(reader, "memory_mb", default.memory_mb, 0..=MEMORY_MB_MAX),
@@ -342,7 +345,7 @@ const NONCE_LIFETIME_S_MAX: u32 = 86_400;
 /// Shorter limits would refuse what a phone sends (RFC 3261 §18.1.1 has messages of 1,300 bytes over UDP).
 const MESSAGE_BYTES_MIN: u32 = 1300;
 /// The largest UDP datagram, and the largest message whose parts 16-bit offsets reach (RFC 3261 §18.1.1).
-const MESSAGE_BYTES_MAX: u32 = 65_535;
+const MESSAGE_BYTES_MAX: u32 = ringway_sip::Limits::MESSAGE_BYTES_CEILING as u32;
 /// Less holds no two large messages of each source.
 const MEMORY_MB_MIN: u32 = 16;
 /// A tebibyte.

@@ -47,8 +47,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let certificates = CertificateRules { users: client_users, trusted };
         server.auth = AuthConfig { certificates, ..read_auth(reader, top, realm, &server.domains) };
         server.registrar = read_registrar(reader, top);
-        let limits = Limits::read(reader, top, CONNECTIONS);
-        server.message_limits.message_bytes_max = limits.max_message_bytes;
+        let limits = Limits::read(reader, top, CONNECTIONS, &mut server);
         Config {
             file: file.map(Path::to_owned),
             server,

@@ -139,12 +139,12 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert!(trunks.is_empty() && enum_zones.is_empty() && enum_networks.is_empty());
     let limits = Limits {
         per_source_rate: 200,
-        max_message_bytes: 65_535,
         max_connections: 20_000,
         max_connections_per_source: 100,
         memory_mb: 0,
     };
     assert_eq!(config.limits, limits);
+    assert_eq!(config.server.message_limits.message_bytes_max, 65_535);
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
     assert_eq!(config.log, Log { level: Level::Info, format: LogFormat::Text });
 }
@@ -209,14 +209,10 @@ fn every_key_is_read() {
     assert_eq!(config.server, routing);
     let Trunking { trunks, enum_zones, enum_networks, .. } = &config.server.trunking;
     assert!(trunks.is_empty() && enum_zones.is_empty() && enum_networks.is_empty());
-    let limits = Limits {
-        per_source_rate: 0,
-        max_message_bytes: 4000,
-        max_connections: 7,
-        max_connections_per_source: 5,
-        memory_mb: 512,
-    };
+    let limits =
+        Limits { per_source_rate: 0, max_connections: 7, max_connections_per_source: 5, memory_mb: 512 };
     assert_eq!(config.limits, limits);
+    assert_eq!(config.server.message_limits.message_bytes_max, 4000);
     assert_eq!(config.admin.token, "s3cret-s3cret-s3cret");
     assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
 }

@@ -123,7 +123,7 @@ impl ServerTls {
     pub(super) fn set_websocket(&self, config: &Config) {
         self.layers.set_websocket(WebSocketServer {
             origins: config.websocket_origins.clone(),
-            message_bytes_max: config.limits.max_message_bytes,
+            message_bytes_max: config.server.message_limits.message_bytes_max,
         });
     }
 
