@@ -28,10 +28,8 @@ pub(crate) use ringway_settings::{
 
 pub(crate) use cluster::ClusterConfig;
 pub(crate) use location::LocationConfig;
-pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
 pub(crate) use store::{StoreConfig, StoreQuery};
-pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
@@ -61,8 +59,6 @@ pub(crate) struct Config {
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
     pub(crate) tls: TlsFiles,
-    pub(crate) neighbours: Vec<Neighbour>,
-    pub(crate) trunks: Vec<ReadTrunk>,
     /// This server as one of several nodes.
     pub(crate) cluster: Option<ClusterConfig>,
     /// Origins whose pages may connect by WebSocket; empty: all.

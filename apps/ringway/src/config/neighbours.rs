@@ -3,59 +3,28 @@
 use super::tls::NO_NAMES;
 use super::{Reader, Section};
 use ringway_sansio::Transport;
-use ringway_server::Config;
-use ringway_settings::{HostPort, NeighbourConnection};
+use ringway_server::{Config, Neighbour, NeighbourConnection};
+use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_tls::{Backend, ClientAuth, TlsFiles};
 use std::time::Duration;
 
-/// A neighbour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Neighbour {
-    /// Name in the log; unique.
-    pub(crate) name: String,
-    /// `sip:` or `sips:` URI without a user, by TCP or TLS: a connection to it is kept open.
-    pub(crate) uri: Option<String>,
-    /// Connections of requests to it.
-    pub(crate) connection: NeighbourConnection,
-    /// Seconds from an answer to the next OPTIONS.
-    pub(crate) health_check_s: u32,
-    /// Domain of its certificate, in lower case: a connection that presents it is trusted.
-    pub(crate) certificate: Option<String>,
-    /// Its connection is by TLS, and a certificate of this server is presented there.
-    pub(crate) offers_alias: bool,
-}
-
-impl Neighbour {
-    /// The neighbour for the server machine, if its connection is kept open.
-    pub(crate) fn kept(&self) -> Option<ringway_settings::Neighbour> {
-        let interval = Duration::from_secs(u64::from(self.health_check_s));
-        Some(ringway_settings::Neighbour {
-            name: self.name.clone(),
-            uri: self.uri.clone()?,
-            interval,
-            connection: self.connection,
-            certificate: self.certificate.clone(),
-            offers_alias: self.offers_alias,
-        })
-    }
-}
-
-/// Reads the sections.
+/// Reads the sections into `server`: a neighbour with a URI has a connection that is kept open, and one with a certificate
+/// is trusted. Returns their names.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     tls: &TlsFiles,
-    server: &Config,
-) -> Vec<Neighbour> {
-    let mut list: Vec<Neighbour> = Vec::new();
+    server: &mut Config,
+) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
     for (mut section, at) in top.sections(reader, "neighbour") {
-        if list.len() >= NEIGHBOURS_MAX {
+        if names.len() >= NEIGHBOURS_MAX {
             reader.error(at, "neighbour", "the list is too long; give at most 64 neighbours");
             break;
         }
         let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        let is_used = list.iter().any(|other| other.name == name);
+        let is_used = names.contains(&name);
         if !is_name(&name) || is_used {
             let at = section.place("name").unwrap_or(at);
             let fault = if is_used { "is used twice" } else { "is not a name" };
@@ -66,13 +35,18 @@ pub(super) fn read(
         }
         let uri = uri(reader, &mut section);
         let connection = connection(reader, &mut section, uri.is_some(), server);
-        let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
+        let interval = section.seconds(reader, "health_check_s", HEALTH_CHECK, 5..=3600);
         let certificate = certificate(reader, &mut section, tls, uri.is_some());
         section.finish(reader);
-        let offers_alias = tls.certificate.is_some() && uri.as_deref().is_some_and(is_by_tls);
-        list.push(Neighbour { name, uri, connection, health_check_s, certificate, offers_alias });
+        server.auth.certificates.trusted.extend(certificate.clone());
+        if let Some(uri) = uri {
+            let offers_alias = tls.certificate.is_some() && is_by_tls(&uri);
+            let name = name.clone();
+            server.neighbours.push(Neighbour { name, uri, interval, connection, certificate, offers_alias });
+        }
+        names.push(name);
     }
-    list
+    names
 }
 
 /// The URI; one that is not usable is an error.
@@ -149,4 +123,4 @@ fn is_name(name: &str) -> bool {
 }
 
 const NEIGHBOURS_MAX: usize = ringway_server::NEIGHBOURS_MAX;
-const HEALTH_CHECK_S: u32 = 30;
+const HEALTH_CHECK: Duration = Duration::from_secs(30);

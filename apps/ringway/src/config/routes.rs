@@ -1,23 +1,18 @@
 //! `[[route]]` and `[[destination]]`: ways of numbers and domains to trunks and users.
 
-use super::trunks::{ReadTrunk, is_number};
+use super::trunks::is_number;
 use super::{Reader, Section};
 use ringway_server::{
     BadPattern, Config, Destination, DestinationRule, DestinationRules, Mode, Number, NumberChange, Route,
-    RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
 };
 use ringway_settings::HostPort;
 
 /// Reads the sections into `server`.
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    top: &mut Section<'_, '_>,
-    trunks: &[ReadTrunk],
-    server: &mut Config,
-) {
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &mut Config) {
     let (mut routes, mut places) = (Vec::new(), Vec::new());
     for (mut section, at) in top.sections(reader, "route") {
-        if let Some(route) = route(reader, &mut section, at, (trunks, &server.domains)) {
+        if let Some(route) = route(reader, &mut section, at, server) {
             routes.push(route);
             places.push(at);
         }
@@ -26,7 +21,6 @@ pub(super) fn read(
     if let (Some(&at), true) = (places.first(), server.mode == Mode::Redirect || !server.stateful) {
         reader.error(at, "route", "needs [routing] mode = \"proxy\" and stateful = true; set them");
     }
-    server.trunking.trunks = trunks.iter().map(|read| read.trunk.clone()).collect();
     server.trunking.routes = RouteTable::new(routes).unwrap_or_else(|bad| {
         let at = places.get(bad.route).copied().unwrap_or_default();
         reader.error(at, "[route] pattern", fault(bad.why));
@@ -39,7 +33,7 @@ fn route(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     at: usize,
-    (trunks, domains): (&[ReadTrunk], &[String]),
+    server: &Config,
 ) -> Option<Route> {
     let prefix = section.text(reader, "prefix");
     let pattern = section.text(reader, "pattern");
@@ -52,7 +46,7 @@ fn route(
         (Some((text, _)), None, None) => RouteMatch::Prefix(text.to_owned()),
         (None, Some((text, _)), None) => RouteMatch::Pattern(text.to_owned()),
         (None, None, Some((text, at))) => {
-            check_domain(reader, section, (text, at), domains);
+            check_domain(reader, section, (text, at), &server.domains);
             RouteMatch::Domain(text.to_owned())
         }
         _ => {
@@ -80,7 +74,7 @@ fn route(
     }
     match (to, user) {
         (Some(to), None) => {
-            let trunks = weighted(reader, section, (&to, at), trunks);
+            let trunks = weighted(reader, section, (&to, at), &server.trunking.trunks);
             Some(Route { matches, to: RouteTo::Trunks { trunks, change } })
         }
         (None, Some((user, at))) => {
@@ -131,7 +125,7 @@ fn weighted(
     reader: &mut Reader<'_>,
     section: &Section<'_, '_>,
     (to, at): (&[(&str, usize)], usize),
-    trunks: &[ReadTrunk],
+    trunks: &[Trunk],
 ) -> Vec<WeightedTrunk> {
     let mut list: Vec<WeightedTrunk> = Vec::new();
     if to.is_empty() || to.len() > Route::TRUNKS_MAX {
@@ -143,7 +137,7 @@ fn weighted(
             None => (text, Some(0)),
             Some((name, weight)) => (name, weight.parse().ok().filter(|weight| (1..=1000).contains(weight))),
         };
-        let trunk = trunks.iter().position(|read| read.trunk.name == name);
+        let trunk = trunks.iter().position(|trunk| trunk.name == name);
         match (trunk, weight) {
             (Some(trunk), Some(weight)) if list.iter().all(|other| other.trunk != trunk) => {
                 list.push(WeightedTrunk { trunk, weight });

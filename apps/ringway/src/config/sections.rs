@@ -28,14 +28,13 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
-        let neighbours = super::neighbours::read(reader, top, &tls, &server);
-        let trunks = super::trunks::read(reader, top, (&neighbours, &server.domains), &edge_nodes);
+        let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
+        super::trunks::read(reader, top, (&neighbours, &edge_nodes), &mut server);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
         let rest = Surroundings { file, listen: &listen, server: &server, is_shared: location.is_some() };
         let cluster = super::cluster::read(reader, top, &rest);
-        let trusted = neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
-        super::routes::read(reader, top, &trunks, &mut server);
+        super::routes::read(reader, top, &mut server);
         let websocket_origins = websocket(reader, top);
         let dns_servers = dns(reader, top);
         let media_relays = super::media::read(reader, top, &mut server);
@@ -44,15 +43,13 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let records = super::records::read(reader, top, &server, &store);
         let hep = super::records::read_hep(reader, top);
         let realm = server.domains.first().cloned().unwrap_or_default();
-        let certificates = CertificateRules { users: client_users, trusted };
+        let certificates = CertificateRules { users: client_users, ..server.auth.certificates };
         server.auth = AuthConfig { certificates, ..read_auth(reader, top, realm, &server.domains) };
         server.registrar = read_registrar(reader, top);
         let limits = Limits::read(reader, top, CONNECTIONS, &mut server);
         Config {
             file: file.map(Path::to_owned),
             server,
-            neighbours,
-            trunks,
             cluster,
             tls,
             websocket_origins,

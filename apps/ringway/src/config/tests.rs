@@ -586,7 +586,7 @@ fn trunks_and_routes_are_read() {
     assert_eq!(trunk.callers[0], ("alice".to_owned(), "+49301".to_owned()), "sorted");
     assert_eq!(trunk.silence.as_secs(), 6);
     assert_eq!(trunk.international, ["0011", "0018"]);
-    let probed: Vec<_> = config.trunks.iter().filter_map(ReadTrunk::neighbour).collect();
+    let probed = &config.server.neighbours;
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
     assert_eq!(config.server.trunking.routes.list().len(), 3);
     assert!(!format!("{config:?}").contains("the password"));
@@ -776,7 +776,7 @@ fn nodes_are_trunks_with_health_checks_that_no_route_leads_to() {
     let config = Config::parse(&with_nodes(2, ""), None).unwrap();
     let are_nodes: Vec<_> = config.server.trunking.trunks.iter().map(|trunk| trunk.is_node).collect();
     assert_eq!(are_nodes, [false, true, true]);
-    assert_eq!(config.trunks.iter().filter_map(ReadTrunk::neighbour).count(), 3);
+    assert_eq!(config.server.neighbours.len(), 3);
     let route = "[[route]]\nprefix = \"+\"\nto = [\"sip\"]";
     assert!(errors(&with_nodes(2, route)).concat().contains("no [[trunk]]"));
     assert!(errors(&with_nodes(63, "")).is_empty());

@@ -1,43 +1,25 @@
 //! `[[trunk]]`: gateways and carriers.
 
-use super::{Neighbour, Reader, Section, password_file};
-use ringway_server::{CallerNumber, CallerPrivacy, NEIGHBOURS_MAX, Number, Trunk, TrunkLogin};
-use ringway_settings::{HostPort, NeighbourConnection, Network, read_networks};
+use super::{Reader, Section, password_file};
+use ringway_server::{
+    CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
+    Trunk, TrunkLogin,
+};
+use ringway_settings::{HostPort, read_networks};
 use ringway_sip::Uri;
 use std::time::Duration;
 
-/// Trunk with the time between its health checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadTrunk {
-    pub(crate) trunk: Trunk,
-    /// Seconds from an answer to the next OPTIONS; `None`: none is sent.
-    health_check_s: Option<u32>,
-}
-
-impl ReadTrunk {
-    /// The neighbour that probes it.
-    pub(crate) fn neighbour(&self) -> Option<ringway_settings::Neighbour> {
-        Some(ringway_settings::Neighbour {
-            name: self.trunk.name.clone(),
-            uri: self.trunk.uri.clone(),
-            interval: Duration::from_secs(u64::from(self.health_check_s?)),
-            connection: NeighbourConnection::Kept,
-            certificate: None,
-            offers_alias: false,
-        })
-    }
-}
-
-/// Reads the sections. `neighbours` are those of the file: names are unique among both. The nodes behind this server follow.
+/// Reads the sections into `server`. `neighbours` are the names of those of the file: names are unique among both. The nodes
+/// behind this server follow.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
-    (neighbours, domains): (&[Neighbour], &[String]),
-    edge_nodes: &[String],
-) -> Vec<ReadTrunk> {
-    let mut list: Vec<ReadTrunk> = Vec::new();
+    (neighbours, edge_nodes): (&[String], &[String]),
+    server: &mut Config,
+) {
     for (mut section, at) in top.sections(reader, "trunk") {
-        if list.len() >= Trunk::TRUNKS_MAX || list.len() + neighbours.len() >= NEIGHBOURS_MAX {
+        let trunks = &server.trunking.trunks;
+        if trunks.len() >= Trunk::TRUNKS_MAX || trunks.len() + neighbours.len() >= NEIGHBOURS_MAX {
             let message = format!(
                 "the list is too long; give at most {} trunks, and {NEIGHBOURS_MAX} trunks and neighbours",
                 Trunk::TRUNKS_MAX
@@ -46,8 +28,7 @@ pub(super) fn read(
             break;
         }
         let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        let is_used = neighbours.iter().any(|other| other.name == name)
-            || list.iter().any(|other| other.trunk.name == name);
+        let is_used = neighbours.contains(&name) || trunks.iter().any(|other| other.name == name);
         if !is_name(&name) || is_used {
             let at = section.place("name").unwrap_or(at);
             let fault = if is_used { "is used twice" } else { "is not a name" };
@@ -56,15 +37,15 @@ pub(super) fn read(
             );
             reader.error(at, section.path("name"), message);
         }
-        let uri = uri(reader, &mut section, at, domains);
-        let health_check_s = health_check(reader, &mut section);
+        let uri = uri(reader, &mut section, at, &server.domains);
+        let interval = health_check(reader, &mut section);
         let trunk = Trunk {
             name,
             uri,
             neighbour: None,
             login: login(reader, &mut section),
             networks: networks(reader, &mut section),
-            silence: Duration::from_secs(u64::from(section.number(reader, "timeout_s", TIMEOUT_S, 1..=32))),
+            silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
             caller: caller(reader, &mut section),
             callers: callers(reader, &mut section),
             privacy: match section.switch(reader, "privacy", false) {
@@ -76,35 +57,51 @@ pub(super) fn read(
             is_node: false,
         };
         section.finish(reader);
-        list.push(ReadTrunk { trunk, health_check_s });
+        add(server, trunk, interval);
     }
-    let left = NEIGHBOURS_MAX.saturating_sub(list.len() + neighbours.len());
+    let left = NEIGHBOURS_MAX.saturating_sub(server.trunking.trunks.len() + neighbours.len());
     if edge_nodes.len() > left {
         let message = format!("give at most {NEIGHBOURS_MAX} nodes, trunks and neighbours together");
         reader.error(0, "[routing] edge_nodes", message);
     }
-    list.extend(edge_nodes.iter().map(|uri| node(uri)));
-    list
+    for uri in edge_nodes {
+        add(server, node(uri), Some(NODE_CHECK));
+    }
+}
+
+/// Adds a trunk, and the neighbour that probes it at this interval.
+fn add(server: &mut Config, mut trunk: Trunk, interval: Option<Duration>) {
+    if let Some(interval) = interval {
+        trunk.neighbour = Some(server.neighbours.len());
+        server.neighbours.push(Neighbour {
+            name: trunk.name.clone(),
+            uri: trunk.uri.clone(),
+            interval,
+            connection: NeighbourConnection::Kept,
+            certificate: None,
+            offers_alias: false,
+        });
+    }
+    server.trunking.trunks.push(trunk);
 }
 
 /// Node behind this server, with its URI as its name.
-fn node(uri: &str) -> ReadTrunk {
+fn node(uri: &str) -> Trunk {
     let ip = Uri::parse(uri.as_bytes()).ok().and_then(|uri| uri.host().ip());
-    let trunk = Trunk {
+    Trunk {
         name: uri.to_owned(),
         uri: uri.to_owned(),
         neighbour: None,
         login: None,
         networks: ip.and_then(|ip| ip.to_string().parse().ok()).into_iter().collect(),
-        silence: Duration::from_secs(u64::from(TIMEOUT_S)),
+        silence: TIMEOUT,
         caller: CallerNumber::User,
         callers: Vec::new(),
         privacy: CallerPrivacy::None,
         international: Vec::new(),
         domain: None,
         is_node: true,
-    };
-    ReadTrunk { trunk, health_check_s: Some(NODE_CHECK_S) }
+    }
 }
 
 /// The URI; one that is not usable is an error.
@@ -141,13 +138,13 @@ fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<Netwo
     networks
 }
 
-fn health_check(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<u32> {
-    let seconds = section.number(reader, "health_check_s", HEALTH_CHECK_S, 0..=3600);
-    if (1..5).contains(&seconds) {
+fn health_check(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Duration> {
+    let interval = section.seconds(reader, "health_check_s", HEALTH_CHECK, 0..=3600);
+    if (1..5).contains(&interval.as_secs()) {
         let at = section.place("health_check_s").unwrap_or_default();
         reader.error(at, section.path("health_check_s"), "is out of range; give 5 to 3600, or 0 for none");
     }
-    Some(seconds).filter(|seconds| *seconds > 0)
+    Some(interval).filter(|interval| !interval.is_zero())
 }
 
 fn login(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<TrunkLogin> {
@@ -238,8 +235,8 @@ fn is_name(name: &str) -> bool {
 
 /// Maximum number of international prefixes of a trunk.
 const INTERNATIONAL_MAX: usize = 8;
-const HEALTH_CHECK_S: u32 = 30;
-/// Short, because the users of a silent node wait for [`TIMEOUT_S`] until a check has failed.
-const NODE_CHECK_S: u32 = 5;
+const HEALTH_CHECK: Duration = Duration::from_secs(30);
+/// Short, because the users of a silent node wait for [`TIMEOUT`] until a check has failed.
+const NODE_CHECK: Duration = Duration::from_secs(5);
 /// A trunk that works answers with 100 at once.
-const TIMEOUT_S: u32 = 4;
+const TIMEOUT: Duration = Duration::from_secs(4);

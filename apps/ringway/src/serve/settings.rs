@@ -2,7 +2,7 @@
 
 use super::cluster;
 use super::listeners::ListenerTable;
-use crate::config::{ClusterConfig, Config, Listener, Neighbour};
+use crate::config::{ClusterConfig, Config, Listener};
 use ringway_linux::{Listen, MessageBytesMax};
 use ringway_server::LinkedNode;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -30,14 +30,18 @@ pub(super) fn server_config(
         bound: listen.address,
         advertised: advertised(listen.address),
     };
-    let removed_listeners = table.removed();
-    let mut settings = with_listeners(config, table.all().map(listener).collect(), secret);
-    settings.neighbours.extend(nodes.iter().map(cluster::neighbour));
+    let server = config.server.clone();
+    let mut neighbours = server.neighbours;
+    neighbours.extend(nodes.iter().map(cluster::neighbour));
     ringway_server::Config {
-        removed_listeners,
+        listeners: table.all().map(listener).collect(),
+        removed_listeners: table.removed(),
+        machine_addresses: machine_addresses(),
+        neighbours,
         links: cluster::links(config, table, nodes),
         cluster: cluster::member(config, incarnation),
-        ..settings
+        secret,
+        ..server
     }
 }
 
@@ -45,28 +49,6 @@ pub(super) fn server_config(
 pub(super) fn message_bytes_max(settings: &Arc<ringway_server::Config>) -> MessageBytesMax {
     let settings = Arc::clone(settings);
     Arc::new(move |flow| settings.stream_bytes_max(flow))
-}
-
-/// Neighbours whose connections are kept open.
-fn kept(config: &Config) -> Vec<ringway_settings::Neighbour> {
-    config.neighbours.iter().filter_map(Neighbour::kept).collect()
-}
-
-fn with_listeners(
-    config: &Config,
-    listeners: Vec<ringway_server::Listener>,
-    secret: [u8; 32],
-) -> ringway_server::Config {
-    let mut neighbours = kept(config);
-    let mut trunking = config.server.trunking.clone();
-    for (trunk, read) in trunking.trunks.iter_mut().zip(&config.trunks) {
-        let probed = read.neighbour();
-        trunk.neighbour = probed.is_some().then_some(neighbours.len());
-        neighbours.extend(probed);
-    }
-    let machine_addresses = machine_addresses();
-    let server = config.server.clone();
-    ringway_server::Config { listeners, machine_addresses, neighbours, trunking, secret, ..server }
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its
