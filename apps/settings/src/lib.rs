@@ -37,8 +37,7 @@ pub use network::{Addressing, addressing, host};
 pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
-    Algorithm, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network, NumberLookups, read_auth,
-    read_networks, read_registrar, read_routing,
+    Connections, Limits, NumberLookups, read_auth, read_networks, read_registrar, read_routing,
 };
 pub use words::split_words;
 

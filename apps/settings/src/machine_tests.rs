@@ -2,14 +2,14 @@
 //!
 //! Tested: defaults, every key and every word, which source wins, faults and their messages, the server's settings.
 
-use crate::{Addressing, Algorithm, Limits, MachineSettings, Mode};
+use crate::{Addressing, Limits, MachineSettings};
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed, Transport};
-use ringway_server::RegistrarConfig;
+use ringway_server::{Algorithm, Mode, RegistrarConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

@@ -8,13 +8,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
-use ringway_server::{AuthConfig, Config, RegistrarConfig};
+use ringway_server::{Algorithm, AuthConfig, Config, Mode, Network, NotANetwork, RegistrarConfig, Strangers};
 use ringway_sip::NameAddr;
-
-pub use ringway_server::Mode;
-pub use ringway_server::{Algorithm, Network};
-pub use ringway_server::{Neighbour, NeighbourConnection};
-use ringway_server::{NotANetwork, Strangers};
 
 /// Lookups of telephone numbers by a machine, and its trunks and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use crate::digest::check_realm;
 use crate::listeners::{EntryFault, domain, port_number};
 use crate::network::{addressing, host};
 use crate::sections::{MODES, algorithm};
-use crate::{Addressing, Algorithm, ConfigError, Mode};
+use crate::{Addressing, ConfigError};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+use ringway_server::{Algorithm, Mode};
 
 /// Settings of a command line. `None`: not given.
 #[derive(Debug, Default)]
