@@ -1,7 +1,8 @@
 //! Users that are proven by the certificate of their connection.
 
 use crate::base::{Env, Request};
-use crate::{Aor, Config, Detail, Reason};
+use crate::report::Report;
+use crate::{Aor, Config};
 use ringway_sip::{Scheme, Uri};
 
 /// True if the certificate of the request's connection is one of a user that `is_wanted` accepts. The user must be a
@@ -21,9 +22,8 @@ pub(crate) fn is_certified(
             && is_wanted(&aor)
             && env.host.is_known(aor.user(), aor.domain())
     });
-    env.counters.certified += u64::from(is_proven);
     if is_proven {
-        env.decided(request, Reason::LoginAccepted, Detail::Text(b"certificate"));
+        env.report(request, Report::Certified);
     }
     is_proven
 }

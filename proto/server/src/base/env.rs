@@ -8,15 +8,16 @@ use crate::config::Features;
 use crate::diversion::ForwardTable;
 use crate::ended::EndedInvites;
 use crate::refused::RefusedInDialog;
+use crate::report::{Parts, Report};
 use crate::tables::SharedTables;
 use crate::{
-    Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Condition, Config, Counters, Decision,
-    Detail, DiversionReason, LogEvent, Reason,
+    Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Config, Counters, Decision, Detail,
+    LogEvent, Reason,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Seed};
-use ringway_sip::{Message, Uri};
+use ringway_sip::{Message, Method, Uri};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment {
@@ -211,16 +212,6 @@ impl Env<'_> {
         self.observe_step(request, step, None);
     }
 
-    /// Reports that a call goes to `target`, which is not a phone of the called user.
-    pub(crate) fn observe_diversion(
-        &self,
-        request: &Request<'_, '_>,
-        reason: DiversionReason,
-        target: &[u8],
-    ) {
-        self.observe_step(request, CallStep::Diverted(reason), Some(target));
-    }
-
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
         let event = CallEvent { name: request.call, target, ..event_of(request, step) };
         self.observe(&LogEvent::Call(event));
@@ -278,16 +269,29 @@ impl Env<'_> {
         }
     }
 
-    /// Counts and reports a call that a forward of its user applies to.
-    pub(crate) fn note_forward(&mut self, request: &Request<'_, '_>, condition: Condition, target: &[u8]) {
-        let counter = match condition {
-            Condition::Always => &mut self.counters.calls_forwarded_always,
-            Condition::Busy => &mut self.counters.calls_forwarded_busy,
-            Condition::NoAnswer => &mut self.counters.calls_forwarded_no_answer,
-            Condition::Unregistered => &mut self.counters.calls_forwarded_unregistered,
-        };
-        *counter += 1;
-        self.observe_diversion(request, DiversionReason::Forward(condition), target);
+    /// Reports a fact about a request: to its counters, a trace, the log and the calls.
+    pub(crate) fn report(&mut self, request: &Request<'_, '_>, report: Report<'_>) {
+        let Parts { step, target, .. } = self.report_about(request.message.as_bytes(), report);
+        if let Some(step) = step
+            && request.method == Method::Invite
+        {
+            self.observe_step(request, step, target);
+        }
+    }
+
+    /// The same for a request that is not parsed, without calls.
+    pub(crate) fn report_about<'r>(&mut self, message: &[u8], report: Report<'r>) -> Parts<'r> {
+        let parts = report.parts();
+        for counter in parts.counters.into_iter().flatten() {
+            *counter(self.counters) += 1;
+        }
+        if let Some((reason, detail)) = parts.decision {
+            self.decided_about(message, reason, detail);
+        }
+        if let Some(event) = report.event() {
+            self.observe(&event);
+        }
+        parts
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::base::env::Env;
 use crate::base::grant::Sender;
 use crate::base::request::Request;
+use crate::report::Report;
 use crate::{Action, Aor, CallStep, Detail, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
@@ -54,34 +55,30 @@ impl Env<'_> {
 
     /// Refuses with a status and a phrase only, which say why.
     pub(crate) fn refuse_plainly(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
-        self.decided(request, reason_of(status), Detail::Status(status, phrase));
-        self.refuse_decided(request, status, phrase);
+        self.refuse_for(request, (status, phrase), Some(reason_of(status)));
     }
 
     /// The same after the decision was reported.
     pub(crate) fn refuse_decided(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
-        match status {
-            403 => self.counters.forbidden += 1,
-            404 => self.counters.not_found += 1,
-            430 => self.counters.flows_gone += 1,
-            440 => self.counters.too_broad += 1,
-            480 => self.counters.not_registered += 1,
-            482 => self.counters.loops += 1,
-            483 => self.counters.too_many_hops += 1,
-            _ => self.counters.refused += 1,
-        }
-        if request.method == Method::Invite {
-            let step = match request.grant.sender {
-                Sender::Unknown => CallStep::Refused(status),
-                Sender::Proven
-                | Sender::ProvenUnnamed
-                | Sender::Trusted
-                | Sender::Believed
-                | Sender::InDialog
-                | Sender::Stranger => CallStep::Failed(status),
-            };
-            self.observe_call(request, step);
-        }
+        self.refuse_for(request, (status, phrase), None);
+    }
+
+    fn refuse_for(
+        &mut self,
+        request: &Request<'_, '_>,
+        (status, phrase): (u16, &str),
+        reason: Option<Reason>,
+    ) {
+        let step = match request.grant.sender {
+            Sender::Unknown => CallStep::Refused(status),
+            Sender::Proven
+            | Sender::ProvenUnnamed
+            | Sender::Trusted
+            | Sender::Believed
+            | Sender::InDialog
+            | Sender::Stranger => CallStep::Failed(status),
+        };
+        self.report(request, Report::Refused { status, phrase, reason, step });
         self.refuse(request, status, phrase, |_| {});
     }
 
@@ -100,8 +97,7 @@ impl Env<'_> {
         is_supported: impl Fn(&[u8]) -> bool,
     ) {
         let message = request.message;
-        self.counters.refused += 1;
-        self.decided(request, Reason::BadExtension, Detail::Text(message.first(name).unwrap_or_default()));
+        self.report(request, Report::BadExtension(message.first(name).unwrap_or_default()));
         let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(request, 420, "Bad Extension", |response| {
             let unsupported = message.values(name).filter(|value| !is_supported(value));

@@ -3,12 +3,13 @@
 use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
+use crate::Aor;
 use crate::auth::proven_sender;
 use crate::base::{Env, Reach, Request};
 use crate::location::LocationTable;
 use crate::proxy::{Candidate, hop_to_binding};
+use crate::report::{MessageLimit, Report};
 use crate::route::Routed;
-use crate::{Aor, Detail, LogEvent, Reason};
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::PartHasher;
@@ -74,22 +75,18 @@ impl Messages {
         }
         match self.try_keep(env, request, candidate) {
             Ok(()) => {
-                env.counters.messages_kept += 1;
-                let recipient = candidate.recipient.as_bytes();
-                env.decided(request, Reason::MessageKept, Detail::Text(recipient));
+                env.report(request, Report::MessageKept(candidate.recipient.as_bytes()));
                 accept(env, request);
             }
             Err(refusal) => {
-                match refusal {
-                    Refusal::Memory => env.counters.over_memory += 1,
-                    Refusal::Store => env.counters.store_refusals += 1,
-                    _ => env.counters.messages_refused += 1,
-                }
-                env.decided(request, Reason::MessageNotKept, Detail::Text(refusal.text().as_bytes()));
+                let limit = match refusal {
+                    Refusal::Memory => MessageLimit::Memory,
+                    Refusal::Store => MessageLimit::Store,
+                    _ => MessageLimit::Messages,
+                };
                 let (sender, recipient) = (candidate.sender.as_bytes(), candidate.recipient.as_bytes());
-                let (reason, address) = (refusal.text(), request.flow.remote);
-                let event = LogEvent::MessageRefused { sender, recipient, reason, address };
-                env.observe(&event);
+                let (why, source) = (refusal.text(), request.flow.remote);
+                env.report(request, Report::MessageNotKept { sender, recipient, why, source, limit });
                 match refusal {
                     Refusal::NoUser => env.refuse_decided(request, 404, "Not Found"),
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),

@@ -6,7 +6,7 @@
 use super::Registrar;
 use crate::base::{Env, Request};
 use crate::drain::Drain;
-use crate::{Detail, Reason};
+use crate::report::Report;
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::HeaderName;
@@ -55,8 +55,7 @@ impl Registrar {
         if !drain.has_come(hash, env.cx.now) {
             return false;
         }
-        env.counters.drained_registers += 1;
-        env.decided(request, Reason::Draining, Detail::Status(503, DRAINING));
+        env.report(request, Report::Drained { phrase: DRAINING });
         env.reply(request, 503, DRAINING, |response| {
             response.header_number(HeaderName::RetryAfter, 1 + hash % RETRY_AFTER_S_MAX);
         });

@@ -4,8 +4,9 @@ use crate::base::{Env, Request, write_q};
 use crate::diversion::DivertedTo;
 use crate::gruu::Gruu;
 use crate::location::LocationTable;
+use crate::report::Report;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Condition, Detail, DiversionReason, Reason};
+use crate::{Aor, Condition, DiversionReason};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};
 use ringway_transaction::Allowance;
@@ -82,16 +83,12 @@ fn forward(
     let uri = env.forwards.find(aor.as_bytes())?.target(condition)?.as_str().as_bytes();
     let reason = DiversionReason::Forward(condition);
     let to = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
-    env.note_forward(request, condition, &to.uri);
+    env.report(request, Report::Diverted { condition, target: &to.uri, is_known: true });
     Some(Found { q: 1000, uri: to.uri, expires_s: None })
 }
 
 fn answer(env: &mut Env<'_>, request: &Request<'_, '_>, found: &[Found]) {
-    env.counters.redirected += 1;
-    env.decided(request, Reason::RedirectServer, Detail::Count(found.len()));
-    if request.method == Method::Invite {
-        env.observe_call(request, CallStep::Failed(302));
-    }
+    env.report(request, Report::RedirectServer { contacts: found.len() });
     env.refuse(request, 302, "Moved Temporarily", |response| {
         for contact in found {
             response.header_with(HeaderName::Contact, |out| {

@@ -10,6 +10,7 @@ use crate::event::{ChangedUser, ContactEnd};
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
 };
+use crate::report::Report;
 use crate::token::UserHash;
 use crate::{
     Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent, NodeNameStatus, Reason,
@@ -205,21 +206,18 @@ impl Registrar {
             }
             Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
             Err(Refusal::TooBrief) => {
-                env.counters.refused += 1;
-                let min = u64::from(env.config.registrar.min_expires_s);
-                env.decided(request, Reason::TooBrief, Detail::Seconds(min));
+                let min_s = u64::from(env.config.registrar.min_expires_s);
+                env.report(request, Report::TooBrief { min_s });
                 env.reply(request, 423, "Interval Too Brief", |response| {
-                    response.header_number(HeaderName::MinExpires, min);
+                    response.header_number(HeaderName::MinExpires, min_s);
                 });
             }
             Err(Refusal::FirstHopLacksOutbound) => {
-                env.counters.first_hop_lacks_outbound += 1;
-                env.decided(request, Reason::NoOutbound, Detail::None);
+                env.report(request, Report::NoOutbound);
                 env.reply(request, 439, "First Hop Lacks Outbound Support", |_| {});
             }
             Err(Refusal::StoreFailed) => {
-                env.counters.store_refusals += 1;
-                env.decided(request, Reason::StoreFailed, Detail::None);
+                env.report(request, Report::StoreFailed);
                 env.reply(request, 503, "Store Failed", |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
                 });
@@ -522,8 +520,7 @@ fn malformed(message: &Message<'_>) -> Option<&'static str> {
 
 /// Refuses a REGISTER whose Path does not count.
 fn refuse_path(env: &mut Env<'_>, request: &Request<'_, '_>, error: PathError) {
-    env.counters.path_refused += 1;
-    env.decided(request, Reason::PathRefused, Detail::None);
+    env.report(request, Report::PathRefused);
     match error {
         PathError::Malformed => env.refuse_decided(request, 400, "Bad Path"),
         PathError::NotSupported => env.reply(request, 420, "Bad Extension", |response| {
@@ -534,8 +531,7 @@ fn refuse_path(env: &mut Env<'_>, request: &Request<'_, '_>, error: PathError) {
 
 /// Refuses a REGISTER of a node whose name another server has.
 fn refuse_name_taken(env: &mut Env<'_>, request: &Request<'_, '_>) {
-    env.counters.name_taken_registers += 1;
-    env.decided(request, Reason::NameTaken, Detail::None);
+    env.report(request, Report::NameTaken);
     env.reply(request, 503, "Node Not Ready", |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });

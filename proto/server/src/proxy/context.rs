@@ -5,6 +5,7 @@ use super::states::{BranchStates, States};
 use super::targets::{Authority, StoredTarget};
 use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::ended::EndedInvites;
+use crate::report::Report;
 use crate::{CallName, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -290,6 +291,11 @@ impl ResponseContext {
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
         let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
+    }
+
+    /// Reports a fact about the stored request.
+    pub(super) fn report(&self, env: &mut Env<'_>, report: Report<'_>) {
+        env.report_about(self.request.as_deref().unwrap_or_default(), report);
     }
 
     /// Reports a decision about the stored request.

@@ -351,7 +351,7 @@ impl Proxy {
             return;
         }
         if !context.is_cancelled {
-            self.observe_context(env, key, CallStep::Cancelled, None);
+            self.report_step(env, key, CallStep::Cancelled, None);
         }
         self.cancel_branches(&mut env.cx, transactions, key, why);
         self.finish_if_done(env, transactions, key);
@@ -366,8 +366,7 @@ impl Proxy {
             BranchState::Superseded { client } => (client, false),
             BranchState::Resolving { .. } | BranchState::Done => return,
         };
-        env.counters.timer_c += 1;
-        self.observe_context(env, id.context(), CallStep::TimedOut, None);
+        self.report_step(env, id.context(), CallStep::TimedOut, None);
         let ends = transactions.cancel(&mut env.cx, client);
         if !rings || !ends {
             self.on_branch_failure(env, transactions, id, 408);
@@ -375,7 +374,7 @@ impl Proxy {
     }
 
     /// Reports a step of a call whose request is stored, and the response that caused it.
-    pub(super) fn observe_context(
+    pub(super) fn report_step(
         &self,
         env: &mut Env<'_>,
         key: SlabKey,
@@ -387,7 +386,10 @@ impl Proxy {
         }
         match step {
             CallStep::Cancelled => self.contexts.decided(env, key, Reason::Cancelled, Detail::None),
-            CallStep::TimedOut => self.contexts.decided(env, key, Reason::TimerC, Detail::None),
+            CallStep::TimedOut => {
+                env.counters.timer_c += 1;
+                self.contexts.decided(env, key, Reason::TimerC, Detail::None);
+            }
             _ => {}
         }
         let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
@@ -400,7 +402,7 @@ impl Proxy {
     /// Ends a context whose server transaction has ended: no further response can be sent.
     pub(super) fn drop_context(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, key: SlabKey) {
         if self.contexts.get(key).is_some_and(ResponseContext::is_unanswered) {
-            self.observe_context(env, key, CallStep::Over, None);
+            self.report_step(env, key, CallStep::Over, None);
         }
         let Some(mut context) = self.contexts.remove(key) else { return };
         self.pending.release(env, context.reserved, context.strangers_user);
@@ -430,7 +432,7 @@ impl Proxy {
     }
 
     /// Reports the end of a call, if the request of the context is a BYE that ends one with this final response.
-    pub(super) fn observe_bye(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
+    pub(super) fn report_bye(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
         let Some(context) = self.contexts.get(key) else { return };
         let bye = context.request.as_deref().filter(|request| request.starts_with(b"BYE "));
         let Some(message) = bye else { return };

@@ -11,9 +11,10 @@ use super::targets::{StoredTarget, Target, Targets, target_uri};
 use super::{Proxy, reach};
 use crate::base::{BranchId, Env, Owner, Request, Transactions};
 use crate::neighbour::Sending;
+use crate::report::Report;
 use crate::route::{NextHop, Routed, preprocess};
 use crate::tables::{CallRequest, CallResult};
-use crate::{CallStep, Detail, Reason};
+use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
@@ -274,17 +275,13 @@ impl Proxy {
             env.end_call_request(flow.dialled, CallResult::Other);
             return context.fail_branch(number, 503);
         };
-        env.count_forwarded(&flow);
-        env.decided(request, Reason::Forwarded, Detail::Flow(flow));
+        let is_link = env.config.is_link(&flow);
+        env.report(&Request { flow, ..*request }, Report::Forwarded { flow, is_link });
         if let Some(original) = &context.request {
             transactions.share(client, original);
         }
-        let timer_c = if is_invite {
-            env.observe_call(&Request { flow, ..*request }, CallStep::Forwarded);
-            self.timer_c.arm(env.cx.now + env.config.timer_c, id)
-        } else {
-            TimerKey::NONE
-        };
+        let timer_c =
+            if is_invite { self.timer_c.arm(env.cx.now + env.config.timer_c, id) } else { TimerKey::NONE };
         if let Some(branch) = context.branches.get_mut(number) {
             branch.state = BranchState::Sent { client, rings: false };
             branch.timer_c = timer_c;
@@ -407,10 +404,7 @@ impl Proxy {
 }
 
 fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {
-    env.decided(request, Reason::OverLimit, Detail::Status(503, phrase));
-    if request.method == Method::Invite {
-        env.observe_call(request, CallStep::Failed(503));
-    }
+    env.report(request, Report::OverLimit { phrase });
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });

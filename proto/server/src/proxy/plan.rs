@@ -9,10 +9,11 @@ use super::targets::SipsMismatch;
 use crate::base::{Env, Reach, Request};
 use crate::gruu::{self, Gruu};
 use crate::location::LocationTable;
+use crate::report::Report;
 use crate::route::Routed;
 use crate::token::UserHash;
-use crate::{CallStep, Detail, Reason};
-use ringway_sip::{HeaderName, Method, Scheme, write_host};
+use crate::{Detail, Reason};
+use ringway_sip::{HeaderName, Scheme, write_host};
 
 /// Result of planning, other than targets.
 enum NoTarget {
@@ -180,12 +181,7 @@ fn refuse(call: &mut Call<'_, '_>, why: NoTarget) {
             env.refuse_decided(request, status, phrase);
         }
         NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: Some(after_s) }) => {
-            if let Some(reason) = reason {
-                env.decided(request, reason, Detail::None);
-            }
-            if request.method == Method::Invite {
-                env.observe_call(request, CallStep::Failed(status));
-            }
+            env.report(request, Report::AllDown { status, reason });
             env.refuse(request, status, phrase, |response| {
                 response.header_number(HeaderName::RetryAfter, after_s);
             });
@@ -195,11 +191,7 @@ fn refuse(call: &mut Call<'_, '_>, why: NoTarget) {
 
 /// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
 fn refuse_scheme(env: &mut Env<'_>, request: &Request<'_, '_>, why: SipsMismatch) {
-    env.counters.not_registered += 1;
-    env.decided(request, Reason::NotRegistered, Detail::Text(why.warning().1));
-    if request.method == Method::Invite {
-        env.observe_call(request, CallStep::Failed(480));
-    }
+    env.report(request, Report::SchemeMismatch(why.warning().1));
     let host = env.config.sent_by(request.flow.listener, request.flow.remote.ip());
     let (code, text) = why.warning();
     env.refuse(request, 480, "Temporarily Unavailable", |response| {

@@ -4,10 +4,11 @@ use super::forward::Plan;
 use super::stages;
 use super::targets::Target;
 use crate::base::{Env, Reach, Request, Sender};
+use crate::report::Report;
 use crate::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::tables::put_last;
 use crate::token::{Side, TargetHash};
-use crate::{Aor, Detail, LogEvent, NeighbourRoute, Reason, dialog, edge};
+use crate::{Aor, NeighbourRoute, dialog, edge};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
@@ -68,12 +69,9 @@ fn is_inner(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     if is_named {
         return false;
     }
-    env.counters.inner_hosts_refused += 1;
     let Request { message, uri, flow: source, .. } = plan.request();
-    let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
-    let event = LogEvent::InnerHostRefused { caller, target, address: source.remote, hop: flow.remote, host };
-    env.observe(&event);
-    env.decided(plan.request(), Reason::InnerHost, Detail::Flow(flow));
+    let (caller, target, source) = (message.from().uri.as_bytes(), uri.as_bytes(), source.remote);
+    env.report(plan.request(), Report::InnerHost { caller, target, source, hop: flow, host });
     true
 }
 

@@ -82,7 +82,7 @@ impl Proxy {
             }
             101..=199 => {
                 self.note_ringing(env, id, status);
-                self.observe_context(env, key, CallStep::Ringing(status), Some(message));
+                self.report_step(env, key, CallStep::Ringing(status), Some(message));
                 self.forward_response(env, transactions, id, response);
             }
             200..=299 => {
@@ -94,7 +94,7 @@ impl Proxy {
                     self.on_registered(env, key, &source);
                 }
                 if is_invite {
-                    self.observe_context(env, key, CallStep::Answered(status), Some(message));
+                    self.report_step(env, key, CallStep::Answered(status), Some(message));
                     if let Some(context) = self.contexts.get(key) {
                         stages::on_answer(env, context, id, message);
                     }
@@ -107,7 +107,7 @@ impl Proxy {
                     self.contexts.forget_request(key);
                 }
                 match message.method() {
-                    Method::Bye => self.observe_bye(env, key, status),
+                    Method::Bye => self.report_bye(env, key, status),
                     Method::Invite | Method::Update => stages::on_refresh(env, message),
                     _ => {}
                 }
@@ -317,7 +317,7 @@ impl Proxy {
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !is_invite => {
-                self.observe_bye(env, key, 408);
+                self.report_bye(env, key, 408);
                 self.contexts.decided(env, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }
@@ -367,8 +367,7 @@ impl Proxy {
         self.add_to_best(key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        self.observe_failure(env, key, best.status);
-        self.contexts.decided(env, key, Reason::BestResponse, Detail::Status(best.status, ""));
+        self.report_end(env, key, best.status, "");
         let was_sent = transactions.forward(&mut env.cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
@@ -378,13 +377,16 @@ impl Proxy {
     }
 
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
-    fn observe_failure(&self, env: &mut Env<'_>, key: SlabKey, status: u16) {
-        if self.contexts.get(key).is_some_and(|context| !context.is_invite) {
-            return self.observe_bye(env, key, status);
+    fn report_end(&self, env: &mut Env<'_>, key: SlabKey, status: u16, phrase: &str) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if context.is_invite {
+            let is_over = status == 487 && context.is_cancelled;
+            let step = if is_over { CallStep::Over } else { CallStep::Failed(status) };
+            self.report_step(env, key, step, None);
+        } else {
+            self.report_bye(env, key, status);
         }
-        let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
-        let step = if status == 487 && is_cancelled { CallStep::Over } else { CallStep::Failed(status) };
-        self.observe_context(env, key, step, None);
+        self.contexts.decided(env, key, Reason::BestResponse, Detail::Status(status, phrase));
     }
 
     /// Answers a forwarded request with a locally generated response.
@@ -396,8 +398,7 @@ impl Proxy {
         status: u16,
         phrase: &str,
     ) {
-        self.observe_failure(env, key, status);
-        self.contexts.decided(env, key, Reason::BestResponse, Detail::Status(status, phrase));
+        self.report_end(env, key, status, phrase);
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();

@@ -1,9 +1,12 @@
 //! Facts that the server reports: log events, steps of calls, decisions, counters.
+//!
+//! Start reading at [`Report`], which has the facts about requests.
 
 mod call_name;
 mod counters;
 mod decision;
 mod diversion;
+mod fact;
 mod log_event;
 
 pub use call_name::CallName;
@@ -11,6 +14,7 @@ pub(crate) use call_name::{NameHash, Pass};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};
 pub use diversion::DiversionReason;
+pub(crate) use fact::{DestinationRefusal, MessageLimit, Parts, Report, reason_of};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,
     NeighbourDown, NeighbourKind,

@@ -2,6 +2,7 @@
 
 use crate::base::{Env, Grant, Request, Transactions};
 use crate::dialog::{LiveMark, live_mark};
+use crate::report::Report;
 use crate::route::preprocess;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use ringway_sansio::Flow;
@@ -41,8 +42,7 @@ pub(super) fn is_admitted(
         env.counters.over_rate_ends += 1;
         return true;
     }
-    env.counters.over_rate += 1;
-    env.decided_about(bytes, Reason::OverRate, Detail::None);
+    env.report_about(bytes, Report::OverRate);
     // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
     if flow.transport.is_reliable()
         && let Ok(message) = Message::parse(bytes, &env.config.message_limits)

@@ -10,10 +10,11 @@ use crate::location::LocationTable;
 use crate::message::Messages;
 use crate::method::{DRAINING, on_options, redirect};
 use crate::proxy::Proxy;
+use crate::report::Report;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
 use crate::token::UserHash;
-use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, edge};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, edge};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -237,8 +238,7 @@ pub(super) fn proceed(
 }
 
 fn refuse_new(env: &mut Env<'_>, request: &Request<'_, '_>, (phrase, reason): (&str, Reason)) {
-    env.counters.refused += 1;
-    env.decided(request, reason, Detail::Status(503, phrase));
+    env.report(request, Report::NotReady { phrase, reason });
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
@@ -388,8 +388,7 @@ fn accept_caller(
             None
         }
         Access::Drop => {
-            env.counters.stray += 1;
-            env.decided(request, Reason::Dropped, Detail::None);
+            env.report(request, Report::Dropped);
             None
         }
     }?;
@@ -480,13 +479,8 @@ fn is_blocked(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>,
     if !env.tables.is_caller_blocked(|| Caller::new(env.config, from, callee, address.ip())) {
         return false;
     }
-    env.counters.blocked_callers += 1;
     let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());
-    env.observe(&LogEvent::CallerBlocked { caller, callee, address });
-    env.decided(request, Reason::CallerBlocked, Detail::Text(caller));
-    if request.method == Method::Invite {
-        env.observe_call(request, CallStep::Refused(403));
-    }
+    env.report(request, Report::CallerBlocked { caller, callee, address });
     env.refuse(request, 403, "Forbidden", |_| {});
     true
 }

@@ -10,8 +10,8 @@ use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
 use crate::proxy::context::BranchState;
 use crate::proxy::stages::relays;
 use crate::proxy::states::Conversion;
+use crate::report::Report;
 use crate::tables::CallResult;
-use crate::{Detail, Reason};
 use core::time::Duration;
 
 /// Sends a branch again with a converted offer, if its target refused the media.
@@ -41,8 +41,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
             if let Some(branch) = forwarded.branch(end.id) {
                 branch.states.media = None;
             }
-            call.env.counters.media_converted += 1;
-            call.env.decided(call.request, Reason::Converted, Detail::None);
+            call.env.report(call.request, Report::Converted);
             Next::Again(*flow, result)
         }
         (Conversion::Converted, 482) => {

@@ -4,7 +4,8 @@ use crate::auth::ends_or_completes;
 use crate::base::{Env, Request, TrunkTarget};
 use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
 use crate::proxy::call::{Answer, Call};
-use crate::{Aor, CallRate, Config, Detail, LogEvent, Number, Reason, Trunk};
+use crate::report::{DestinationRefusal, Report};
+use crate::{Aor, CallRate, Config, Number, Reason, Trunk};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
@@ -111,8 +112,7 @@ pub(in crate::proxy) fn admit_user_part(
             return Ok(());
         }
         // Nobody can tell which number the trunk makes of it.
-        call.env.counters.destination_refusals += 1;
-        call.env.decided(call.request, Reason::DestinationDenied, Detail::Text(dialled));
+        call.env.report(call.request, Report::UnreadableNumber(dialled));
         return Err(RouteRefusal::Forbidden);
     };
     let mut prefixes: SmallVec<[&[u8]; 4]> = SmallVec::from_iter([b"".as_slice()]);
@@ -230,8 +230,8 @@ fn admit(
     let rules = &call.env.config.trunking.destinations;
     let found = || numbers.iter().filter_map(|number| Some((number, rules.of_number(number)?)));
     if let Some((number, denied)) = found().find(|(_, rule)| rule.rule == DestinationRule::Deny) {
-        call.env.counters.destination_refusals += 1;
-        return Err(refuse(call, payer, number, &denied.prefix, RouteRefusal::Forbidden));
+        refuse(call, payer, (number, &denied.prefix), DestinationRefusal::Denied);
+        return Err(RouteRefusal::Forbidden);
     }
     let before = payer.counted.as_ref().and_then(|number| rules.of_number(number));
     let mut counted: SmallVec<[&str; 4]> = before.iter().map(|rule| rule.prefix.as_str()).collect();
@@ -241,34 +241,27 @@ fn admit(
             continue;
         }
         counted.push(&rule.prefix);
-        match call.env.tables.admit_call(call.env.cx.now, &payer.account(), &rule.prefix, per_hour) {
+        let why = match call.env.tables.admit_call(call.env.cx.now, &payer.account(), &rule.prefix, per_hour)
+        {
             CallRate::Admitted => continue,
-            CallRate::Exceeded => call.env.counters.destination_rates += 1,
-            CallRate::Full => call.env.counters.destination_overflow += 1,
-        }
-        return Err(refuse(call, payer, number, &rule.prefix, RouteRefusal::TooManyCalls));
+            CallRate::Exceeded => DestinationRefusal::Rate,
+            CallRate::Full => DestinationRefusal::Overflow,
+        };
+        refuse(call, payer, (number, &rule.prefix), why);
+        return Err(RouteRefusal::TooManyCalls);
     }
     Ok(())
 }
 
 /// Reports a refusal.
 fn refuse(
-    call: &Call<'_, '_>,
+    call: &mut Call<'_, '_>,
     payer: &Payer,
-    number: &Number,
-    prefix: &str,
-    refusal: RouteRefusal,
-) -> RouteRefusal {
-    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), call.request.flow.remote);
-    call.env.observe(&LogEvent::DestinationRefused { aor, number, prefix, address });
-    let reason = match refusal {
-        RouteRefusal::TooManyCalls => Reason::DestinationRate,
-        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
-            Reason::DestinationDenied
-        }
-    };
-    call.env.decided(call.request, reason, Detail::Both(number, prefix.as_bytes()));
-    refusal
+    (number, prefix): (&Number, &str),
+    why: DestinationRefusal,
+) {
+    let (aor, number, source) = (payer.aor.as_bytes(), number.as_bytes(), call.request.flow.remote);
+    call.env.report(call.request, Report::DestinationRefused { aor, number, prefix, source, why });
 }
 
 /// Seconds after which a request to trunks that are down is worth another attempt.

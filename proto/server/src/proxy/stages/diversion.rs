@@ -9,7 +9,8 @@ use crate::proxy::stages::destinations::Payer;
 use crate::proxy::stages::{lamps, trunks};
 use crate::proxy::states::{Diversion, KeptStates, Recursion, TimeLimit};
 use crate::proxy::targets::StoredTarget;
-use crate::{Condition, Detail, DiversionReason, Forwards, Reason};
+use crate::report::Report;
+use crate::{Condition, DiversionReason, Forwards};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -91,7 +92,8 @@ pub(super) fn share(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, branches
 pub(super) fn begin_context(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut Forwarded<'_>) {
     if let Some(condition) = forwarded.context.states.kept::<Condition>() {
         let target = planned.targets.list().first().map(|target| planned.targets.uri(target));
-        call.env.note_forward(call.request, *condition, target.unwrap_or_default());
+        let (condition, target) = (*condition, target.unwrap_or_default());
+        call.env.report(call.request, Report::Diverted { condition, target, is_known: true });
     }
     if let Some(diversion) = forwarded.context.states.kept_mut::<Box<Diversion>>()
         && let Some(no_answer) = &diversion.forwards.no_answer
@@ -176,20 +178,9 @@ fn divert(
         call.leave(forwarded, user);
     }
     let target = targets.first().map(StoredTarget::uri).unwrap_or_default();
-    call.env.note_forward(call.request, condition, target);
+    call.env.report(call.request, Report::Diverted { condition, target, is_known: false });
     lamps::on_diversion(call.env, forwarded.context);
-    call.env.decided(call.request, reason_of(condition), Detail::Text(target));
     Some(targets)
-}
-
-/// Reason of a forward.
-pub(in crate::proxy) const fn reason_of(condition: Condition) -> Reason {
-    match condition {
-        Condition::Always => Reason::ForwardAlways,
-        Condition::Busy => Reason::ForwardBusy,
-        Condition::NoAnswer => Reason::ForwardNoAnswer,
-        Condition::Unregistered => Reason::ForwardUnregistered,
-    }
 }
 
 /// Targets of a forward; `None`, and counted, if a limit is reached or a rule forbids it.

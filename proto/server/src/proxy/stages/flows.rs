@@ -2,7 +2,7 @@
 
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
 use crate::proxy::context::BranchState;
-use crate::{Detail, Reason};
+use crate::report::Report;
 use alloc::vec;
 
 /// Calls the next flow of the phone instead of a branch that was sent, and whose flow failed.
@@ -15,7 +15,6 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     let Some(next) = branch.and_then(|branch| branch.states.flows.take()?.take_next()) else {
         return Next::Pass;
     };
-    call.env.counters.flow_failovers += 1;
-    call.env.decided(call.request, Reason::NextFlow, Detail::None);
+    call.env.report(call.request, Report::NextFlow);
     Next::Targets(vec![next])
 }

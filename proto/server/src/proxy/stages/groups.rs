@@ -4,7 +4,7 @@ use crate::proxy::call::{Call, Forwarded, Next, Planned};
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, LaterGroups, TimeLimit};
 use crate::proxy::targets::StoredTarget;
-use crate::{Detail, Reason};
+use crate::report::Report;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::TimerKey;
@@ -63,8 +63,7 @@ pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Ne
     let group: Vec<_> = later.take_next().collect();
     forwarded.timers.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
     let is_ranked = group.first().is_some_and(StoredTarget::is_ranked);
-    call.env.counters.trunk_failovers += u64::from(is_ranked);
-    call.env.decided(call.request, Reason::NextGroup, Detail::Count(group.len()));
+    call.env.report(call.request, Report::NextGroup { targets: group.len(), is_ranked });
     if group.is_empty() {
         let _ = forwarded.context.states.take::<Box<LaterGroups>>();
         return Next::Pass;
@@ -77,7 +76,6 @@ pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) ->
     if let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() {
         later.timer = TimerKey::NONE;
     }
-    call.env.decided(call.request, Reason::GroupTimeout, Detail::None);
-    call.env.counters.serial_forks += 1;
+    call.env.report(call.request, Report::GroupTimeout);
     Next::Instead(Vec::new())
 }

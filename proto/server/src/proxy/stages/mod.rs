@@ -33,6 +33,7 @@ use crate::base::{BranchId, Env, Reach, Request, Response};
 use crate::config::Features;
 use crate::lamp;
 use crate::media::is_sdp;
+use crate::report::reason_of as reason_of_forward;
 use crate::trunk::RepeatedInvites;
 use crate::{Action, CallStep, Config, Reason};
 use alloc::boxed::Box;
@@ -182,7 +183,7 @@ pub(super) fn begin(
 
 /// Reason to report for the targets of a request that a stage chose; `None`: they are its own.
 pub(super) fn reason_of(states: &States) -> Option<Reason> {
-    states.kept().copied().map(diversion::reason_of)
+    states.kept().copied().map(reason_of_forward)
 }
 
 /// Takes the number that the only target of a new context waits for.

@@ -10,6 +10,7 @@ use crate::proxy::stages::diversion::is_divertible;
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::{Authority, StoredTarget};
+use crate::report::Report;
 use crate::route::Routed;
 use crate::{Aor, Config, Detail, Number, Reason};
 use alloc::boxed::Box;
@@ -31,8 +32,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next
     if let Err(why) = destinations::admit_number(call, &payer, &number, &[]) {
         return Next::Answer(why.into());
     }
-    call.env.counters.number_lookups += 1;
-    call.env.decided(call.request, Reason::NumberLookup, Detail::Text(number.as_bytes()));
+    call.env.report(call.request, Report::NumberLookup(number.as_bytes()));
     planned.states.keep(Box::new(target_of(call.env.config, &number, call.request)));
     Next::Targets(vec![StoredTarget::of_request(call.routed.uri.as_bytes())])
 }
@@ -98,8 +98,7 @@ fn targets_of(call: &mut Call<'_, '_>, uris: &[Box<str>], share: Share) -> Resul
     for uri in uris {
         let target = target_at(uri.as_bytes(), share);
         if may_call(call.env, call.routed.uri.scheme(), target.uri()) {
-            call.env.counters.numbers_found += 1;
-            call.env.decided(call.request, Reason::NumberFound, Detail::Text(target.uri()));
+            call.env.report(call.request, Report::NumberFound(target.uri()));
             return Ok([target].into());
         }
         call.env.counters.number_uris_refused += 1;

@@ -7,7 +7,8 @@ use crate::proxy::stages::diversion::{add_lines, is_divertible, may_divert};
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::{Authority, StoredTarget, write_as_request_uri};
-use crate::{Aor, Config, Detail, DiversionReason, Reason};
+use crate::report::Report;
+use crate::{Aor, Config, DiversionReason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -93,10 +94,8 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     if let Some(user) = user {
         call.leave(forwarded, user);
     }
-    call.env.counters.recursions += targets.len() as u64;
     for target in &targets {
-        call.env.observe_diversion(call.request, DiversionReason::Redirect, target.uri());
-        call.env.decided(call.request, Reason::Redirected, Detail::Text(target.uri()));
+        call.env.report(call.request, Report::Redirected(target.uri()));
     }
     Next::Redirected { targets, uncalled }
 }

@@ -6,6 +6,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
 use crate::proxy::states::{AnswerStep, BranchMedia, Conversion};
+use crate::report::Report;
 use crate::{Action, Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,8 +36,11 @@ pub(super) fn ask_offer(
         true => media.offer(plan.request().message, lookups.random()),
         false => None,
     };
-    if makes_offer && offer.is_none() && refuse(env, context, id, &mut media) {
-        return true;
+    if makes_offer && offer.is_none() {
+        env.counters.media_failed += 1;
+        if refuse(env, context, id, &mut media) {
+            return true;
+        }
     }
     let Some(branch) = context.branches.get_mut(number) else { return true };
     branch.states.media = Some(Box::new(media));
@@ -49,14 +53,13 @@ pub(super) fn ask_offer(
     true
 }
 
-/// Counts an offer that no relay has; true if the branch fails for it.
+/// Handles an offer that no relay has; true if the branch fails for it.
 pub(super) fn refuse(
     env: &mut Env<'_>,
     context: &mut ResponseContext,
     id: BranchId,
     media: &mut BranchMedia,
 ) -> bool {
-    env.counters.media_failed += 1;
     media.set_direct();
     let number = id.parts().1;
     let Some(branch) = context.branches.get(number) else { return true };
@@ -134,9 +137,7 @@ pub(super) fn offered(
     branch.state = BranchState::Done;
     let Some(mut media) = branch.states.media.take() else { return false };
     let was_relayed = media.set_offer_result(result);
-    env.counters.media_relayed += u64::from(was_relayed);
-    let reason = if was_relayed { Reason::RelayChosen } else { Reason::RelayFailed };
-    context.decided(env, reason, Detail::None);
+    context.report(env, if was_relayed { Report::RelayChosen } else { Report::RelayFailed });
     if !was_relayed && media.is_unanswered() {
         // A relay may have the call: its SDP is not credible, or its answer was late.
         env.cx.actions.push(media.delete());
@@ -162,8 +163,7 @@ pub(super) fn answered(
     if let Some(sdp) = sdp {
         return Some(response_with_sdp(env, context, id, response, &sdp));
     }
-    env.counters.media_failed += 1;
-    context.decided(env, Reason::RelayFailed, Detail::None);
+    context.report(env, Report::RelayFailed);
     None
 }
 

@@ -4,11 +4,12 @@
 
 use crate::base::Reach;
 use crate::dialog::user_of_side;
+use crate::gruu;
 use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::targets::StoredTarget;
+use crate::report::Report;
 use crate::token::Mark;
-use crate::{Detail, Reason, gruu};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -37,8 +38,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     }
     let Ok(share) = Share::of(call.env.config, call.request.message, 1) else { return Next::Pass };
     forwarded.context.grant.reach = Reach::User;
-    call.env.counters.sides_looked_up += 1;
-    call.env.decided(call.request, Reason::ToDialogSide, Detail::Text(&uri));
+    call.env.report(call.request, Report::ToDialogSide(&uri));
     Next::Targets(vec![StoredTarget::new(&uri, 1000, share)])
 }
 

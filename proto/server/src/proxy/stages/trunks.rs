@@ -11,12 +11,13 @@ use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
+use crate::report::Report;
 use crate::tables::{CallResult, Learnt};
 use crate::token::{Identities, UriHash, UserHash};
 use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};
 use crate::{
-    Aor, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, PausedTrunks, Reason, Trunk,
-    TrunkEvent, TrunkPause,
+    Aor, CallerNumber, CallerPrivacy, Config, Detail, Number, PausedTrunks, Reason, Trunk, TrunkEvent,
+    TrunkPause,
 };
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -45,12 +46,9 @@ fn bypasses_routes(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
     let address = plan.flow().remote.ip();
     let bypasses = plan.free_hop().is_some_and(|hop| env.config.trunking.is_at(&hop, address));
     if bypasses {
-        env.counters.trunk_bypasses += 1;
         let Request { message, uri, flow, .. } = plan.request();
-        let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
-        let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
-        env.observe(&event);
-        env.decided(plan.request(), Reason::TrunkBypassed, Detail::Text(target));
+        let (caller, target, source) = (message.from().uri.as_bytes(), uri.as_bytes(), flow.remote);
+        env.report(plan.request(), Report::TrunkBypassed { caller, target, source });
     }
     bypasses
 }
@@ -554,13 +552,10 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
         None => false,
     };
     if !is_answered {
-        env.counters.trunk_auth_failures += 1;
         env.host.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
         if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
-            let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
-            env.observe(&event);
-            let (message, name) = (response.message.as_bytes(), trunk.name.as_bytes());
-            env.decided_about(message, Reason::TrunkLoginRefused, Detail::Text(name));
+            let refused = Report::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
+            env.report_about(response.message.as_bytes(), refused);
         }
         return if is_in_dialog { Next::Pass } else { Next::Fail(500, CallResult::Other) };
     }
@@ -572,8 +567,7 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
     if !is_wanted || !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
         return Next::Pass;
     }
-    env.counters.trunk_challenges += 1;
-    env.decided_about(response.message.as_bytes(), Reason::TrunkLogin, Detail::Flow(*flow));
+    env.report_about(response.message.as_bytes(), Report::TrunkLogin(*flow));
     Next::Again(*flow, CallResult::Challenged)
 }
 
