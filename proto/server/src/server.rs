@@ -383,7 +383,7 @@ impl Node for Server {
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
             Ok(message) => {
-                self.environment.begin_message(message);
+                self.environment.begin_message(message, &flow);
                 match *message.start() {
                     Start::Request { method, uri } => {
                         self.environment.counters_mut().count_method(method);

@@ -207,7 +207,7 @@ impl Host for TestHost {
 
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 
-    fn is_traced(&self, _message: Option<&Message<'_>>) -> bool {
+    fn is_traced(&self, _received: Option<(&Message<'_>, &Flow)>) -> bool {
         self.is_tracing.load(Ordering::Relaxed)
     }
 
@@ -243,6 +243,7 @@ impl Host for TestHost {
             }
             LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
             LogEvent::Decided { decision, .. } => return lock(&self.decisions).push(decision.to_string()),
+            LogEvent::Received { .. } => return,
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason, .. } => format!("{name} {reason:?}"),
             LogEvent::Call(event) => {

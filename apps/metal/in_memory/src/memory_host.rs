@@ -150,7 +150,7 @@ impl Host for MemoryHost {
         });
     }
 
-    fn is_traced(&self, _message: Option<&Message<'_>>) -> bool {
+    fn is_traced(&self, _received: Option<(&Message<'_>, &Flow)>) -> bool {
         false
     }
 

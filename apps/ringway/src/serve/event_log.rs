@@ -80,7 +80,7 @@ impl EventLog {
                 tracing::info!(%sender, %recipient, %reason, "dropped message");
             }
             // They are for traces.
-            LogEvent::Decided { .. } => {}
+            LogEvent::Decided { .. } | LogEvent::Received { .. } => {}
             LogEvent::NeighbourUp { kind, name, address } => match kind {
                 NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
                 NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
@@ -156,6 +156,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::Decided { .. }
+        | LogEvent::Received { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {

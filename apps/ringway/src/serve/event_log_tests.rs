@@ -115,7 +115,8 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. }
-        | LogEvent::Decided { .. } => {}
+        | LogEvent::Decided { .. }
+        | LogEvent::Received { .. } => {}
     }
 }
 

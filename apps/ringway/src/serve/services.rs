@@ -286,8 +286,11 @@ impl Host for SharedServices {
         }
     }
 
-    fn is_traced(&self, message: Option<&Message<'_>>) -> bool {
-        message.map_or_else(|| self.traces.is_active(), |message| self.traces.follows(message))
+    fn is_traced(&self, received: Option<(&Message<'_>, &Flow)>) -> bool {
+        match received {
+            Some((message, flow)) => self.traces.follows(message, flow),
+            None => self.traces.is_active(),
+        }
     }
 
     fn call_names(&self) -> Option<&CallNames> {
@@ -295,10 +298,11 @@ impl Host for SharedServices {
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
-        if let LogEvent::Decided { message, decision } = event {
-            return self.traces.on_decision(message, decision);
+        match event {
+            LogEvent::Decided { message, decision } => return self.traces.on_decision(message, decision),
+            LogEvent::Received { message, flow } => return self.traces.on_received(flow, message),
+            _ => self.log.observe(now, event),
         }
-        self.log.observe(now, event);
         if let LogEvent::Call(event) = event {
             self.records.observe(now, event);
         }

@@ -158,9 +158,9 @@ impl Environment {
         self.is_tracing = cfg!(feature = "operator") && self.host.is_traced(None);
     }
 
-    /// Decides whether the decisions about the message of an input are wanted, after it was parsed.
-    pub(crate) fn begin_message(&mut self, message: &Message<'_>) {
-        self.is_tracing = self.is_tracing && self.host.is_traced(Some(message));
+    /// Reports that a message was received, and whether the decisions about it are wanted.
+    pub(crate) fn begin_message(&mut self, message: &Message<'_>, flow: &Flow) {
+        self.is_tracing = self.is_tracing && self.host.is_traced(Some((message, flow)));
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e> {
@@ -253,6 +253,14 @@ impl Env<'_> {
     pub(crate) fn count_forwarded(&mut self, flow: &Flow) {
         self.counters.forwarded += 1;
         self.counters.forwarded_to_nodes += u64::from(self.config.is_link(flow));
+    }
+
+    /// Reports that a message was received that is refused before it is parsed.
+    #[inline]
+    pub(crate) fn received(&self, message: &[u8], flow: &Flow) {
+        if self.is_tracing {
+            self.observe(&LogEvent::Received { message, flow });
+        }
     }
 
     /// Reports a decision about a request, if it is wanted.

@@ -88,8 +88,9 @@ pub trait Host: Send + Sync {
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>);
 
-    /// True if decisions are wanted ([`LogEvent::Decided`]) while this received message is handled; `None`: while any may be handled.
-    fn is_traced(&self, message: Option<&Message<'_>>) -> bool;
+    /// True if decisions are wanted ([`LogEvent::Decided`]) while this message is handled, which was received on this flow; `None`: while
+    /// any may be handled. One that is refused before it is parsed is reported instead ([`LogEvent::Received`]).
+    fn is_traced(&self, received: Option<(&Message<'_>, &Flow)>) -> bool;
 
     /// Names of the calls whose steps are recorded; `None` while none is.
     fn call_names(&self) -> Option<&CallNames>;

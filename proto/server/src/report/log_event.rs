@@ -110,6 +110,13 @@ pub enum LogEvent<'a> {
         /// Source address of its response.
         address: SocketAddr,
     },
+    /// A message was received that is refused before it is parsed; only while [`Host::is_traced`](crate::Host::is_traced).
+    Received {
+        /// The message.
+        message: &'a [u8],
+        /// Flow that it was received on.
+        flow: &'a Flow,
+    },
     /// The server decided something about a request; only while [`Host::is_traced`](crate::Host::is_traced).
     Decided {
         /// The request, or a response to it.

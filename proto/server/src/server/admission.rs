@@ -18,6 +18,7 @@ pub(super) fn is_admitted(
 ) -> bool {
     env.counters.requests += 1;
     if is_source_blocked(env, &flow) {
+        env.received(bytes, &flow);
         env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
         if flow.transport.has_connections() {
             env.cx.out.disconnect(flow);
@@ -42,6 +43,7 @@ pub(super) fn is_admitted(
         env.counters.over_rate_ends += 1;
         return true;
     }
+    env.received(bytes, &flow);
     env.report_about(bytes, Report::OverRate);
     // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
     if flow.transport.is_reliable()
@@ -56,6 +58,7 @@ pub(super) fn is_admitted(
 /// what it took from the rate of its source, and no answer.
 #[cold]
 pub(super) fn on_rejected(env: &mut Env<'_>, bytes: &[u8], rejected: &Rejected<'_>, flow: Flow) {
+    env.received(bytes, &flow);
     // A request has the version of SIP in its first line, and in a Via, without which it gets no answer.
     if flow.transport.is_reliable() || memchr::memmem::find(bytes, b"SIP/").is_some() {
         return env.on_rejected(bytes, rejected, flow);

@@ -15,7 +15,6 @@ use ringway_linux::Direction;
 use ringway_sansio::Flow;
 use ringway_server::Decision;
 use ringway_sip::{HeaderName, Message, Method, NameAddr};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -46,16 +45,6 @@ struct State {
     is_left: bool,
 }
 
-thread_local! {
-    /// Address in memory of the message that this thread has received and will handle next, and its flow, until it is judged.
-    static RECEIVED: Cell<Option<(usize, Flow)>> = const { Cell::new(None) };
-}
-
-/// Flow of a message that this thread received just now, the first time.
-fn take_received(message: &[u8]) -> Option<Flow> {
-    RECEIVED.take().filter(|(at, _)| *at == message.as_ptr().addr()).map(|(_, flow)| flow)
-}
-
 impl TraceHub {
     pub(super) fn new() -> Self {
         Self {
@@ -72,26 +61,25 @@ impl TraceHub {
     }
 
     /// True if a received message is a traced user's; it is noted then.
-    pub(super) fn follows(&self, message: &Message<'_>) -> bool {
-        let Some(flow) = take_received(message.as_bytes()) else {
-            return self.running().iter().any(|trace| trace.lock().calls.has(message.call_id()));
-        };
+    pub(super) fn follows(&self, message: &Message<'_>, flow: &Flow) -> bool {
         let mut is_traced = false;
         for trace in &*self.running() {
             if trace.may_have_parsed(message) {
-                is_traced |= self.note(trace, Direction::Received, &flow, message.as_bytes());
+                is_traced |= self.note(trace, Direction::Received, flow, message.as_bytes());
             }
         }
         is_traced
     }
 
-    /// Notes a message, if it is a traced user's. A received one is judged after it was parsed, or by the decision that it is not.
+    /// Notes a received message that is refused before it is parsed, if it is a traced user's.
+    pub(super) fn on_received(&self, flow: &Flow, message: &[u8]) {
+        self.judge(Direction::Received, flow, message);
+    }
+
+    /// Notes a sent message, if it is a traced user's. The server reports a received one.
     pub(super) fn on_message(&self, direction: Direction, flow: &Flow, message: &[u8]) {
-        if self.is_active() {
-            match direction {
-                Direction::Received => RECEIVED.set(Some((message.as_ptr().addr(), *flow))),
-                Direction::Sent => self.judge(direction, flow, message),
-            }
+        if self.is_active() && direction == Direction::Sent {
+            self.judge(direction, flow, message);
         }
     }
 
@@ -118,9 +106,6 @@ impl TraceHub {
 
     /// Notes a decision about a request, if that is a traced user's.
     pub(super) fn on_decision(&self, message: &[u8], decision: &Decision<'_>) {
-        if let Some(flow) = take_received(message) {
-            self.judge(Direction::Received, &flow, message);
-        }
         let Some(call_id) = self.call_ids.find(message) else { return };
         for trace in &*self.running() {
             if trace.lock().calls.has(call_id) {
@@ -333,12 +318,11 @@ mod tests {
         let (other, own) = (text("alice"), text("bob"));
         for (text, is_traced) in [(&other, false), (&own, true)] {
             let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
-            hub.on_message(Direction::Received, &flow, text.as_bytes());
-            assert_eq!(hub.follows(&message), is_traced);
+            assert_eq!(hub.follows(&message, &flow), is_traced);
         }
         assert_eq!(kinds(&hub), ["received"]);
         let malformed = b"INVITE sip:bob@h SIP/2.0\r\nCall-ID: x\r\n\r\n";
-        hub.on_message(Direction::Received, &flow, malformed);
+        hub.on_received(&flow, malformed);
         hub.on_decision(malformed, &Decision { reason: Reason::Malformed, detail: Detail::None });
         assert_eq!(kinds(&hub), ["received", "received", "decision"]);
     }
