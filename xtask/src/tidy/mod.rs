@@ -7,6 +7,7 @@ mod lengths;
 mod links;
 mod modules;
 mod purity;
+mod stages;
 mod vocabulary;
 mod words;
 
@@ -61,6 +62,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
         }
     }
     findings.extend(modules::findings(&files));
+    findings.extend(stages::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(links::contents_findings(&files));
     let workspace = workspace(root)?;

@@ -320,13 +320,14 @@ mod tests {
 
     #[test]
     fn a_function_that_changes_a_type_of_another_file_is_found() {
-        let owner = ("proto/a/src/call.rs", "pub(crate) struct Call<'a>;\nfn own(call: &mut Call<'_>) {}\n");
-        let text = "fn end(\n    call: &mut super::Call<'_>,\n) {}\nfn read(call: &Call<'_>) {}\nfn pass(env: &mut Env) {}\n";
+        let owner =
+            ("proto/a/src/visit.rs", "pub(crate) struct Visit<'a>;\nfn own(visit: &mut Visit<'_>) {}\n");
+        let text = "fn end(\n    visit: &mut super::Visit<'_>,\n) {}\nfn read(visit: &Visit<'_>) {}\nfn pass(env: &mut Env) {}\n";
         let other = ("proto/a/src/state.rs", text);
         let expected =
-            "proto/a/src/state.rs:1: a function that changes `Call` of proto/a/src/call.rs belongs there";
+            "proto/a/src/state.rs:1: a function that changes `Visit` of proto/a/src/visit.rs belongs there";
         assert_eq!(found(&[owner, other]), [expected]);
-        assert!(found(&[("apps/a/src/call.rs", owner.1), ("apps/a/src/state.rs", text)]).is_empty());
+        assert!(found(&[("apps/a/src/visit.rs", owner.1), ("apps/a/src/state.rs", text)]).is_empty());
     }
 
     #[test]

@@ -232,7 +232,8 @@ fn a_second_trace_begins_at_the_newest_entry_and_ended_ones_free_their_users() {
     let full = Running::start(folder.path(), &["trace", "e", "--admin", &admin], "").done();
     assert_eq!(full.status, 1);
     assert!(full.err.contains("end one of these traces") && !full.err.contains("http://"), "{}", full.err);
-    others.iter().for_each(|other| other.signal("-INT"));
+    // A background job of a shell ignores SIGINT, and so does what it starts.
+    others.iter().for_each(|other| other.signal("-TERM"));
     // A trace whose reader ended between two polls ends a minute after the last one.
     let until = std::time::Instant::now() + 2 * TIME_LIMIT;
     while get(&admin, "/api/trace?user=e&wait=0").0 != 200 {

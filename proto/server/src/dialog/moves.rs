@@ -22,7 +22,7 @@ pub(crate) fn on_success(
     routed: &Routed<'_>,
     response: &Response<'_, '_>,
 ) {
-    if request.method != Method::Bye {
+    if response.message.method() != Method::Bye {
         return note(env, request, routed, response);
     }
     if let Some(Mark::Dialog { is_of_caller, .. }) = routed.mark {

@@ -52,7 +52,7 @@ pub(super) struct Planned<'t> {
 pub(super) enum Next {
     /// The next stage decides.
     Pass,
-    /// These targets are called, instead of a branch that has ended. Their memory is reserved.
+    /// These targets are called: those of a request before it is forwarded, or further ones, whose memory is reserved.
     Targets(Vec<StoredTarget>),
     /// The same for the contacts of a 3xx; the caller may get those that are not called.
     Redirected { targets: Vec<StoredTarget>, uncalled: Vec<Vec<u8>> },
@@ -68,6 +68,16 @@ pub(super) enum Next {
     Answer(Answer),
     /// The request leaves the proxy; it is answered elsewhere.
     Taken(Box<Released>),
+}
+
+/// Next step of a message.
+pub(super) enum MessageStep {
+    /// It is forwarded as it is.
+    Pass,
+    /// It is forwarded as this one.
+    Replace(Vec<u8>),
+    /// A stage holds it, or a copy of it.
+    Wait,
 }
 
 /// Response of this server.

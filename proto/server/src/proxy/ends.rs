@@ -124,7 +124,7 @@ impl Proxy {
                 return true;
             }
             Next::Fail(status, result) => {
-                self.close_branch(env, id, result, end.status);
+                self.end_branch(env, id, result);
                 self.on_branch_failure(env, transactions, id, status);
                 return true;
             }

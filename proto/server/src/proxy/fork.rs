@@ -149,6 +149,9 @@ impl Proxy {
         key: SlabKey,
         targets: Vec<StoredTarget>,
     ) {
+        if targets.is_empty() {
+            return;
+        }
         let Some(bytes) = self.contexts.get(key).and_then(|context| context.request.clone()) else { return };
         self.with_stored(env, key, &bytes, |proxy, env, request, routed| {
             let first = proxy.with_call(env, transactions, key, (request, routed), |call, forwarded| {
@@ -331,7 +334,7 @@ impl Proxy {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
         let received = context.request.clone().unwrap_or_default();
-        let replaced = stages::replaced(env, context, number);
+        let replaced = stages::replaced(context, number);
         let bytes = replaced.as_deref().unwrap_or(&received);
         self.with_stored(env, key, bytes, |proxy, env, request, routed| {
             let branch = proxy.contexts.get(key).and_then(|context| context.branches.get(number));

@@ -28,7 +28,7 @@ use crate::location::LocationTable;
 use crate::route::Routed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use call::{Call, Forwarded, Planned};
+use call::{Call, Forwarded, MessageStep, Next, Planned};
 use context::{BranchState, Contexts};
 use forward::Forwarding;
 use limits::Pending;
@@ -234,7 +234,11 @@ impl Proxy {
         let next = self.decide(env, transactions, key, |call, forwarded| {
             stages::number_found(call, forwarded, share, uris)
         });
-        self.follow(env, transactions, key, next);
+        match next {
+            // The request was readable when it came.
+            Next::Pass => self.answer_caller(env, transactions, key, 500, "Server Internal Error"),
+            next => self.follow(env, transactions, key, next),
+        }
     }
 
     /// Handles the result of a request to a media relay.
@@ -284,8 +288,9 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id.context()) else { return };
         let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
         match stages::answered(env, context, query, (*id, &response), result) {
-            Some(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
-            None => self.on_passed(env, transactions, *id, &response),
+            MessageStep::Pass => self.on_passed(env, transactions, *id, &response),
+            MessageStep::Replace(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
+            MessageStep::Wait => {}
         }
     }
 

@@ -1,9 +1,9 @@
 //! Processing of responses (RFC 3261 §16.7).
 
-use super::call::{BranchEnd, Forwarded, Next};
+use super::call::{BranchEnd, Forwarded, MessageStep, Next};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
-use super::stages::{self, MessageStep};
+use super::stages;
 use super::{Proxy, cancel_reason};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::tables::CallResult;
@@ -182,7 +182,11 @@ impl Proxy {
                 self.start_targets(env, transactions, key, targets);
                 Some(uncalled)
             }
-            _ => None,
+            Next::Pass => None,
+            next => {
+                self.follow(env, transactions, key, next);
+                None
+            }
         };
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
@@ -217,7 +221,7 @@ impl Proxy {
             context.reserved.is_open = false;
             env.tables.answered(context.reserved.payer);
         }
-        let held = context.answer_info.len() + stages::held_bytes(env, &context.branches);
+        let held = context.answer_info.len() + stages::held_bytes(&context.branches);
         let kept = ANSWERED_BYTES + response + held;
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()

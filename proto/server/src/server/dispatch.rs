@@ -51,6 +51,7 @@ impl Server {
     /// Handles a well-formed request.
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
+        let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
         if env.features.neighbours {
             env.note_alias(&request);
@@ -75,7 +76,7 @@ impl Server {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { key: Some(key), ..request };
-        if env.features.cluster && self.locating.absorbs(env, &request) {
+        if had.cluster && self.locating.absorbs(env, &request) {
             return;
         }
         if method == Method::Ack && env.acknowledges_us(message, key) {
@@ -94,7 +95,7 @@ impl Server {
         env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             let cancelled = self.transactions.key_of_cancelled(message);
-            if env.features.cluster && self.locating.on_cancel(env, cancelled, &request) {
+            if had.cluster && self.locating.on_cancel(env, cancelled, &request) {
                 return;
             }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);

@@ -2,7 +2,9 @@
 //! the call at the relay.
 
 use crate::dialog::{from_callee, from_caller, with_bob};
-use crate::harness::{ALICE, BOB, CAROL, EDGE, Request, Sent, Wire, World, invite, only, requests, statuses};
+use crate::harness::{
+    ALICE, BOB, CAROL, EDGE, Request, Sent, Wire, World, config, invite, only, requests, statuses,
+};
 use ringway_sansio::{
     Event, Flow, ListenerId, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, Transport,
 };
@@ -237,6 +239,43 @@ fn a_cancel_does_not_overtake_a_stored_success() {
     assert_eq!((sent.status(), body(&sent)), (200, sdp("198.51.100.2")));
     world.pass(Duration::from_secs(100));
     assert!(world.deleted().is_empty());
+}
+
+#[test]
+fn a_late_answer_of_a_branch_that_has_ended_is_not_forwarded() {
+    let mut world = World::with(always);
+    for address in [BOB, CAROL] {
+        world.register("bob", address, &format!("<sip:bob@{address}>"));
+    }
+    world.udp(ALICE, &with_sdp(invite("sip:bob@example.org").wire(), &sdp("192.0.2.10")));
+    let first = only(world.relay(RelayKind::Offer, &sdp("198.51.100.1")).1);
+    let second = only(world.relay(RelayKind::Offer, &sdp("198.51.100.2")).1);
+    world.udp(&first.to(), &with_sdp(first.answer(183, &[]), &sdp("192.0.2.20")));
+    let (query, asked) = world.relays.remove(0);
+    assert_eq!(asked.kind, RelayKind::Answer);
+    world.udp(&first.to(), &first.answer(486, &[]));
+    assert_eq!(world.deleted().len(), 1);
+    assert!(world.event(Event::Relayed { query, result: None }).is_empty(), "its phone is busy");
+    assert_eq!(statuses(&world.udp(&second.to(), &second.answer(180, &[]))), [180]);
+    assert_eq!(world.server.counters().media_failed, 0);
+}
+
+#[test]
+fn calls_at_a_relay_end_there_also_after_a_reload_without_relays() {
+    let mut world = with_bob(World::with(always));
+    world.udp(ALICE, &with_sdp(invite("sip:bob@example.org").wire(), &sdp("192.0.2.10")));
+    let (offer, sent) = world.relay(RelayKind::Offer, &sdp("198.51.100.1"));
+    let got = only(sent);
+    world.server.reconfigure(std::sync::Arc::new(config()));
+    world.udp(BOB, &got.answer(486, &[]));
+    assert_eq!(world.deleted().iter().map(|request| request.call).collect::<Vec<_>>(), [offer.call]);
+
+    let mut world = with_bob(World::with(always));
+    world.udp(ALICE, &with_sdp(invite("sip:bob@example.org").wire(), &sdp("192.0.2.10")));
+    world.server.reconfigure(std::sync::Arc::new(config()));
+    let got = only(world.relay(RelayKind::Offer, &sdp("198.51.100.1")).1);
+    assert_eq!(body(&got), sdp("198.51.100.1"), "the relay has the call");
+    assert!(got.header("Record-Route").contains(";rm="), "{}", got.text());
 }
 
 #[test]

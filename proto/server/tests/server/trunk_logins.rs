@@ -433,3 +433,15 @@ fn after_a_change_of_the_trunks_a_pending_call_gets_no_credentials_and_no_other_
     assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));
     nothing_is_left(&mut world, "changed trunks, with a later group");
 }
+
+#[test]
+fn a_trunk_that_a_reload_took_away_does_not_challenge_the_caller() {
+    for status in [401, 407] {
+        let mut world = World::with(with_login);
+        let first = call(&mut world, "one");
+        world.server.reconfigure(Arc::new(config()));
+        let sent = world.udp(CARRIER_A, &first.answer(status, &[CHALLENGE]));
+        assert_eq!(statuses(&sent), [500], "the caller has no password of the trunk");
+        nothing_is_left(&mut world, "no trunks");
+    }
+}

@@ -187,9 +187,7 @@ const RULES_PERCENT_MAX: f64 = 5.5;
 /// # Errors
 /// valgrind is not installed, an operation fails, or with `check` a count has grown.
 pub(super) fn core(check: bool, write: bool) -> Result<()> {
-    if !has_program("valgrind") {
-        bail!("counting instructions needs valgrind: install the package `valgrind`");
-    }
+    has_valgrind()?;
     let program = target_dir().join("optimized/examples").join(without_sockets::PROGRAM);
     if !check || !program.exists() {
         let words = [
@@ -232,6 +230,15 @@ pub(super) fn core(check: bool, write: bool) -> Result<()> {
         record.write(&counts)?;
     }
     if check { record.check(&counts) } else { Ok(()) }
+}
+
+/// # Errors
+/// valgrind is missing.
+pub(super) fn has_valgrind() -> Result<()> {
+    if !has_program("valgrind") {
+        bail!("counting instructions needs valgrind: install the package `valgrind`");
+    }
+    Ok(())
 }
 
 /// Operations of the core, and how often each is counted: so many calls a limit of one source permits.

@@ -11,6 +11,7 @@ mod attacks;
 mod beside;
 mod cluster;
 mod databases;
+mod entered;
 mod generator;
 mod instructions;
 mod machines;
@@ -90,6 +91,9 @@ enum Special {
         /// Record them in tests/testbed/core-instructions.toml
         #[arg(long, conflicts_with = "check")]
         write: bool,
+        /// Print the files of the server that a plain call enters instead
+        #[arg(long, conflicts_with_all = ["check", "write"])]
+        files: bool,
     },
     /// Prints the most expensive functions of a row
     Profile {
@@ -143,8 +147,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let folder = tempfile::tempdir().context("make a folder for the run")?;
         return count_instructions(&environment(folder.path())?, check, write);
     }
-    if let Some(Special::Core { check, write }) = args.command {
-        return instructions::core(check, write);
+    if let Some(Special::Core { check, write, files }) = args.command {
+        return if files { entered::run() } else { instructions::core(check, write) };
     }
     if let Some(Special::TlsEngines(args)) = &args.command {
         return tls_engines::run(args, &root());

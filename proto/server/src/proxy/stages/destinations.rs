@@ -12,19 +12,19 @@ use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
 use smallvec::SmallVec;
 
 /// User whose limits and number a call to a trunk has.
-pub(in crate::proxy) struct Payer {
-    pub(in crate::proxy) aor: Aor,
+pub(super) struct Payer {
+    pub(super) aor: Aor,
     /// User part, with its escapes.
-    pub(in crate::proxy) user: Vec<u8>,
+    pub(super) user: Vec<u8>,
     /// Number for which the destination rules have counted this call.
-    pub(in crate::proxy) counted: Option<Number>,
+    pub(super) counted: Option<Number>,
     /// The call is a forward of the user: others make it, and use up none of the user's own calls.
-    pub(in crate::proxy) is_forward: bool,
+    pub(super) is_forward: bool,
 }
 
 /// Reason why a request with a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum RouteRefusal {
+pub(super) enum RouteRefusal {
     /// A destination rule forbids the number.
     Forbidden,
     /// The user made too many calls to such numbers.
@@ -53,7 +53,7 @@ impl From<RouteRefusal> for Answer {
 
 impl Payer {
     /// User with this address; without a user, if it is not in the server's domains.
-    pub(in crate::proxy) fn of(config: &Config, uri: &Uri<'_>) -> Self {
+    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
         let mut aor = Aor::default();
         config.read_target(uri, &mut aor);
         let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
@@ -61,7 +61,7 @@ impl Payer {
     }
 
     /// The same for a call that this user forwards.
-    pub(in crate::proxy) fn of_forward(config: &Config, uri: &Uri<'_>) -> Self {
+    pub(super) fn of_forward(config: &Config, uri: &Uri<'_>) -> Self {
         Self { is_forward: true, ..Self::of(config, uri) }
     }
 
@@ -74,7 +74,7 @@ impl Payer {
 
 /// Applies the destination rules to a number as these trunks get it, and counts the request. Where they have international prefixes, it is
 /// also compared as a number of E.164.
-pub(in crate::proxy) fn admit_number(
+pub(super) fn admit_number(
     call: &mut Call<'_, '_>,
     payer: &Payer,
     number: &Number,
@@ -97,7 +97,7 @@ pub(in crate::proxy) fn admit_number(
 /// The same for the user part of a URI that trunks get as it is; no trunks: any may. The trunk makes a number of it: it is also compared as
 /// the routes of numbers would change it, and as an international one. What is no number, and no name either, is refused where there are
 /// rules.
-pub(in crate::proxy) fn admit_user_part(
+pub(super) fn admit_user_part(
     call: &mut Call<'_, '_>,
     payer: &Payer,
     (dialled, trunks): (&[u8], &[usize]),
@@ -162,7 +162,7 @@ fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
 /// Refer-To.
-pub(in crate::proxy) fn admit_in_dialog(call: &mut Call<'_, '_>) -> Result<(), RouteRefusal> {
+pub(super) fn admit_in_dialog(call: &mut Call<'_, '_>) -> Result<(), RouteRefusal> {
     let request = call.request;
     let is_other = match request.grant.trunk {
         _ if !cfg!(feature = "operator") => return Ok(()),
@@ -191,7 +191,7 @@ fn dialled<'u>(uri: &Uri<'u>) -> &'u [u8] {
 }
 
 /// Applies the destination rules to the number that a REFER makes a trunk dial, and counts it as a call.
-pub(in crate::proxy) fn admit_refer(call: &mut Call<'_, '_>, payer: &Payer) -> Result<(), RouteRefusal> {
+pub(super) fn admit_refer(call: &mut Call<'_, '_>, payer: &Payer) -> Result<(), RouteRefusal> {
     if call.request.method != Method::Refer || call.env.config.trunking.destinations.is_empty() {
         return Ok(());
     }
@@ -215,7 +215,7 @@ fn is_user_of_ours(env: &Env<'_>, uri: &Uri<'_>) -> bool {
 }
 
 /// True for a request that counts for hourly limits: all that begin something at the trunk.
-pub(in crate::proxy) fn is_counted(request: &Request<'_, '_>) -> bool {
+pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
     request.message.to().tag().is_none()
         && !matches!(request.method, Method::Options | Method::Ack | Method::Cancel)
 }

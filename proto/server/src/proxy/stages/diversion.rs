@@ -27,7 +27,7 @@ struct NewTargets {
 }
 
 /// True for a request that forwards apply to. Without state no server could try one target after another.
-pub(in crate::proxy) fn is_divertible(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
+pub(super) fn is_divertible(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
     env.config.stateful && request.method == Method::Invite && request.message.to().tag().is_none()
 }
 

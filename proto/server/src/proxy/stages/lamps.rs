@@ -21,7 +21,7 @@ pub(super) fn begin(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &
 }
 
 /// Handles a step of a call other than its answer.
-pub(in crate::proxy) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
+pub(super) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
     let Some(lit) = context.states.kept::<Box<LitCall>>() else { return };
     match step {
         CallStep::Ringing(_) => lamp::on_ringing(env, lit),
@@ -39,12 +39,7 @@ pub(in crate::proxy) fn on_step(env: &mut Env<'_>, context: &ResponseContext, st
 }
 
 /// Handles the answer of a branch.
-pub(in crate::proxy) fn on_answer(
-    env: &mut Env<'_>,
-    context: &ResponseContext,
-    id: BranchId,
-    response: &Message<'_>,
-) {
+pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: BranchId, response: &Message<'_>) {
     let Some(lit) = context.states.kept::<Box<LitCall>>() else { return };
     let answer = match context.branches.get(id.parts().1).map(|branch| branch.authority) {
         Some(Authority::Redirected { .. } | Authority::Number) => Answer::OfOther,
@@ -62,7 +57,7 @@ pub(super) fn on_diversion(env: &mut Env<'_>, context: &ResponseContext) {
 }
 
 /// Handles the end of a context.
-pub(in crate::proxy) fn on_end(env: &mut Env<'_>, context: &ResponseContext) {
+pub(super) fn on_end(env: &mut Env<'_>, context: &ResponseContext) {
     if let Some(lit) = context.states.kept::<Box<LitCall>>() {
         lamp::end_unanswered(env, lit);
     }

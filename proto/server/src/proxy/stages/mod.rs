@@ -1,6 +1,7 @@
-//! Stages: the features of the proxy, a file for each. The proxy asks them in the order of the tables here, and does what they decide.
+//! Stages: the features of the proxy, a file for each. The proxy asks them in the order of the tables here, and does what they decide;
+//! what they add to a branch, see of a message or end with a request are the functions below the tables.
 //!
-//! A new feature has its file here, a row in each table of an entry that it uses, a [`State`](super::states::State) if it keeps something
+//! A new routing feature has its file here, a row in the tables that it needs, a [`State`](super::states::State) if it keeps something
 //! with a request, and its values in the configuration.
 
 mod conversion;
@@ -19,7 +20,7 @@ mod trunks;
 
 pub(super) use crate::lamp::Ended;
 
-use super::call::{BranchEnd, Call, Forwarded, Next, Planned};
+use super::call::{BranchEnd, Call, Forwarded, MessageStep, Next, Planned};
 use super::context::{Branch, ResponseContext};
 use super::forward::{Changes, Plan};
 use super::limits::Share;
@@ -29,7 +30,7 @@ use super::states::{
     TrunkBranch, Waiting,
 };
 use super::targets::{Authority, StoredTarget, Target};
-use crate::base::{BranchId, Env, Reach, Request, Response};
+use crate::base::{BranchId, Env, Reach, Request, Response, TrunkTarget};
 use crate::config::Features;
 use crate::lamp;
 use crate::media::is_sdp;
@@ -51,7 +52,7 @@ pub(super) struct Memory {
 /// Point of planning at which stages may have the targets of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
-    /// It is for a side of a dialog whose flow is gone.
+    /// It is for the user of a side of a dialog: the flow of that is gone, or its Contact is a GRUU.
     Side,
     /// It is for a side of a dialog that is reached.
     InDialog,
@@ -70,10 +71,10 @@ struct Before {
     run: fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next,
 }
 
-/// Stages that may have targets: for each point, the first one that has any decides.
+/// Stages that may have targets: for each point, the first one that decides; no targets are a decision too.
 const BEFORE: [Before; 8] = [
     Before { point: Point::Side, is_used: |_| true, run: sides::before },
-    Before { point: Point::InDialog, is_used: |used| used.trunks, run: trunks::before_in_dialog },
+    Before { point: Point::InDialog, is_used: |_| true, run: trunks::before_in_dialog },
     // The nodes of a domain know its users: a route of the same name must not come before them.
     Before { point: Point::Elsewhere, is_used: |used| used.trunks, run: nodes::before },
     Before { point: Point::Elsewhere, is_used: |used| used.routes, run: trunks::before_elsewhere },
@@ -123,8 +124,11 @@ const OVER: [Over; 3] = [
 
 /// Targets or answer of the first stage of a point that has any.
 pub(super) fn before(call: &mut Call<'_, '_>, point: Point, planned: &mut Planned<'_>) -> Next {
-    if point == Point::User && call.env.forwards.is_empty() {
-        return Next::Pass;
+    match point {
+        Point::User if call.env.forwards.is_empty() => return Next::Pass,
+        // The mark of the dialog says it, whatever trunks there are now.
+        Point::InDialog if call.request.grant.trunk == TrunkTarget::None => return Next::Pass,
+        Point::Side | Point::InDialog | Point::Elsewhere | Point::User | Point::Absent => {}
     }
     let features = call.env.features;
     for stage in BEFORE.iter().filter(|stage| stage.point == point && (stage.is_used)(&features)) {
@@ -255,12 +259,10 @@ pub(super) fn change(
     branch: Option<&Branch>,
 ) -> Changes {
     let mut changes = Changes::default();
-    if env.features.relays
-        && let Some(branch) = branch
-    {
+    if let Some(branch) = branch.filter(|branch| branch.states.media.is_some()) {
         relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
     }
-    if env.features.trunks {
+    if env.features.trunks || plan.configured_hop().is_some() {
         let trunk = branch.and_then(|branch| branch.states.trunk);
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
     }
@@ -277,11 +279,9 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
 }
 
 /// Request of a branch in place of the one that came.
-pub(super) fn replaced(env: &Env<'_>, context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
-    match env.features.relays {
-        true => context.branches.get(number).and_then(|branch| relays::offer_of(context, branch)),
-        false => None,
-    }
+pub(super) fn replaced(context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
+    let branch = context.branches.get(number).filter(|branch| branch.states.media.is_some())?;
+    relays::offer_of(context, branch)
 }
 
 /// Handles the result of a relay for the request of a branch. True: the branch is sent.
@@ -295,16 +295,6 @@ pub(super) fn offered(
 }
 
 // Responses of a branch.
-
-/// Next step of a message.
-pub(super) enum MessageStep {
-    /// It is forwarded as it is.
-    Pass,
-    /// It is forwarded as this one.
-    Replace(Vec<u8>),
-    /// A stage holds it, or a copy of it.
-    Wait,
-}
 
 /// Next step of a response: a stage may hold it, or replace it.
 pub(super) fn on_message(
@@ -333,7 +323,7 @@ pub(super) fn answered(
     query: u64,
     response: (BranchId, &Response<'_, '_>),
     result: Option<RelayResult>,
-) -> Option<Vec<u8>> {
+) -> MessageStep {
     relays::answered(env, context, query, response, result)
 }
 
@@ -404,7 +394,7 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
-    if env.features.relays {
+    if context.branches.get(id.parts().1).is_some_and(|branch| branch.states.media.is_some()) {
         relays::end(&mut env.cx, context, id, status);
     }
 }
@@ -425,8 +415,11 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
 }
 
 /// Bytes that stages hold for an answered request.
-pub(super) fn held_bytes(env: &Env<'_>, branches: &[Branch]) -> usize {
-    if env.features.relays { relays::held_bytes(branches) } else { 0 }
+pub(super) fn held_bytes(branches: &[Branch]) -> usize {
+    match branches.iter().any(|branch| branch.states.media.is_some()) {
+        true => relays::held_bytes(branches),
+        false => 0,
+    }
 }
 
 /// Handles a change of the trunks.
@@ -437,9 +430,11 @@ pub(super) fn forget_trunks(forwarded: &mut Forwarded<'_>) {
 /// True if a stage may go on with a branch that has ended.
 pub(super) fn may_go_on(env: &Env<'_>, context: &ResponseContext, id: BranchId) -> bool {
     let branch = context.branches.get(id.parts().1);
-    let has_flows = branch.is_some_and(|branch| branch.states.flows.is_some());
+    let Some(branch) = branch else { return false };
+    // A trunk that a reload took away must still not challenge the caller.
+    let is_configured = branch.target.as_ref().is_some_and(|target| target.configured_hop().is_some());
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
-    has_flows || is_in_dialog || env.features.trunks || env.features.conversion
+    branch.states.flows.is_some() || is_configured || is_in_dialog || env.features.conversion
 }
 
 /// True if a stage may add targets to those of a branch that has failed.

@@ -69,7 +69,7 @@ pub(super) fn resumed(
 }
 
 /// The servers that a record may lead to.
-pub(in crate::proxy) fn permitted(config: &Config, servers: &LocatedServers) -> LocatedServers {
+pub(super) fn permitted(config: &Config, servers: &LocatedServers) -> LocatedServers {
     servers.iter().filter(|server| is_permitted(config, server.address.ip())).collect()
 }
 

@@ -32,7 +32,7 @@ const fn may_recurse(reach: Reach) -> bool {
 }
 
 /// The servers of a contact's host that the sender of the 3xx may name.
-pub(in crate::proxy) fn permitted(config: &Config, servers: &LocatedServers, by: IpAddr) -> LocatedServers {
+pub(super) fn permitted(config: &Config, servers: &LocatedServers, by: IpAddr) -> LocatedServers {
     servers.iter().filter(|server| is_credible(server.address.ip(), by, config)).collect()
 }
 

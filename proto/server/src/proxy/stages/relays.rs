@@ -2,6 +2,7 @@
 
 use crate::base::{BranchId, Env, Response};
 use crate::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
+use crate::proxy::call::MessageStep;
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
@@ -149,22 +150,24 @@ pub(super) fn offered(
     is_sent
 }
 
-/// Response with the SDP of a relay, from the result of its query; `None`, and counted: no relay has it.
+/// Next step of a response that was stored, with the result of its query; without one no relay has its SDP.
 pub(super) fn answered(
     env: &mut Env<'_>,
     context: &mut ResponseContext,
     query: u64,
     (id, response): (BranchId, &Response<'_, '_>),
     result: Option<RelayResult>,
-) -> Option<Vec<u8>> {
+) -> MessageStep {
     let branch = context.branches.get_mut(id.parts().1);
-    let media = branch.and_then(|branch| branch.states.media.as_deref_mut());
-    let sdp = media.and_then(|media| media.take_answer(query, response.message, result));
-    if let Some(sdp) = sdp {
-        return Some(response_with_sdp(env, context, id, response, &sdp));
+    // The branch has ended meanwhile.
+    let Some(media) = branch.and_then(|branch| branch.states.media.as_deref_mut()) else {
+        return MessageStep::Wait;
+    };
+    if let Some(sdp) = media.take_answer(query, response.message, result) {
+        return MessageStep::Replace(response_with_sdp(env, context, id, response, &sdp));
     }
     context.report(env, Report::RelayFailed);
-    None
+    MessageStep::Pass
 }
 
 /// Request of a branch with the SDP of a relay; `None`: it is sent as it came.
@@ -185,7 +188,7 @@ pub(super) fn change(key: &[u8; 16], message: &Message<'_>, branch: &Branch, cha
     }
 }
 
-/// Ends the media of a branch whose lookups are given up, or whose context ends.
+/// Ends the media of a branch whose context ends.
 pub(super) fn give_up(cx: &mut Context<'_, Action>, lookups: &mut Lookups, branch: &mut Branch) {
     if let Some(media) = branch.states.media.take() {
         media.queries().for_each(|query| drop(lookups.end(query)));

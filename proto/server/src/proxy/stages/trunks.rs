@@ -9,6 +9,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
+use crate::proxy::stages::relays;
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -501,6 +502,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     }
     match end.status {
         401 | 407 if is_at_trunk => {
+            relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
             let status = if end.is_superseded { 480 } else { 500 };
             Next::Fail(status, CallResult::Challenged)
         }
