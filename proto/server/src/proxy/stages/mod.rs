@@ -67,57 +67,64 @@ pub(super) enum Point {
 /// Stage that may have the targets of a request, or its answer.
 struct Before {
     point: Point,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers and the test of the order"))]
+    name: &'static str,
     is_used: fn(&Features) -> bool,
     run: fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next,
 }
 
 /// Stages that may have targets: for each point, the first one that decides; no targets are a decision too.
 const BEFORE: [Before; 8] = [
-    Before { point: Point::Side, is_used: |_| true, run: sides::before },
-    Before { point: Point::InDialog, is_used: |_| true, run: trunks::before_in_dialog },
+    Before { point: Point::Side, is_used: |_| true, name: "sides", run: sides::before },
+    Before { point: Point::InDialog, is_used: |_| true, name: "trunks", run: trunks::before_in_dialog },
     // The nodes of a domain know its users: a route of the same name must not come before them.
-    Before { point: Point::Elsewhere, is_used: |used| used.trunks, run: nodes::before },
-    Before { point: Point::Elsewhere, is_used: |used| used.routes, run: trunks::before_elsewhere },
-    Before { point: Point::User, is_used: |_| true, run: diversion::before },
+    Before { point: Point::Elsewhere, is_used: |used| used.trunks, name: "nodes", run: nodes::before },
+    Before {
+        point: Point::Elsewhere,
+        is_used: |used| used.routes,
+        name: "trunks",
+        run: trunks::before_elsewhere,
+    },
+    Before { point: Point::User, is_used: |_| true, name: "diversion", run: diversion::before },
     // What a user wants is before what a number leads to.
-    Before { point: Point::Absent, is_used: |_| true, run: diversion::before_absent },
+    Before { point: Point::Absent, is_used: |_| true, name: "diversion", run: diversion::before_absent },
     // A carrier is paid for: the records of a number are free.
-    Before { point: Point::Absent, is_used: |used| used.routes, run: numbers::before },
-    Before { point: Point::Absent, is_used: |used| used.routes, run: trunks::before_absent },
+    Before { point: Point::Absent, is_used: |used| used.routes, name: "numbers", run: numbers::before },
+    Before { point: Point::Absent, is_used: |used| used.routes, name: "trunks", run: trunks::before_absent },
 ];
 
-/// Function of a stage that decides after the end of a branch.
-type After = fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> Next;
+/// Stage that decides after the end of a branch, with its name.
+type After = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> Next);
 
 /// Stages that may go on with a branch that has ended, first to last.
 const AFTER: [After; 4] = [
     // The same phone gets another offer: a forward must not come before it.
-    conversion::after,
+    ("conversion", conversion::after),
     // The same phone over another flow (RFC 5626 §7).
-    flows::after,
+    ("flows", flows::after),
     // The phone has another binding now.
-    sides::after,
+    ("sides", sides::after),
     // What a trunk refuses is not called by another one.
-    trunks::after,
+    ("trunks", trunks::after),
 ];
 
 /// Stages that add targets to those of a branch that has failed.
 const FAILED: [After; 1] = [
     // A 3xx answers for all flows of its target (RFC 3261 §16.7 step 4).
-    recursion::after,
+    ("recursion", recursion::after),
 ];
 
-/// Function of a stage that decides when every branch is over.
-type Over = fn(&mut Call<'_, '_>, &mut Forwarded<'_>) -> Next;
+/// Stage that decides when every branch is over, with its name.
+type Over = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>) -> Next);
 
 /// Stages that may go on with a request whose branches are over, first to last.
 const OVER: [Over; 3] = [
     // Targets of the request itself.
-    groups::over,
+    ("groups", groups::over),
     // Of the user that was called, when none of its phones is left.
-    diversion::over,
+    ("diversion", diversion::over),
     // Only when nobody else can answer.
-    messages::over,
+    ("messages", messages::over),
 ];
 
 // Planning.
@@ -444,17 +451,17 @@ pub(super) fn may_add(context: &ResponseContext) -> bool {
 
 /// Decision of the first stage that goes on with a branch that has ended.
 pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
-    first(AFTER.iter().map(|after| after(call, forwarded, end)))
+    first(AFTER.iter().map(|(_, after)| after(call, forwarded, end)))
 }
 
 /// The same for a branch that has failed.
 pub(super) fn failed(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
-    first(FAILED.iter().map(|failed| failed(call, forwarded, end)))
+    first(FAILED.iter().map(|(_, failed)| failed(call, forwarded, end)))
 }
 
 /// The same for a request whose branches are over.
 pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    first(OVER.iter().map(|over| over(call, forwarded)))
+    first(OVER.iter().map(|(_, over)| over(call, forwarded)))
 }
 
 /// Decision at the end of a time.
@@ -498,4 +505,35 @@ fn has_follower(states: &States) -> bool {
 
 fn first(mut decisions: impl Iterator<Item = Next>) -> Next {
     decisions.find(|next| !matches!(next, Next::Pass)).unwrap_or(Next::Pass)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    /// Row of the decision for one entry.
+    fn row(entry: &str, names: impl Iterator<Item = &'static str>) -> String {
+        format!("| {entry} | {} |", names.collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_decision() {
+        let decision = include_str!("../../../../../docs/decisions/0055-rooms-of-the-server.md");
+        let before = |point| BEFORE.iter().filter(move |stage| stage.point == point).map(|stage| stage.name);
+        let rows = [
+            row("before, to the user of a side", before(Point::Side)),
+            row("before, in a dialog", before(Point::InDialog)),
+            row("before, elsewhere", before(Point::Elsewhere)),
+            row("before, to a user", before(Point::User)),
+            row("before, without a contact", before(Point::Absent)),
+            row("after a branch", AFTER.iter().map(|(name, _)| *name)),
+            row("after a branch that failed", FAILED.iter().map(|(name, _)| *name)),
+            row("when all are over", OVER.iter().map(|(name, _)| *name)),
+        ];
+        for row in rows {
+            assert!(decision.contains(&row), "the decision has no row {row:?}");
+        }
+    }
 }
