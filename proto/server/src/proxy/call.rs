@@ -47,26 +47,54 @@ pub(super) struct Planned<'t> {
     pub(super) strangers_user: Option<u64>,
 }
 
-/// Next step of a call, after a stage.
+/// Decision of a stage about a request that is planned.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The next stage decides.
     Pass,
-    /// These targets are called: those of a request before it is forwarded, or further ones, whose memory is reserved.
+    /// It goes to these targets; none is a decision too.
     Targets(Vec<StoredTarget>),
-    /// The same for the contacts of a 3xx; the caller may get those that are not called.
-    Redirected { targets: Vec<StoredTarget>, uncalled: Vec<Vec<u8>> },
-    /// These targets are called, and the other branches are cancelled.
-    Instead(Vec<StoredTarget>),
-    /// The branch is sent again over this flow; its request so far has this result.
+    /// It gets a response of this server.
+    Answer(Answer),
+}
+
+/// The same about a branch that has ended.
+#[derive(Debug, Default)]
+pub(super) enum BranchNext {
+    /// The next stage decides.
+    #[default]
+    Pass,
+    /// It is over, and these targets are called. Their memory is reserved.
+    Targets(Vec<StoredTarget>),
+    /// It is sent again over this flow; its request so far has this result.
     Again(Flow, CallResult),
     /// The same after this time.
     Later(Duration, Flow, CallResult),
-    /// The branch has failed, for the caller with this status; its request has this result.
+    /// It has failed, for the caller with this status; its request has this result.
     Fail(u16, CallResult),
+}
+
+/// Contacts of a 3xx that are called. Their memory is reserved.
+#[derive(Debug)]
+pub(super) struct Redirected {
+    pub(super) targets: Vec<StoredTarget>,
+    /// Values of Contact that are not called: the caller may get them.
+    pub(super) uncalled: Vec<Vec<u8>>,
+}
+
+/// Decision of a stage about a request that was forwarded.
+#[derive(Debug, Default)]
+pub(super) enum CallNext {
+    /// The next stage decides.
+    #[default]
+    Pass,
+    /// These targets are called. Their memory is reserved.
+    Targets(Vec<StoredTarget>),
+    /// The same, and the other branches are cancelled.
+    Instead(Vec<StoredTarget>),
     /// The caller gets a response of this server.
     Answer(Answer),
-    /// The request leaves the proxy; it is answered elsewhere.
+    /// It leaves the proxy, and is answered elsewhere.
     Taken(Box<Released>),
 }
 
@@ -85,7 +113,7 @@ pub(super) enum MessageStep {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) phrase: &'static str,
-    /// Reason to be reported; `None`: it was.
+    /// Reason to be reported; `None`: it was, or the response says it.
     pub(super) reason: Option<Reason>,
     /// Seconds after which another attempt may succeed.
     pub(super) retry_after_s: Option<u64>,

@@ -1,6 +1,6 @@
 //! Ends of branches and contexts: failure, the next server or target, timer C, CANCEL (RFC 3261 §16.7 to §16.10); BYEs, which end calls.
 
-use super::call::{Answer, BranchEnd, Next};
+use super::call::{Answer, BranchEnd, BranchNext, CallNext};
 use super::context::{BranchState, ResponseContext};
 use super::reach::failed_last;
 use super::stages::{self, Ended};
@@ -106,16 +106,16 @@ impl Proxy {
         }
         let next = self.decide(env, transactions, key, |call, forwarded| stages::after(call, forwarded, end));
         match next {
-            Next::Pass => return false,
-            Next::Targets(targets) => {
+            BranchNext::Pass => return false,
+            BranchNext::Targets(targets) => {
                 self.close_branch(env, id, CallResult::Other, 480);
                 self.start_targets(env, transactions, key, targets);
             }
-            Next::Again(flow, result) => {
+            BranchNext::Again(flow, result) => {
                 self.end_branch(env, id, result);
                 self.send_stored(env, transactions, id, flow);
             }
-            Next::Later(time, flow, result) => {
+            BranchNext::Later(time, flow, result) => {
                 self.end_branch(env, id, result);
                 let query = self.lookups.pause(env.cx.now + time, id, flow);
                 if let Some(branch) = self.contexts.branch_mut(id) {
@@ -123,13 +123,9 @@ impl Proxy {
                 }
                 return true;
             }
-            Next::Fail(status, result) => {
+            BranchNext::Fail(status, result) => {
                 self.end_branch(env, id, result);
                 self.on_branch_failure(env, transactions, id, status);
-                return true;
-            }
-            Next::Redirected { .. } | Next::Instead(_) | Next::Answer(_) | Next::Taken(_) => {
-                self.follow(env, transactions, key, next);
                 return true;
             }
         }
@@ -143,29 +139,25 @@ impl Proxy {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
-        next: Next,
+        next: CallNext,
     ) {
         match next {
-            Next::Targets(targets) | Next::Redirected { targets, .. } => {
-                self.start_targets(env, transactions, key, targets);
-            }
-            Next::Instead(targets) => {
+            CallNext::Pass => return,
+            CallNext::Targets(targets) => self.start_targets(env, transactions, key, targets),
+            CallNext::Instead(targets) => {
                 // The new branches come first, so that the context does not end when the others do.
                 let branches = self.contexts.get(key).map_or(0, |context| context.branches.len());
                 self.start_targets(env, transactions, key, targets);
                 self.supersede(env, transactions, key, branches);
             }
-            Next::Answer(Answer { status, phrase, .. }) => {
-                return self.answer_caller(env, transactions, key, status, phrase);
-            }
-            Next::Taken(request) => {
+            CallNext::Answer(answer) => return self.answer_caller(env, transactions, key, answer),
+            CallNext::Taken(request) => {
                 self.released.push(*request);
                 if let Some(context) = self.contexts.get(key) {
                     transactions.drop_server(context.server);
                 }
                 return;
             }
-            Next::Pass | Next::Again(..) | Next::Later(..) | Next::Fail(..) => return,
         }
         self.finish_if_done(env, transactions, key);
     }
@@ -306,7 +298,7 @@ impl Proxy {
             let Some(context) = self.contexts.get(key) else { continue };
             if !transactions.is_answered(context.server) {
                 self.cancel_branches(&mut env.cx, transactions, key, None);
-                self.answer_caller(env, transactions, key, 503, "Stopping");
+                self.answer_caller(env, transactions, key, Answer::new(503, "Stopping"));
             }
         }
     }

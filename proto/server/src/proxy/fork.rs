@@ -1,6 +1,6 @@
 //! Stateful forwarding: 100 Trying, the branches of a request and their targets (RFC 3261 §16.2, §16.6).
 
-use super::call::{Call, Forwarded, Next, Planned};
+use super::call::{Call, Forwarded, Planned};
 use super::context::{Branch, BranchState, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
 use super::limits::{branch_cost_of, cost_of};
@@ -121,18 +121,18 @@ impl Proxy {
         Some(act(call, &mut Forwarded { context, key, timers: &mut self.groups, is_answered }))
     }
 
-    /// Decision of a stage about a stored request; `Pass` if the request is gone.
-    pub(super) fn decide(
+    /// Decision of a stage about a stored request; that to pass if the request is gone.
+    pub(super) fn decide<N: Default>(
         &mut self,
         env: &mut Env<'_>,
         transactions: &Transactions,
         key: SlabKey,
-        decide: impl FnOnce(&mut Call<'_, '_>, &mut Forwarded<'_>) -> Next,
-    ) -> Next {
+        decide: impl FnOnce(&mut Call<'_, '_>, &mut Forwarded<'_>) -> N,
+    ) -> N {
         let Some(bytes) = self.contexts.get(key).and_then(|context| context.request.clone()) else {
-            return Next::Pass;
+            return N::default();
         };
-        let mut next = Next::Pass;
+        let mut next = N::default();
         self.with_stored(env, key, &bytes, |proxy, env, request, routed| {
             if let Some(decided) = proxy.with_call(env, transactions, key, (request, routed), decide) {
                 next = decided;

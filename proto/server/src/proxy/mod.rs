@@ -28,7 +28,7 @@ use crate::location::LocationTable;
 use crate::route::Routed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use call::{Call, Forwarded, MessageStep, Next, Planned};
+use call::{Answer, Call, CallNext, Forwarded, MessageStep, Planned};
 use context::{BranchState, Contexts};
 use forward::Forwarding;
 use limits::Pending;
@@ -236,7 +236,10 @@ impl Proxy {
         });
         match next {
             // The request was readable when it came.
-            Next::Pass => self.answer_caller(env, transactions, key, 500, "Server Internal Error"),
+            CallNext::Pass => {
+                let answer = Answer::new(500, "Server Internal Error");
+                self.answer_caller(env, transactions, key, answer);
+            }
             next => self.follow(env, transactions, key, next),
         }
     }

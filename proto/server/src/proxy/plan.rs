@@ -31,7 +31,7 @@ fn ask(call: &mut Call<'_, '_>, planned: &mut Planned<'_>, point: Point) -> Resu
             Ok(true)
         }
         Next::Answer(answer) => Err(NoTarget::Answer(answer)),
-        _ => Ok(false),
+        Next::Pass => Ok(false),
     }
 }
 
@@ -177,7 +177,10 @@ fn refuse(call: &mut Call<'_, '_>, why: NoTarget) {
     let (env, request) = (&mut *call.env, call.request);
     match why {
         NoTarget::Scheme(why) => refuse_scheme(env, request, why),
-        NoTarget::Answer(Answer { status, phrase, retry_after_s: None, .. }) => {
+        NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: None }) => {
+            if let Some(reason) = reason {
+                env.decided(request, reason, Detail::None);
+            }
             env.refuse_decided(request, status, phrase);
         }
         NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: Some(after_s) }) => {

@@ -1,6 +1,6 @@
 //! Processing of responses (RFC 3261 §16.7).
 
-use super::call::{BranchEnd, Forwarded, MessageStep, Next};
+use super::call::{Answer, BranchEnd, CallNext, Forwarded, MessageStep, Redirected};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::stages;
@@ -171,23 +171,16 @@ impl Proxy {
         if (is_superseded && status == 487) || (status == 430 && is_of_binding) {
             return self.on_branch_failure(env, transactions, id, 480);
         }
-        let next = match self.contexts.get(key).is_some_and(stages::may_add) {
+        let redirected = match self.contexts.get(key).is_some_and(stages::may_add) {
             true => {
                 self.decide(env, transactions, key, |call, forwarded| stages::failed(call, forwarded, &end))
             }
-            false => Next::Pass,
+            false => None,
         };
-        let uncalled = match next {
-            Next::Redirected { targets, uncalled } => {
-                self.start_targets(env, transactions, key, targets);
-                Some(uncalled)
-            }
-            Next::Pass => None,
-            next => {
-                self.follow(env, transactions, key, next);
-                None
-            }
-        };
+        let uncalled = redirected.map(|Redirected { targets, uncalled }| {
+            self.start_targets(env, transactions, key, targets);
+            uncalled
+        });
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
@@ -300,8 +293,8 @@ impl Proxy {
             && !transactions.is_answered(context.server)
         {
             match self.decide(env, transactions, key, stages::over) {
-                Next::Pass => break,
-                Next::Targets(targets) => self.start_targets(env, transactions, key, targets),
+                CallNext::Pass => break,
+                CallNext::Targets(targets) => self.start_targets(env, transactions, key, targets),
                 next => return self.follow(env, transactions, key, next),
             }
         }
@@ -311,11 +304,11 @@ impl Proxy {
         }
         let Some(best) = context.take_best() else {
             // Cancelled before a branch was sent.
-            return self.answer_caller(env, transactions, key, 487, "Request Terminated");
+            return self.answer_caller(env, transactions, key, Answer::new(487, "Request Terminated"));
         };
         // A caller that cancelled gets 487, also if the targets time out.
         if context.is_cancelled && best.bytes.is_empty() {
-            return self.answer_caller(env, transactions, key, 487, "Request Terminated");
+            return self.answer_caller(env, transactions, key, Answer::new(487, "Request Terminated"));
         }
         let (is_invite, server) = (context.is_invite, context.server);
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
@@ -335,7 +328,7 @@ impl Proxy {
             (status, true) => (status, "Failed"),
             (_, false) => return self.pass_best(env, transactions, key, best),
         };
-        self.answer_caller(env, transactions, key, status, phrase);
+        self.answer_caller(env, transactions, key, Answer::new(status, phrase));
     }
 
     /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches. Any response has Proxy-Authentication-Info for
@@ -399,9 +392,11 @@ impl Proxy {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         key: SlabKey,
-        status: u16,
-        phrase: &str,
+        Answer { status, phrase, reason, retry_after_s }: Answer,
     ) {
+        if let Some(reason) = reason {
+            self.contexts.decided(env, key, reason, Detail::None);
+        }
         self.report_end(env, key, status, phrase);
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
@@ -422,6 +417,9 @@ impl Proxy {
             let mut response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
             if !info.is_empty() {
                 response.header(HeaderName::ProxyAuthenticationInfo, info);
+            }
+            if let Some(after_s) = retry_after_s {
+                response.header_number(HeaderName::RetryAfter, after_s);
             }
             let _ = response.finish();
         });

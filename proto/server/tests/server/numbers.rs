@@ -6,6 +6,7 @@ use crate::harness::{
     ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
 };
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
+use crate::trunks::probed;
 use ringway_server::{Config, Destination, DestinationRule, DestinationRules};
 use std::time::Duration;
 
@@ -340,4 +341,17 @@ fn sips_stays_sips() {
     assert_eq!(world.numbers.len(), 1);
     let sent = world.resolve_number(DIGITS, &["sip:a@203.0.113.5"]);
     assert_eq!(statuses(&sent), [404]);
+}
+
+#[test]
+fn a_number_without_a_record_whose_trunks_are_down_may_be_called_again_later() {
+    let mut world = World::with(|config| {
+        probed(config);
+        zones(config);
+    });
+    // No trunk has answered an OPTIONS.
+    call(&mut world, NUMBER);
+    let refused = only(world.resolve_number(DIGITS, &[]));
+    assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "30"));
+    assert_eq!(world.server.counters().trunks_down, 1);
 }

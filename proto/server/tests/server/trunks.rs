@@ -206,7 +206,7 @@ fn other_methods_go_to_trunks_too_and_end_in_their_time() {
 }
 
 /// The carriers with health checks.
-fn probed(config: &mut Config) {
+pub(crate) fn probed(config: &mut Config) {
     carriers(config);
     for (index, trunk) in config.trunking.trunks.iter_mut().enumerate() {
         trunk.neighbour = Some(index);

@@ -6,7 +6,7 @@
 //! the refused one until the server transaction of that ends, which is T4 after our ACK (RFC 3261 §8.2.2.2, §17.2.1).
 
 use crate::media::converted_plan;
-use crate::proxy::call::{BranchEnd, Call, Forwarded, Next};
+use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded};
 use crate::proxy::context::BranchState;
 use crate::proxy::stages::relays;
 use crate::proxy::states::Conversion;
@@ -15,26 +15,30 @@ use crate::tables::CallResult;
 use core::time::Duration;
 
 /// Sends a branch again with a converted offer, if its target refused the media.
-pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> BranchNext {
     let sent_to = end.response.and_then(|response| response.sent_to);
     let (415 | 482 | 488 | 606, Some(flow), true) = (end.status, sent_to, call.env.config.media.converts())
     else {
-        return Next::Pass;
+        return BranchNext::Pass;
     };
     let config = call.env.config;
     let is_late = call.env.cx.now >= forwarded.context.since + config.timer_c;
     if forwarded.context.is_cancelled || is_late || forwarded.is_answered {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
-    let Some(branch) = forwarded.branch(end.id) else { return Next::Pass };
+    let Some(branch) = forwarded.branch(end.id) else { return BranchNext::Pass };
     if !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
     let result = CallResult::of(false, end.status);
     match (branch.states.conversion, end.status) {
         (Conversion::None, 415 | 488 | 606) => {
             if converted_plan(config, call.request.message, *flow).is_none() {
-                return Next::Pass;
+                return BranchNext::Pass;
             }
             branch.states.conversion = Conversion::Converted;
             relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
@@ -42,15 +46,15 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
                 branch.states.media = None;
             }
             call.env.report(call.request, Report::Converted);
-            Next::Again(*flow, result)
+            BranchNext::Again(*flow, result)
         }
         (Conversion::Converted, 482) => {
             branch.states.conversion = Conversion::Repeated;
-            Next::Later(config.timers.t4 + MARGIN, *flow, result)
+            BranchNext::Later(config.timers.t4 + MARGIN, *flow, result)
         }
         // For the caller the media are refused.
-        (Conversion::Repeated, 482) => Next::Fail(488, CallResult::Other),
-        (Conversion::None | Conversion::Converted | Conversion::Repeated, _) => Next::Pass,
+        (Conversion::Repeated, 482) => BranchNext::Fail(488, CallResult::Other),
+        (Conversion::None | Conversion::Converted | Conversion::Repeated, _) => BranchNext::Pass,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::base::{Env, Request};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
-use crate::proxy::call::{Call, Forwarded, Next, Planned};
+use crate::proxy::call::{Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::context::Best;
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::Payer;
@@ -104,32 +104,32 @@ pub(super) fn begin_context(call: &mut Call<'_, '_>, planned: &Planned<'_>, forw
 }
 
 /// Calls the target of a forward that applies to the best response so far.
-pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
+pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
     let context = &*forwarded.context;
-    let Some(diversion) = context.states.kept::<Box<Diversion>>() else { return Next::Pass };
+    let Some(diversion) = context.states.kept::<Box<Diversion>>() else { return CallNext::Pass };
     let condition = context.best().and_then(|best| condition_of(best, context.had_silent_group));
     match condition.filter(|condition| diversion.forwards.target(*condition).is_some()) {
-        Some(condition) => divert(call, forwarded, condition).map_or(Next::Pass, Next::Targets),
-        None => Next::Pass,
+        Some(condition) => divert(call, forwarded, condition).map_or(CallNext::Pass, CallNext::Targets),
+        None => CallNext::Pass,
     }
 }
 
 /// Handles the end of the time for an answer: calls the target of the forward instead of the other branches.
-pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
+pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
     let context = &mut *forwarded.context;
     if let Some(diversion) = context.states.kept_mut::<Box<Diversion>>() {
         diversion.timer = TimerKey::NONE;
     }
     let was_answered = context.branches.iter().any(|branch| branch.states.holds_success());
     if was_answered || context.is_cancelled || forwarded.is_answered {
-        return Next::Pass;
+        return CallNext::Pass;
     }
     match divert(call, forwarded, Condition::NoAnswer) {
         Some(targets) => {
             forwarded.give_up_later();
-            Next::Instead(targets)
+            CallNext::Instead(targets)
         }
-        None => Next::Pass,
+        None => CallNext::Pass,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Order of the groups of targets: the next one begins when the running one has failed, or its time has passed.
 
-use crate::proxy::call::{Call, Forwarded, Next, Planned};
+use crate::proxy::call::{Call, CallNext, Forwarded, Planned};
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, LaterGroups, TimeLimit};
 use crate::proxy::targets::StoredTarget;
@@ -58,24 +58,24 @@ pub(super) fn arm(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 }
 
 /// Calls the next group of targets, if the running one has failed.
-pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() else { return Next::Pass };
+pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
+    let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() else { return CallNext::Pass };
     let group: Vec<_> = later.take_next().collect();
     forwarded.timers.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
     let is_ranked = group.first().is_some_and(StoredTarget::is_ranked);
     call.env.report(call.request, Report::NextGroup { targets: group.len(), is_ranked });
     if group.is_empty() {
         let _ = forwarded.context.states.take::<Box<LaterGroups>>();
-        return Next::Pass;
+        return CallNext::Pass;
     }
-    Next::Targets(group)
+    CallNext::Targets(group)
 }
 
 /// Handles the end of a group's time: cancels its branches, so that the next group is called.
-pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
+pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
     if let Some(later) = forwarded.context.states.kept_mut::<Box<LaterGroups>>() {
         later.timer = TimerKey::NONE;
     }
     call.env.report(call.request, Report::GroupTimeout);
-    Next::Instead(Vec::new())
+    CallNext::Instead(Vec::new())
 }

@@ -1,6 +1,6 @@
 //! MESSAGE that no phone of its user took, for those that are kept.
 
-use crate::proxy::call::{Call, Forwarded, Next, Planned};
+use crate::proxy::call::{Call, CallNext, Forwarded, Planned};
 use crate::proxy::states::{Candidate, KeptStates, Released, TimeLimit, Waiting};
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
@@ -22,32 +22,32 @@ pub(super) fn begin(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
 }
 
 /// Handles the end of the time for an answer: no phone is there.
-pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    let Some(waiting) = forwarded.context.states.kept_mut::<Box<Waiting>>() else { return Next::Pass };
+pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
+    let Some(waiting) = forwarded.context.states.kept_mut::<Box<Waiting>>() else { return CallNext::Pass };
     waiting.timer = TimerKey::NONE;
     if forwarded.is_answered {
-        return Next::Pass;
+        return CallNext::Pass;
     }
     call.env.decided(call.request, Reason::GroupTimeout, Detail::None);
     hand_over(forwarded)
 }
 
 /// Hands over a request whose best response says that no phone is there.
-pub(super) fn over(_: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
+pub(super) fn over(_: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
     let context = &*forwarded.context;
     let is_absent = context.best().is_some_and(|best| matches!(best.status, 408 | 430 | 480));
-    if context.is_done() && is_absent { hand_over(forwarded) } else { Next::Pass }
+    if context.is_done() && is_absent { hand_over(forwarded) } else { CallNext::Pass }
 }
 
 /// Takes the request out of its context, which ends without a response.
-fn hand_over(forwarded: &mut Forwarded<'_>) -> Next {
+fn hand_over(forwarded: &mut Forwarded<'_>) -> CallNext {
     let context = &mut *forwarded.context;
     if context.is_cancelled || forwarded.is_answered {
-        return Next::Pass;
+        return CallNext::Pass;
     }
-    let Some(waiting) = context.states.take::<Box<Waiting>>() else { return Next::Pass };
+    let Some(waiting) = context.states.take::<Box<Waiting>>() else { return CallNext::Pass };
     forwarded.timers.cancel(waiting.timer);
-    let Some(request) = context.request.take() else { return Next::Pass };
+    let Some(request) = context.request.take() else { return CallNext::Pass };
     let (flow, grant) = (context.source, context.grant);
-    Next::Taken(Box::new(Released { request, flow, grant, candidate: waiting.candidate }))
+    CallNext::Taken(Box::new(Released { request, flow, grant, candidate: waiting.candidate }))
 }

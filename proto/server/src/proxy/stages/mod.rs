@@ -20,7 +20,7 @@ mod trunks;
 
 pub(super) use crate::lamp::Ended;
 
-use super::call::{BranchEnd, Call, Forwarded, MessageStep, Next, Planned};
+use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, MessageStep, Next, Planned, Redirected};
 use super::context::{Branch, ResponseContext};
 use super::forward::{Changes, Plan};
 use super::limits::Share;
@@ -31,7 +31,6 @@ use super::states::{
 };
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request, Response, TrunkTarget};
-use crate::config::Features;
 use crate::lamp;
 use crate::media::is_sdp;
 use crate::report::reason_of as reason_of_forward;
@@ -69,35 +68,60 @@ struct Before {
     point: Point,
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers and the test of the order"))]
     name: &'static str,
-    is_used: fn(&Features) -> bool,
+    /// False: it has nothing to say about the request.
+    applies: fn(&Call<'_, '_>) -> bool,
     run: fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next,
 }
 
 /// Stages that may have targets: for each point, the first one that decides; no targets are a decision too.
 const BEFORE: [Before; 8] = [
-    Before { point: Point::Side, is_used: |_| true, name: "sides", run: sides::before },
-    Before { point: Point::InDialog, is_used: |_| true, name: "trunks", run: trunks::before_in_dialog },
+    Before { point: Point::Side, applies: |_| true, name: "sides", run: sides::before },
+    Before { point: Point::InDialog, applies: is_at_trunk, name: "trunks", run: trunks::before_in_dialog },
     // The nodes of a domain know its users: a route of the same name must not come before them.
-    Before { point: Point::Elsewhere, is_used: |used| used.trunks, name: "nodes", run: nodes::before },
     Before {
         point: Point::Elsewhere,
-        is_used: |used| used.routes,
+        applies: |call| call.env.features.trunks,
+        name: "nodes",
+        run: nodes::before,
+    },
+    Before {
+        point: Point::Elsewhere,
+        applies: |call| call.env.features.routes,
         name: "trunks",
         run: trunks::before_elsewhere,
     },
-    Before { point: Point::User, is_used: |_| true, name: "diversion", run: diversion::before },
+    Before { point: Point::User, applies: has_forwards, name: "diversion", run: diversion::before },
     // What a user wants is before what a number leads to.
-    Before { point: Point::Absent, is_used: |_| true, name: "diversion", run: diversion::before_absent },
+    Before { point: Point::Absent, applies: has_forwards, name: "diversion", run: diversion::before_absent },
     // A carrier is paid for: the records of a number are free.
-    Before { point: Point::Absent, is_used: |used| used.routes, name: "numbers", run: numbers::before },
-    Before { point: Point::Absent, is_used: |used| used.routes, name: "trunks", run: trunks::before_absent },
+    Before {
+        point: Point::Absent,
+        applies: |call| call.env.features.routes,
+        name: "numbers",
+        run: numbers::before,
+    },
+    Before {
+        point: Point::Absent,
+        applies: |call| call.env.features.routes,
+        name: "trunks",
+        run: trunks::before_absent,
+    },
 ];
 
+/// The mark of the dialog says it, whatever trunks there are now.
+fn is_at_trunk(call: &Call<'_, '_>) -> bool {
+    call.request.grant.trunk != TrunkTarget::None
+}
+
+fn has_forwards(call: &Call<'_, '_>) -> bool {
+    !call.env.forwards.is_empty()
+}
+
 /// Stage that decides after the end of a branch, with its name.
-type After = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> Next);
+type After<N> = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> N);
 
 /// Stages that may go on with a branch that has ended, first to last.
-const AFTER: [After; 4] = [
+const AFTER: [After<BranchNext>; 4] = [
     // The same phone gets another offer: a forward must not come before it.
     ("conversion", conversion::after),
     // The same phone over another flow (RFC 5626 §7).
@@ -109,13 +133,13 @@ const AFTER: [After; 4] = [
 ];
 
 /// Stages that add targets to those of a branch that has failed.
-const FAILED: [After; 1] = [
+const FAILED: [After<Option<Redirected>>; 1] = [
     // A 3xx answers for all flows of its target (RFC 3261 §16.7 step 4).
-    ("recursion", recursion::after),
+    ("recursion", recursion::failed),
 ];
 
 /// Stage that decides when every branch is over, with its name.
-type Over = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>) -> Next);
+type Over = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>) -> CallNext);
 
 /// Stages that may go on with a request whose branches are over, first to last.
 const OVER: [Over; 3] = [
@@ -131,14 +155,10 @@ const OVER: [Over; 3] = [
 
 /// Targets or answer of the first stage of a point that has any.
 pub(super) fn before(call: &mut Call<'_, '_>, point: Point, planned: &mut Planned<'_>) -> Next {
-    match point {
-        Point::User if call.env.forwards.is_empty() => return Next::Pass,
-        // The mark of the dialog says it, whatever trunks there are now.
-        Point::InDialog if call.request.grant.trunk == TrunkTarget::None => return Next::Pass,
-        Point::Side | Point::InDialog | Point::Elsewhere | Point::User | Point::Absent => {}
-    }
-    let features = call.env.features;
-    for stage in BEFORE.iter().filter(|stage| stage.point == point && (stage.is_used)(&features)) {
+    for stage in BEFORE.iter().filter(|stage| stage.point == point) {
+        if !(stage.applies)(call) {
+            continue;
+        }
         match (stage.run)(call, planned) {
             Next::Pass => {}
             next => return next,
@@ -450,22 +470,32 @@ pub(super) fn may_add(context: &ResponseContext) -> bool {
 }
 
 /// Decision of the first stage that goes on with a branch that has ended.
-pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
-    first(AFTER.iter().map(|(_, after)| after(call, forwarded, end)))
+pub(super) fn after(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> BranchNext {
+    let mut decisions = AFTER.iter().map(|(_, after)| after(call, forwarded, end));
+    decisions.find(|next| !matches!(next, BranchNext::Pass)).unwrap_or_default()
 }
 
-/// The same for a branch that has failed.
-pub(super) fn failed(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
-    first(FAILED.iter().map(|(_, failed)| failed(call, forwarded, end)))
+/// Targets that the first stage adds to those of a branch that has failed.
+pub(super) fn failed(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> Option<Redirected> {
+    FAILED.iter().find_map(|(_, failed)| failed(call, forwarded, end))
 }
 
-/// The same for a request whose branches are over.
-pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> Next {
-    first(OVER.iter().map(|(_, over)| over(call, forwarded)))
+/// Decision of the first stage that goes on with a request whose branches are over.
+pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
+    let mut decisions = OVER.iter().map(|(_, over)| over(call, forwarded));
+    decisions.find(|next| !matches!(next, CallNext::Pass)).unwrap_or_default()
 }
 
 /// Decision at the end of a time.
-pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, due: TimeLimit) -> Next {
+pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, due: TimeLimit) -> CallNext {
     match due {
         TimeLimit::Group(_) => groups::on_time(call, forwarded),
         TimeLimit::Answer(_) => diversion::on_time(call, forwarded),
@@ -479,7 +509,7 @@ pub(super) fn number_found(
     forwarded: &mut Forwarded<'_>,
     share: Share,
     uris: &[Box<str>],
-) -> Next {
+) -> CallNext {
     numbers::resumed(call, forwarded, share, uris)
 }
 
@@ -501,10 +531,6 @@ fn has_follower(states: &States) -> bool {
     states.kept::<Box<LaterGroups>>().is_some()
         || states.kept::<Box<Diversion>>().is_some()
         || states.kept::<Box<Waiting>>().is_some()
-}
-
-fn first(mut decisions: impl Iterator<Item = Next>) -> Next {
-    decisions.find(|next| !matches!(next, Next::Pass)).unwrap_or(Next::Pass)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::base::{Env, Request};
 use crate::dialog::is_public;
 use crate::dialplan::RouteTo;
-use crate::proxy::call::{Answer, Call, Forwarded, Next, Planned};
+use crate::proxy::call::{Answer, Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::{self, Payer};
 use crate::proxy::stages::diversion::is_divertible;
@@ -53,19 +53,19 @@ pub(super) fn resumed(
     forwarded: &mut Forwarded<'_>,
     share: Share,
     uris: &[Box<str>],
-) -> Next {
+) -> CallNext {
     let targets = match targets_of(call, uris, share) {
         Ok(targets) => targets,
-        Err(answer) => return Next::Answer(answer),
+        Err(answer) => return CallNext::Answer(answer),
     };
     let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
     if !call.reserve(forwarded, targets.len(), added) {
-        return Next::Answer(Answer::new(503, "Too Many Requests Under Way"));
+        return CallNext::Answer(Answer::new(503, "Too Many Requests Under Way"));
     }
     if let Some(recursion) = forwarded.context.states.kept_mut::<Box<Recursion>>() {
         targets.iter().for_each(|target| recursion.note(target.uri()));
     }
-    Next::Targets(targets)
+    CallNext::Targets(targets)
 }
 
 /// The servers that a record may lead to.

@@ -2,7 +2,7 @@
 
 use crate::base::Reach;
 use crate::dialog::is_credible;
-use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
+use crate::proxy::call::{BranchEnd, Call, Forwarded, Planned, Redirected};
 use crate::proxy::stages::diversion::{add_lines, is_divertible, may_divert};
 use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};
@@ -47,8 +47,12 @@ pub(super) fn begin(call: &Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut 
 }
 
 /// Calls the contacts of a 3xx: those with the highest q-value now, the others in the next groups.
-pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
-    let Some(response) = end.response.filter(|_| matches!(end.status, 300..=302)) else { return Next::Pass };
+pub(super) fn failed(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> Option<Redirected> {
+    let response = end.response.filter(|_| matches!(end.status, 300..=302))?;
     let context = &*forwarded.context;
     if !call.env.config.recurse
         || end.is_superseded
@@ -56,15 +60,15 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         || context.is_cancelled
         || forwarded.is_answered
     {
-        return Next::Pass;
+        return None;
     }
     let branch = forwarded.branch(end.id).filter(|branch| !trunks::is_at_trunk(branch));
-    let Some(branch) = branch else { return Next::Pass };
+    let branch = branch?;
     let (share, authority) = (branch.share, branch.authority);
     if authority == Authority::Number
         || (authority == Authority::CalledUser && !may_divert(call.env, call.request.message))
     {
-        return Next::Pass;
+        return None;
     }
     let by = response.flow.remote.ip();
     let (mut found, mut uncalled) = (Vec::new(), Vec::new());
@@ -89,7 +93,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     let targets: Vec<_> = targets.collect();
     let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
     if targets.is_empty() || !call.reserve(forwarded, targets.len(), added) {
-        return Next::Pass;
+        return None;
     }
     if let Some(user) = user {
         call.leave(forwarded, user);
@@ -97,7 +101,7 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
     for target in &targets {
         call.env.report(call.request, Report::Redirected(target.uri()));
     }
-    Next::Redirected { targets, uncalled }
+    Some(Redirected { targets, uncalled })
 }
 
 /// Checks a contact: its scheme, the permission to call it, and that it was not called before.

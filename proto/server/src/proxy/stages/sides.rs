@@ -5,7 +5,7 @@
 use crate::base::Reach;
 use crate::dialog::user_of_side;
 use crate::gruu;
-use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
+use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -21,7 +21,11 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
 }
 
 /// Calls the user of a side instead of a branch whose flow is gone, the only one of its request.
-pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> BranchNext {
     let is_gone = if end.response.is_some() { end.status == 430 } else { end.status == 480 };
     // One that came over a link crosses no other: the node that sent it looks the user up.
     if !is_gone
@@ -30,16 +34,16 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         || !forwarded.may_replace_branch(call.env)
         || !forwarded.branch(end.id).is_some_and(|branch| branch.state.awaits_first_response())
     {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
-    let Some(uri) = uri_of(call) else { return Next::Pass };
+    let Some(uri) = uri_of(call) else { return BranchNext::Pass };
     if !call.reserve(forwarded, 1, 0) {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
-    let Ok(share) = Share::of(call.env.config, call.request.message, 1) else { return Next::Pass };
+    let Ok(share) = Share::of(call.env.config, call.request.message, 1) else { return BranchNext::Pass };
     forwarded.context.grant.reach = Reach::User;
     call.env.report(call.request, Report::ToDialogSide(&uri));
-    Next::Targets(vec![StoredTarget::new(&uri, 1000, share)])
+    BranchNext::Targets(vec![StoredTarget::new(&uri, 1000, share)])
 }
 
 /// URI of this server for the user of the side that a request is for; `None` if nobody is found.

@@ -4,7 +4,7 @@ use crate::auth::{Permitted, is_method_of_call};
 use crate::base::{BranchId, Env, Reach, Request, Sender};
 use crate::dialog::contact_of;
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
-use crate::proxy::call::{BranchEnd, Call, Forwarded, Next, Planned};
+use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded, Next, Planned};
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
@@ -487,15 +487,19 @@ fn credentials(
 
 /// Answers the challenge of a trunk, and gives up the targets behind a trunk whose response is no failure of the trunk. The caller gets no
 /// challenge of a trunk: it has no credentials for it, and must not give it the user's.
-pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end: &BranchEnd<'_>) -> Next {
+pub(super) fn after(
+    call: &mut Call<'_, '_>,
+    forwarded: &mut Forwarded<'_>,
+    end: &BranchEnd<'_>,
+) -> BranchNext {
     if end.response.is_none() {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
     match answer_challenge(call.env, forwarded.context, end) {
-        Next::Pass => {}
+        BranchNext::Pass => {}
         next => return next,
     }
-    let Some(branch) = forwarded.branch(end.id) else { return Next::Pass };
+    let Some(branch) = forwarded.branch(end.id) else { return BranchNext::Pass };
     let (trunk, is_at_trunk) = (branch.states.trunk, is_at_trunk(branch));
     if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status)) {
         forwarded.give_up_later();
@@ -504,9 +508,9 @@ pub(super) fn after(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, end:
         401 | 407 if is_at_trunk => {
             relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
             let status = if end.is_superseded { 480 } else { 500 };
-            Next::Fail(status, CallResult::Challenged)
+            BranchNext::Fail(status, CallResult::Challenged)
         }
-        _ => Next::Pass,
+        _ => BranchNext::Pass,
     }
 }
 
@@ -530,21 +534,23 @@ pub(super) fn on_provisional(forwarded: &mut Forwarded<'_>, id: BranchId, status
     }
 }
 
-fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &BranchEnd<'_>) -> Next {
+fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &BranchEnd<'_>) -> BranchNext {
     let trunking = &env.config.trunking;
-    let Some(response) = end.response.filter(|_| matches!(end.status, 401 | 407)) else { return Next::Pass };
-    let Some(flow) = response.sent_to else { return Next::Pass };
+    let Some(response) = end.response.filter(|_| matches!(end.status, 401 | 407)) else {
+        return BranchNext::Pass;
+    };
+    let Some(flow) = response.sent_to else { return BranchNext::Pass };
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let uses_accounts = context.grant.uses_accounts;
     let is_wanted = !context.is_cancelled;
-    let Some(branch) = context.branches.get_mut(end.id.parts().1) else { return Next::Pass };
+    let Some(branch) = context.branches.get_mut(end.id.parts().1) else { return BranchNext::Pass };
     if branch.states.trunk.is_some_and(|trunk| trunk.is_node) {
         // The phone has the password that it asks for.
-        return Next::Pass;
+        return BranchNext::Pass;
     }
     let of_dialog =
         || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
-    let Some(mut trunk) = branch.states.trunk.or_else(of_dialog) else { return Next::Pass };
+    let Some(mut trunk) = branch.states.trunk.or_else(of_dialog) else { return BranchNext::Pass };
     let learnt = env.tables.change_trunk_logins(None, |logins| {
         logins.learn(trunking, trunk.trunk, (response.message, response.status))
     });
@@ -559,7 +565,7 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
             let refused = Report::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
             env.report_about(response.message.as_bytes(), refused);
         }
-        return if is_in_dialog { Next::Pass } else { Next::Fail(500, CallResult::Other) };
+        return if is_in_dialog { BranchNext::Pass } else { BranchNext::Fail(500, CallResult::Other) };
     }
     trunk.logins += 1;
     if branch.states.trunk.replace(trunk).is_none() {
@@ -567,10 +573,10 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
         branch.servers = None;
     }
     if !is_wanted || !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
-        return Next::Pass;
+        return BranchNext::Pass;
     }
     env.report_about(response.message.as_bytes(), Report::TrunkLogin(*flow));
-    Next::Again(*flow, CallResult::Challenged)
+    BranchNext::Again(*flow, CallResult::Challenged)
 }
 
 /// Maximum number of challenges of a trunk that are answered for a branch; the second one if the nonce was stale.

@@ -119,7 +119,7 @@ impl KeptStates for States {
     }
 
     fn end_targets(&mut self) -> impl Iterator<Item = TimerKey> {
-        let ended = self.extract_if(.., |state| matches!(state, State::Later(_) | State::Diversion(_)));
+        let ended = self.extract_if(.., |state| state.calls_targets());
         ended.filter_map(|mut state| state.timer().copied())
     }
 
@@ -129,6 +129,16 @@ impl KeptStates for States {
 }
 
 impl State {
+    /// True for what would call further targets.
+    const fn calls_targets(&self) -> bool {
+        match self {
+            Self::Later(_) | Self::Diversion(_) => true,
+            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Lit(_) | Self::Waiting(_) => {
+                false
+            }
+        }
+    }
+
     fn timer(&mut self) -> Option<&mut TimerKey> {
         match self {
             Self::Later(later) => Some(&mut later.timer),
