@@ -465,7 +465,7 @@ impl Node for Server {
         }
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
-        if had.neighbours {
+        if had.neighbours() {
             self.neighbours.on_timeout(env, &mut self.transactions);
         }
         env.check_calls();
@@ -474,14 +474,14 @@ impl Node for Server {
             self.proxy.give_up(env, &mut self.transactions);
         }
         self.proxy.expire_lookups(env, &mut self.transactions);
-        if had.presence && self.events.next_due().is_some() {
+        if had.presence() && self.events.next_due().is_some() {
             let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
             self.events.on_timeout(env, parts);
         }
         if self.messages.next_due().is_some() {
             self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
         }
-        if cfg!(feature = "cluster") && had.cluster {
+        if cfg!(feature = "cluster") && had.cluster() {
             self.expire_locates(cx);
         }
         self.apply_notices(cx);
@@ -504,17 +504,17 @@ impl Node for Server {
         }
         self.proxy.next_due().into_iter().for_each(&mut consider);
         let had = self.environment.had_features();
-        if had.presence {
+        if had.presence() {
             consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
         }
         consider((self.messages.next_due(), "a kept message is delivered or expires"));
         let has_changes = self.registrar.has_changes();
         consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
-        if had.cluster {
+        if had.cluster() {
             consider((self.locating.next_due(), "the store that nodes share did not answer"));
         }
         consider((self.gives_up_at, "pending requests are given up"));
-        if had.neighbours {
+        if had.neighbours() {
             consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
         }
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));

@@ -93,30 +93,67 @@ pub struct Config {
     pub secret: [u8; 32],
 }
 
-/// Features that a configuration uses, read once: what is not used costs a plain call nothing.
+/// Features that a configuration uses, read once: what is not used costs a plain call nothing. Each is false in a build without it, so
+/// that the compiler leaves it out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
-    /// There are trunks, or nodes behind this server.
-    pub(crate) trunks: bool,
-    /// There are routes, or numbers are looked up.
-    pub(crate) routes: bool,
-    /// Some calls pass a media relay.
-    pub(crate) relays: bool,
-    /// An offer that a phone refuses is converted.
-    pub(crate) conversion: bool,
-    /// Contacts of 3xx are called.
-    pub(crate) recursion: bool,
-    /// Users are watched.
-    pub(crate) presence: bool,
-    /// Connections to other servers are kept.
-    pub(crate) neighbours: bool,
-    /// Requests may have tokens of flows: of other nodes, or of phones of other registrars.
-    pub(crate) flow_tokens: bool,
-    /// Nodes share their registrations.
-    pub(crate) cluster: bool,
+    trunks: bool,
+    routes: bool,
+    relays: bool,
+    conversion: bool,
+    recursion: bool,
+    presence: bool,
+    neighbours: bool,
+    flow_tokens: bool,
+    cluster: bool,
 }
 
 impl Features {
+    /// There are trunks, or nodes behind this server.
+    pub(crate) const fn trunks(&self) -> bool {
+        cfg!(feature = "operator") && self.trunks
+    }
+
+    /// There are routes, or numbers are looked up.
+    pub(crate) const fn routes(&self) -> bool {
+        cfg!(feature = "operator") && self.routes
+    }
+
+    /// Some calls pass a media relay.
+    pub(crate) const fn relays(&self) -> bool {
+        cfg!(feature = "operator") && self.relays
+    }
+
+    /// An offer that a phone refuses is converted.
+    pub(crate) const fn conversion(&self) -> bool {
+        cfg!(feature = "operator") && self.conversion
+    }
+
+    /// Contacts of 3xx are called.
+    pub(crate) const fn recursion(&self) -> bool {
+        self.recursion
+    }
+
+    /// Users are watched.
+    pub(crate) const fn presence(&self) -> bool {
+        cfg!(feature = "events") && self.presence
+    }
+
+    /// Connections to other servers are kept.
+    pub(crate) const fn neighbours(&self) -> bool {
+        cfg!(feature = "operator") && self.neighbours
+    }
+
+    /// Requests may have tokens of flows: of other nodes, or of phones of other registrars.
+    pub(crate) const fn flow_tokens(&self) -> bool {
+        self.flow_tokens
+    }
+
+    /// Nodes share their registrations.
+    pub(crate) const fn cluster(&self) -> bool {
+        cfg!(feature = "cluster") && self.cluster
+    }
+
     /// All that either uses.
     pub(crate) const fn or(self, other: Self) -> Self {
         Self {

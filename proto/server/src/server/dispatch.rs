@@ -53,7 +53,7 @@ impl Server {
         let Request { message, method, uri, .. } = request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
-        if env.features.neighbours {
+        if env.features.neighbours() {
             env.note_alias(&request);
         }
         if !may_use_link(env, &request) {
@@ -76,7 +76,7 @@ impl Server {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { key: Some(key), ..request };
-        if had.cluster && self.locating.absorbs(env, &request) {
+        if had.cluster() && self.locating.absorbs(env, &request) {
             return;
         }
         if method == Method::Ack && env.acknowledges_us(message, key) {
@@ -95,7 +95,7 @@ impl Server {
         env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             let cancelled = self.transactions.key_of_cancelled(message);
-            if had.cluster && self.locating.on_cancel(env, cancelled, &request) {
+            if had.cluster() && self.locating.on_cancel(env, cancelled, &request) {
                 return;
             }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
@@ -211,7 +211,7 @@ pub(super) fn proceed(
     to_us: bool,
 ) {
     let Handlers { transactions, table, proxy, events, messages } = handlers;
-    if env.features.presence {
+    if env.features.presence() {
         let parts = &mut Parts { transactions, table };
         if events.on_request(env, parts, request, routed) {
             return;
@@ -342,12 +342,12 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
-        edge: match env.features.flow_tokens {
+        edge: match env.features.flow_tokens() {
             true => edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
             false => EdgePart::Absent,
         },
         is_of_node: env.config.is_link(&request.flow),
-        is_trunk: env.features.trunks
+        is_trunk: env.features.trunks()
             && !request.flow.transport.is_websocket()
             && env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.trusts(&request.flow)

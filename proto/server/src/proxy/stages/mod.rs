@@ -70,25 +70,52 @@ struct Before {
     name: &'static str,
     /// False: it has nothing to say about the request.
     applies: fn(&Call<'_, '_>) -> bool,
-    run: fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next,
+    run: Planning,
+}
+
+/// Function of a stage that may have the targets of a request.
+type Planning = fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next;
+
+/// Function of a stage that may go on with a branch.
+type GoingOn = fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> BranchNext;
+
+/// The function of a stage that a build has with the feature `operator` only.
+const fn if_operator(stage: Planning) -> Planning {
+    fn pass(_: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
+        Next::Pass
+    }
+    if cfg!(feature = "operator") { stage } else { pass }
+}
+
+/// The same for one that goes on with a branch.
+const fn goes_on_if_operator(stage: GoingOn) -> GoingOn {
+    fn pass(_: &mut Call<'_, '_>, _: &mut Forwarded<'_>, _: &BranchEnd<'_>) -> BranchNext {
+        BranchNext::Pass
+    }
+    if cfg!(feature = "operator") { stage } else { pass }
 }
 
 /// Stages that may have targets: for each point, the first one that decides; no targets are a decision too.
 const BEFORE: [Before; 8] = [
     Before { point: Point::Side, applies: |_| true, name: "sides", run: sides::before },
-    Before { point: Point::InDialog, applies: is_at_trunk, name: "trunks", run: trunks::before_in_dialog },
+    Before {
+        point: Point::InDialog,
+        applies: is_at_trunk,
+        name: "trunks",
+        run: if_operator(trunks::before_in_dialog),
+    },
     // The nodes of a domain know its users: a route of the same name must not come before them.
     Before {
         point: Point::Elsewhere,
-        applies: |call| call.env.features.trunks,
+        applies: |call| call.env.features.trunks(),
         name: "nodes",
-        run: nodes::before,
+        run: if_operator(nodes::before),
     },
     Before {
         point: Point::Elsewhere,
-        applies: |call| call.env.features.routes,
+        applies: |call| call.env.features.routes(),
         name: "trunks",
-        run: trunks::before_elsewhere,
+        run: if_operator(trunks::before_elsewhere),
     },
     Before { point: Point::User, applies: has_forwards, name: "diversion", run: diversion::before },
     // What a user wants is before what a number leads to.
@@ -96,21 +123,21 @@ const BEFORE: [Before; 8] = [
     // A carrier is paid for: the records of a number are free.
     Before {
         point: Point::Absent,
-        applies: |call| call.env.features.routes,
+        applies: |call| call.env.features.routes(),
         name: "numbers",
-        run: numbers::before,
+        run: if_operator(numbers::before),
     },
     Before {
         point: Point::Absent,
-        applies: |call| call.env.features.routes,
+        applies: |call| call.env.features.routes(),
         name: "trunks",
-        run: trunks::before_absent,
+        run: if_operator(trunks::before_absent),
     },
 ];
 
 /// The mark of the dialog says it, whatever trunks there are now.
 fn is_at_trunk(call: &Call<'_, '_>) -> bool {
-    call.request.grant.trunk != TrunkTarget::None
+    cfg!(feature = "operator") && call.request.grant.trunk != TrunkTarget::None
 }
 
 fn has_forwards(call: &Call<'_, '_>) -> bool {
@@ -123,13 +150,13 @@ type After<N> = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &Branch
 /// Stages that may go on with a branch that has ended, first to last.
 const AFTER: [After<BranchNext>; 4] = [
     // The same phone gets another offer: a forward must not come before it.
-    ("conversion", conversion::after),
+    ("conversion", goes_on_if_operator(conversion::after)),
     // The same phone over another flow (RFC 5626 §7).
     ("flows", flows::after),
     // The phone has another binding now.
     ("sides", sides::after),
     // What a trunk refuses is not called by another one.
-    ("trunks", trunks::after),
+    ("trunks", goes_on_if_operator(trunks::after)),
 ];
 
 /// Stages that add targets to those of a branch that has failed.
@@ -181,7 +208,7 @@ pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candid
 
 /// Bytes that stages may add to each branch of a request.
 pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
-    if env.features.relays { relays::cost_of(message) } else { 0 }
+    if env.features.relays() { relays::cost_of(message) } else { 0 }
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -191,10 +218,10 @@ pub(super) fn begin(
     forwarded: &mut Forwarded<'_>,
 ) -> usize {
     let branches = planned.targets.list().len();
-    if call.env.features.presence {
+    if call.env.features.presence() {
         lamps::begin(call, planned, forwarded);
     }
-    if call.env.features.recursion {
+    if call.env.features.recursion() {
         recursion::begin(call, planned, forwarded);
     }
     if branches > 1 {
@@ -257,14 +284,14 @@ pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
 
 /// True for a branch that a stage may send once more.
 pub(super) fn may_repeat(env: &Env<'_>, request: &Request<'_, '_>, target: &Target) -> bool {
-    (env.features.trunks
+    (env.features.trunks()
         && trunks::may_be_challenged(env.config, request.grant.reach, target.configured_hop()))
-        || (env.features.conversion && is_sdp(request.message))
+        || (env.features.conversion() && is_sdp(request.message))
 }
 
 /// Refusal of a next hop.
 pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
-    if env.features.trunks { trunks::refusal(env, plan) } else { None }
+    if env.features.trunks() { trunks::refusal(env, plan) } else { None }
 }
 
 /// True: the branch waits for a stage, or has failed.
@@ -275,7 +302,7 @@ pub(super) fn holds(
     id: BranchId,
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
-    env.features.relays && relays::ask_offer(env, context, lookups, id, plan)
+    env.features.relays() && relays::ask_offer(env, context, lookups, id, plan)
 }
 
 /// Changes of stages to the request of a branch.
@@ -286,10 +313,10 @@ pub(super) fn change(
     branch: Option<&Branch>,
 ) -> Changes {
     let mut changes = Changes::default();
-    if let Some(branch) = branch.filter(|branch| branch.states.media.is_some()) {
+    if let Some(branch) = branch.filter(|branch| branch.states.has_media()) {
         relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
     }
-    if env.features.trunks || plan.configured_hop().is_some() {
+    if env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some()) {
         let trunk = branch.and_then(|branch| branch.states.trunk);
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
     }
@@ -299,7 +326,7 @@ pub(super) fn change(
 /// The same for a request without a branch.
 pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '_, '_>) -> Changes {
     let mut changes = Changes::default();
-    if env.features.trunks {
+    if env.features.trunks() {
         trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
     }
     changes
@@ -307,7 +334,7 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
 
 /// Request of a branch in place of the one that came.
 pub(super) fn replaced(context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
-    let branch = context.branches.get(number).filter(|branch| branch.states.media.is_some())?;
+    let branch = context.branches.get(number).filter(|branch| branch.states.has_media())?;
     relays::offer_of(context, branch)
 }
 
@@ -318,7 +345,7 @@ pub(super) fn offered(
     id: BranchId,
     result: Option<RelayResult>,
 ) -> bool {
-    relays::offered(env, context, id, result)
+    cfg!(feature = "operator") && relays::offered(env, context, id, result)
 }
 
 // Responses of a branch.
@@ -331,7 +358,7 @@ pub(super) fn on_message(
     id: BranchId,
     response: &Response<'_, '_>,
 ) -> MessageStep {
-    if !env.features.relays {
+    if !env.features.relays() {
         return MessageStep::Pass;
     }
     match relays::answer_step(env, context, lookups, id, response) {
@@ -356,7 +383,7 @@ pub(super) fn answered(
 
 /// Handles any response of a branch.
 pub(super) fn on_response(env: &Env<'_>, context: &ResponseContext, id: BranchId, status: u16) {
-    if env.features.trunks
+    if env.features.trunks()
         && let Some(branch) = context.branches.get(id.parts().1)
     {
         trunks::on_response(env, branch, status);
@@ -365,7 +392,7 @@ pub(super) fn on_response(env: &Env<'_>, context: &ResponseContext, id: BranchId
 
 /// Handles a provisional response of a branch.
 pub(super) fn on_provisional(env: &Env<'_>, forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
-    if env.features.trunks {
+    if env.features.trunks() {
         trunks::on_provisional(forwarded, id, status);
     }
 }
@@ -386,14 +413,14 @@ pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: Branch
 
 /// Handles the 2xx of a request that refreshes a session.
 pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
-    if env.features.presence {
+    if env.features.presence() {
         lamp::refresh(env, response);
     }
 }
 
 /// Handles a BYE that ends a call.
 pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
-    if env.features.presence {
+    if env.features.presence() {
         lamp::end_dialog(env, bye, ended);
     }
 }
@@ -402,14 +429,14 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
 
 /// Handles the pause that the next hop of a branch asks for.
 pub(super) fn on_pause(env: &Env<'_>, branch: &Branch, until: Instant) {
-    if env.features.trunks {
+    if env.features.trunks() {
         trunks::on_pause(env, branch, until);
     }
 }
 
 /// Handles the silence of the next hop of a branch.
 pub(super) fn on_silence(env: &Env<'_>, branch: &Branch) {
-    if env.features.trunks {
+    if env.features.trunks() {
         trunks::on_silence(env, branch);
     }
 }
@@ -421,14 +448,16 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
-    if context.branches.get(id.parts().1).is_some_and(|branch| branch.states.media.is_some()) {
+    if context.branches.get(id.parts().1).is_some_and(|branch| branch.states.has_media()) {
         relays::end(&mut env.cx, context, id, status);
     }
 }
 
 /// Handles the CANCEL of a branch that was not sent yet.
 pub(super) fn cancel_branch(cx: &mut Context<'_, Action>, branch: &mut Branch) {
-    relays::cancel(cx, branch);
+    if branch.states.has_media() {
+        relays::cancel(cx, branch);
+    }
 }
 
 /// Handles the end of a context.
@@ -436,14 +465,14 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
     if !context.states.is_empty() {
         lamps::on_end(env, context);
     }
-    for branch in context.branches.iter_mut().filter(|branch| branch.states.media.is_some()) {
+    for branch in context.branches.iter_mut().filter(|branch| branch.states.has_media()) {
         relays::give_up(&mut env.cx, lookups, branch);
     }
 }
 
 /// Bytes that stages hold for an answered request.
 pub(super) fn held_bytes(branches: &[Branch]) -> usize {
-    match branches.iter().any(|branch| branch.states.media.is_some()) {
+    match branches.iter().any(|branch| branch.states.has_media()) {
         true => relays::held_bytes(branches),
         false => 0,
     }
@@ -461,7 +490,7 @@ pub(super) fn may_go_on(env: &Env<'_>, context: &ResponseContext, id: BranchId) 
     // A trunk that a reload took away must still not challenge the caller.
     let is_configured = branch.target.as_ref().is_some_and(|target| target.configured_hop().is_some());
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
-    branch.states.flows.is_some() || is_configured || is_in_dialog || env.features.conversion
+    branch.states.flows.is_some() || is_configured || is_in_dialog || env.features.conversion()
 }
 
 /// True if a stage may add targets to those of a branch that has failed.
@@ -510,7 +539,10 @@ pub(super) fn number_found(
     share: Share,
     uris: &[Box<str>],
 ) -> CallNext {
-    numbers::resumed(call, forwarded, share, uris)
+    match cfg!(feature = "operator") {
+        true => numbers::resumed(call, forwarded, share, uris),
+        false => CallNext::Pass,
+    }
 }
 
 /// The servers that a target's host may have.
