@@ -254,7 +254,9 @@ impl Step {
                     ));
                 }
                 compilations::run("release", &mut optimized())?;
-                succeed(Command::new(testbed::program()).args(["bench", "core", "--check"]))?;
+                for what in ["--check", "--files"] {
+                    succeed(Command::new(testbed::program()).args(["bench", "core", what]))?;
+                }
             }
             Self::Clippy => {
                 let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];

@@ -313,7 +313,7 @@ pub(super) fn change(
     branch: Option<&Branch>,
 ) -> Changes {
     let mut changes = Changes::default();
-    if let Some(branch) = branch.filter(|branch| branch.states.has_media()) {
+    if let Some(branch) = branch.filter(|branch| has_media(branch)) {
         relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
     }
     if env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some()) {
@@ -334,7 +334,7 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
 
 /// Request of a branch in place of the one that came.
 pub(super) fn replaced(context: &ResponseContext, number: usize) -> Option<Vec<u8>> {
-    let branch = context.branches.get(number).filter(|branch| branch.states.has_media())?;
+    let branch = context.branches.get(number).filter(|branch| has_media(branch))?;
     relays::offer_of(context, branch)
 }
 
@@ -425,6 +425,11 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     }
 }
 
+/// True if a relay has, or is to have, the media of a branch.
+const fn has_media(branch: &Branch) -> bool {
+    cfg!(feature = "operator") && branch.states.media.is_some()
+}
+
 // Ends.
 
 /// Handles the pause that the next hop of a branch asks for.
@@ -448,14 +453,14 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
-    if context.branches.get(id.parts().1).is_some_and(|branch| branch.states.has_media()) {
+    if context.branches.get(id.parts().1).is_some_and(has_media) {
         relays::end(&mut env.cx, context, id, status);
     }
 }
 
 /// Handles the CANCEL of a branch that was not sent yet.
 pub(super) fn cancel_branch(cx: &mut Context<'_, Action>, branch: &mut Branch) {
-    if branch.states.has_media() {
+    if has_media(branch) {
         relays::cancel(cx, branch);
     }
 }
@@ -465,14 +470,14 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
     if !context.states.is_empty() {
         lamps::on_end(env, context);
     }
-    for branch in context.branches.iter_mut().filter(|branch| branch.states.has_media()) {
+    for branch in context.branches.iter_mut().filter(|branch| has_media(branch)) {
         relays::give_up(&mut env.cx, lookups, branch);
     }
 }
 
 /// Bytes that stages hold for an answered request.
 pub(super) fn held_bytes(branches: &[Branch]) -> usize {
-    match branches.iter().any(|branch| branch.states.has_media()) {
+    match branches.iter().any(has_media) {
         true => relays::held_bytes(branches),
         false => 0,
     }

@@ -180,14 +180,9 @@ impl BranchStates {
         self.trunk.is_some_and(|trunk| trunk.is_node)
     }
 
-    /// True if a relay has, or is to have, its media.
-    pub(super) const fn has_media(&self) -> bool {
-        cfg!(feature = "operator") && self.media.is_some()
-    }
-
     /// True if a 2xx waits for its SDP.
     pub(super) fn holds_success(&self) -> bool {
-        self.has_media() && self.media.as_ref().is_some_and(|media| media.holds_success())
+        self.media.as_ref().is_some_and(|media| media.holds_success())
     }
 }
 
