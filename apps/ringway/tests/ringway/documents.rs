@@ -407,6 +407,49 @@ fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
     }
 }
 
+#[test]
+fn baresip_registers_and_calls_with_the_accounts_of_the_guide() {
+    if !has("baresip", "baresip-core") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let configuration = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
+    for user in ["alice", "bob"] {
+        let add = Running::start(folder.path(), &["user", "add", user, "--password-stdin"], "secret\n");
+        assert_eq!(add.done().status, 0);
+    }
+    let server = Running::start(folder.path(), &["serve"], "");
+    let ready = server.ready();
+    let at = |transport: &str| {
+        let address = ready.split(&format!("{transport}:")).nth(1).unwrap();
+        address.split_whitespace().next().unwrap().trim_end_matches(',').to_owned()
+    };
+    let accounts = block(GUIDE, "<sip:alice@example.org>").replace("PASSWORD", "secret");
+    let settings = block(GUIDE, "cat > target/phones/alice/config");
+    let settings = settings.split_once("<<'END'\n").unwrap().1.split_once("END\n").unwrap().0;
+    let phone = |name: &str| {
+        let own = folder.path().join(name);
+        fs::create_dir(&own).unwrap();
+        let account = accounts.lines().find(|line| line.contains(&format!("sip:{name}@"))).unwrap();
+        let transport = if account.contains("transport=tcp") { "tcp" } else { "udp" };
+        fs::write(own.join("accounts"), account.replace("192.0.2.10:5060", &at(transport)) + "\n").unwrap();
+        fs::write(own.join("config"), settings).unwrap();
+        // Its output would wait for a full buffer.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "baresip", "-f"]).arg(&own);
+        Running::run(command, folder.path(), &[], "")
+    };
+    let ((bob, _open), (alice, mut keys)) = (phone("bob"), phone("alice"));
+    for phone in [&bob, &alice] {
+        phone.says("[1 binding]");
+    }
+    keys.write_all(b"/dial sip:bob@example.org\n").unwrap();
+    for phone in [&bob, &alice] {
+        phone.says("Call established");
+    }
+}
+
 /// Refuses calls as busy, answers other requests, and sends the dialled numbers.
 fn be_busy(socket: &UdpSocket, dialled: &Sender<String>) {
     let mut room = [0; 4096];

@@ -140,6 +140,49 @@ impl Database {
         feed(&mut command, sql)
     }
 
+    /// Runs statements of its administrator, one after another.
+    pub(crate) fn administer(&self, statements: &[&str]) -> Result<()> {
+        let run = |statement: &str| match self.engine {
+            Engine::Sqlite => bail!("SQLite has no administrator"),
+            Engine::MariaDb => feed(&mut self.mariadb(), statement),
+            Engine::PostgreSql => feed(&mut self.psql("postgres", "postgres"), statement),
+        };
+        statements.iter().try_for_each(|statement| run(statement).map(drop))
+    }
+
+    /// Runs statements as another user, in the database of that name, and returns their rows.
+    pub(crate) fn read_as(&self, name: &str, password: &str, sql: &str) -> Result<String> {
+        let mut command = match self.engine {
+            Engine::Sqlite => bail!("SQLite has no users"),
+            Engine::MariaDb => {
+                let mut command = Command::new("mariadb");
+                command.args([
+                    "--no-defaults",
+                    "--skip-column-names",
+                    "--batch",
+                    "-h",
+                    &self.host.to_string(),
+                ]);
+                command
+                    .args(["-P", &self.port.to_string(), "-u", name])
+                    .arg(format!("-p{password}"))
+                    .arg(name);
+                command
+            }
+            Engine::PostgreSql => {
+                let mut command = self.psql(name, name);
+                command.args(["-A", "-t"]);
+                command
+            }
+        };
+        feed(&mut command, sql)
+    }
+
+    /// Port of its server.
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
     fn file(&self) -> PathBuf {
         self.folder.path().join("database.sqlite")
     }

@@ -1,9 +1,10 @@
 //! Users in PostgreSQL and MariaDB, while these run, and while they do not.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ringway_sip::digest::Ha1;
 
 use super::calls::{Play, users};
@@ -39,8 +40,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             danger_lookup(stage, engine)
         })
     });
+    let documented = engines.map(|engine| {
+        Scenario::new(format!("provisioning/document/{}", engine.name()), move |stage: &Stage| {
+            as_documented(stage, engine)
+        })
+    });
     let of_ringway = |scenario| Scenario { reference: false, ..scenario };
     let all = plain.into_iter().chain(protected).chain(queried).chain(written).chain(looked_up);
+    let all = all.chain(documented);
     all.map(of_ringway).collect()
 }
 
@@ -217,6 +224,68 @@ fn danger_lookup(stage: &Stage, engine: Engine) -> Result<()> {
     ensure!(server.counters()?.get("danger_lookup_failures")? > 0, "no lookup failed");
     Ok(())
 }
+
+/// The page about databases, followed: its database and user, its configuration, its statements that add, remove and list.
+fn as_documented(stage: &Stage, engine: Engine) -> Result<()> {
+    let database = Database::start(stage, engine)?;
+    match engine {
+        Engine::MariaDb => database.administer(&[statement("CREATE DATABASE ringway")?])?,
+        // `psql -c "…" -c "…"`.
+        _ => {
+            let command = statement("sudo -u postgres psql")?;
+            let statements: Vec<&str> = command.split('"').skip(1).step_by(2).collect();
+            database.administer(&statements)?;
+        }
+    }
+    let password = stage.path("database-password");
+    std::fs::write(&password, "change-me\n")?;
+    std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600))?;
+    let port = format!("127.0.0.1:{}/", database.port());
+    let store = |start: &str| -> Result<String> {
+        let text = statement(start)?;
+        let text = text.split_once("[store]").context("the block has no [store]")?.1;
+        let text =
+            text.replace("127.0.0.1/", &port).replace("database-password", &password.display().to_string());
+        let scheme = if engine == Engine::MariaDb { "mysql://" } else { "postgres://" };
+        Ok(format!("[store]{}\n", text.trim_end().replace("postgres://", scheme)))
+    };
+    let written = store("domains = [\"example.org\"]")? + "write_back = true\n";
+    ensure!(PAGE.contains("write_back = true\n"), "the page has no write_back");
+    let server = Server::start_with(stage, Wanted::default(), &written)?;
+
+    let changes = statement("INSERT INTO ringway_subscriber")?;
+    let (add, remove) = changes.split_once("DELETE").context("the block removes nobody")?;
+    let add = match engine {
+        Engine::MariaDb => {
+            let (_, of_mysql) = add.split_once("-- MySQL: ").context("the block has no hash of MySQL")?;
+            add.replace("encode(sha256('bob:example.org:secret'), 'hex')", of_mysql.trim())
+        }
+        _ => add.to_owned(),
+    };
+    let run = |sql: &str| database.read_as("ringway", "change-me", sql).with_context(|| sql.to_owned());
+    run(&add)?;
+    expect_subscribers(&server, 1, SEEN_IN)?;
+    let bob = User { name: "bob".to_owned(), password: "secret".to_owned(), ..users("bob", "bob").remove(0) };
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    let within = stage.within("bob")?;
+    play.sipp("register", "register", &[bob], free_port()?, Some(server.port)).run(&within)?;
+    let end = Instant::now() + Duration::from_secs(10);
+    while !run(statement("SELECT name, contact")?)?.contains("bob") {
+        ensure!(Instant::now() < end, "the statement of the page lists no registration");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    run(&format!("DELETE{remove}"))?;
+    expect_subscribers(&server, 0, SEEN_IN)
+}
+
+/// The block of the page that begins so.
+fn statement(start: &str) -> Result<&'static str> {
+    let mut blocks =
+        PAGE.split("\n```").skip(1).step_by(2).filter_map(|block| Some(block.split_once('\n')?.1));
+    blocks.find(|block| block.starts_with(start)).with_context(|| format!("no block begins with {start:?}"))
+}
+
+const PAGE: &str = include_str!("../../../../docs/databases.md");
 
 fn other_log(stage: &Stage) -> Result<String> {
     Ok(std::fs::read_to_string(stage.path("ringway.err"))?)
