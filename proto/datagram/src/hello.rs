@@ -14,7 +14,6 @@ pub struct ClientHello<'a> {
     pub cookie: &'a [u8],
     /// Version and random.
     head: &'a [u8],
-    session_id: &'a [u8],
     cipher_suites: &'a [u8],
     compression_methods: &'a [u8],
     extensions: &'a [u8],
@@ -60,6 +59,7 @@ impl<'a> ClientHello<'a> {
             return Err(NotHello::Malformed);
         }
         let head = message.take(HEAD_BYTES)?;
+        // No session is resumed, and who takes the ID for something else reads all behind it as something else.
         let session_id = message.vector(1)?;
         let cookie = message.vector(1)?;
         let cipher_suites = message.vector(2)?;
@@ -67,7 +67,7 @@ impl<'a> ClientHello<'a> {
         let compression_methods = message.vector(1)?;
         let extensions = if message.rest.is_empty() { &[][..] } else { message.vector(2)? };
         let is_valid = message.rest.is_empty()
-            && session_id.len() <= SESSION_ID_BYTES_MAX
+            && session_id.is_empty()
             && !cipher_suites.is_empty()
             && cipher_suites.len().is_multiple_of(2)
             && !compression_methods.is_empty()
@@ -85,7 +85,6 @@ impl<'a> ClientHello<'a> {
             message_sequence,
             cookie,
             head,
-            session_id,
             cipher_suites,
             compression_methods,
             extensions,
@@ -93,10 +92,10 @@ impl<'a> ClientHello<'a> {
         })
     }
 
-    /// Fields that must be the same in the ClientHello with a cookie (RFC 6347 §4.2.1): version and random, session ID, cipher
-    /// suites, compression methods.
-    pub(crate) const fn parameters(&self) -> [&'a [u8]; 4] {
-        [self.head, self.session_id, self.cipher_suites, self.compression_methods]
+    /// Fields that must be the same in the ClientHello with a cookie (RFC 6347 §4.2.1): version and random, cipher suites,
+    /// compression methods; the session ID is empty.
+    pub(crate) const fn parameters(&self) -> [&'a [u8]; 3] {
+        [self.head, self.cipher_suites, self.compression_methods]
     }
 
     /// Host name that the client asks for (RFC 6066 §3).
@@ -116,12 +115,11 @@ impl<'a> ClientHello<'a> {
 
     /// Appends the datagram of the ClientHello that came before this one: without a cookie, with the numbers 0.
     pub fn write_first(&self, out: &mut Vec<u8>) {
-        let length =
-            HEAD_BYTES + 1 + self.session_id.len() + 1 + 2 + self.cipher_suites.len() + self.tail.len();
+        let length = HEAD_BYTES + 1 + 1 + 2 + self.cipher_suites.len() + self.tail.len();
         write_headers(out, [0xfe, 0xfd], 0, (CLIENT_HELLO, 0), length);
         out.extend_from_slice(self.head);
-        out.push(self.session_id.len() as u8);
-        out.extend_from_slice(self.session_id);
+        // Session ID and cookie: empty.
+        out.push(0);
         out.push(0);
         out.extend_from_slice(&(self.cipher_suites.len() as u16).to_be_bytes());
         out.extend_from_slice(self.cipher_suites);
@@ -238,9 +236,6 @@ const MESSAGE_HEADER_BYTES: usize = 12;
 
 /// Version and random.
 const HEAD_BYTES: usize = 34;
-
-/// RFC 5246 §7.4.1.2.
-const SESSION_ID_BYTES_MAX: usize = 32;
 
 /// RFC 6066 §3.
 const SERVER_NAME: usize = 0;
