@@ -1,7 +1,7 @@
 //! Limits of handshakes in progress, and of those that begin.
 
 use super::counters::{DtlsCounters, add};
-use ringway_sansio::{Instant, limit_of_source, source_of};
+use ringway_sansio::{Instant, WideNetwork, limit_of_source, source_of};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ pub struct DtlsLimits {
     /// Maximum number in progress.
     pub total: usize,
     /// The same of one source, an IPv4 address or an IPv6 /64 network, while fewer than half of them are in progress (see
-    /// [`limit_of_source`]).
+    /// [`limit_of_source`]); a [`WideNetwork`] has the limits of several.
     pub per_source: usize,
     /// Maximum number that begin in a second.
     pub rate: u32,
     /// Maximum number that begin at once.
     pub burst: u32,
-    /// Maximum number of one source that begin in a second; half of it may begin at once.
+    /// Maximum number of one source that begin in a second, while less than half of the burst is used; half of it may begin at once.
     pub rate_per_source: u32,
     /// Maximum number of bytes that unfinished handshakes of one source keep.
     pub bytes_per_source: usize,
@@ -47,14 +47,37 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    by_source: HashMap<IpAddr, Source>,
+    by_holder: HashMap<Holder, Held>,
     /// Time at which all handshakes so far would have begun at the limit of the rate.
     paid_until: Instant,
 }
 
-/// Handshakes of a source.
+/// Source or network whose handshakes are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    Source(IpAddr),
+    Network(WideNetwork),
+}
+
+impl Holder {
+    /// The source of an address and the networks around it.
+    fn of(address: IpAddr) -> impl Iterator<Item = Self> + Clone {
+        let source = source_of(address);
+        std::iter::once(Self::Source(source)).chain(WideNetwork::around(source).map(Self::Network))
+    }
+
+    /// Number of sources whose limits it has.
+    const fn sources(self) -> u32 {
+        match self {
+            Self::Source(_) => 1,
+            Self::Network(network) => network.sources(),
+        }
+    }
+}
+
+/// Handshakes of a holder.
 #[derive(Clone, Copy, Debug, Default)]
-struct Source {
+struct Held {
     open: usize,
     bytes: usize,
     paid_until: Instant,
@@ -69,37 +92,39 @@ impl Gate {
         limits: &DtlsLimits,
         counters: &DtlsCounters,
     ) -> Option<Pass> {
-        let source = source_of(address);
         let mut state = self.lock();
         if state.total >= limits.total {
             add(&counters.dtls_refused);
             return None;
         }
-        let mut of_source = state.by_source.get(&source).copied().unwrap_or_default();
-        if of_source.open >= limit_of_source(limits.per_source, (state.total, limits.total)) {
+        let holders = Holder::of(address).map(|holder| (holder, state.held(holder)));
+        let per_source = limit_of_source(limits.per_source, (state.total, limits.total));
+        if holders.clone().any(|(holder, held)| held.open >= per_source * holder.sources() as usize) {
             add(&counters.dtls_refused_source);
             return None;
         }
-        let burst_of_source = limits.rate_per_source.div_ceil(2);
-        let paid = paid(state.paid_until, now, limits.rate, limits.burst).zip(paid(
-            of_source.paid_until,
-            now,
-            limits.rate_per_source,
-            burst_of_source,
-        ));
-        let Some((paid_until, paid_of_source)) = paid else {
+        let rate_per_source = {
+            let used = state.paid_until.since(now).as_nanos() / interval(limits.rate).as_nanos();
+            limit_of_source(limits.rate_per_source as usize, (used as usize, limits.burst as usize)) as u32
+        };
+        let paid_of = |(holder, held): (Holder, Held)| {
+            let rate = rate_per_source * holder.sources();
+            let paid_until = paid(held.paid_until, now, rate, rate.div_ceil(2))?;
+            Some((holder, Held { open: held.open + 1, paid_until, ..held }))
+        };
+        let all: Option<Vec<(Holder, Held)>> = holders.map(paid_of).collect();
+        let Some((paid_until, all)) = paid(state.paid_until, now, limits.rate, limits.burst).zip(all) else {
             add(&counters.dtls_postponed);
             return None;
         };
-        (of_source.open, of_source.paid_until) = (of_source.open + 1, paid_of_source);
-        if state.by_source.len() >= SOURCES_MAX {
-            state.by_source.retain(|_, source| source.open > 0 || source.paid_until > now);
+        if state.by_holder.len() >= HOLDERS_MAX {
+            state.by_holder.retain(|_, held| held.open > 0 || held.paid_until > now);
         }
         state.paid_until = paid_until;
         state.total += 1;
-        state.by_source.insert(source, of_source);
+        state.by_holder.extend(all);
         let bytes_max = limits.bytes_per_source;
-        Some(Pass { gate: Arc::clone(self), source, bytes: 0, bytes_max })
+        Some(Pass { gate: Arc::clone(self), address, bytes: 0, bytes_max })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -107,9 +132,20 @@ impl Gate {
     }
 }
 
+impl State {
+    fn held(&self, holder: Holder) -> Held {
+        self.by_holder.get(&holder).copied().unwrap_or_default()
+    }
+}
+
+/// Time between two of those that begin at `rate` in a second.
+fn interval(rate: u32) -> Duration {
+    Duration::from_secs(1) / rate.max(1)
+}
+
 /// Time until which one more is paid at `rate` in a second. `None`: more than `burst` would be ahead of the rate.
 fn paid(paid_until: Instant, now: Instant, rate: u32, burst: u32) -> Option<Instant> {
-    let interval = Duration::from_secs(1) / rate.max(1);
+    let interval = interval(rate);
     let paid_until = paid_until.max(now) + interval;
     (paid_until.since(now) <= interval * burst).then_some(paid_until)
 }
@@ -118,20 +154,23 @@ fn paid(paid_until: Instant, now: Instant, rate: u32, burst: u32) -> Option<Inst
 #[derive(Debug)]
 pub(super) struct Pass {
     gate: Arc<Gate>,
-    source: IpAddr,
+    address: IpAddr,
     /// Bytes that it keeps.
     bytes: usize,
     bytes_max: usize,
 }
 
 impl Pass {
-    /// Changes the number of bytes that the handshake keeps. False: those of its source are too many.
+    /// Changes the number of bytes that the handshake keeps. False: those of its source, or of a network around it, are too many.
     pub(super) fn keep(&mut self, bytes: usize) -> bool {
         let mut state = self.gate.lock();
-        let Some(of_source) = state.by_source.get_mut(&self.source) else { return false };
-        of_source.bytes = of_source.bytes - self.bytes + bytes;
-        self.bytes = bytes;
-        of_source.bytes <= self.bytes_max
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        let bytes_max = self.bytes_max;
+        Holder::of(self.address).fold(true, |may, holder| {
+            let Some(held) = state.by_holder.get_mut(&holder) else { return false };
+            held.bytes = held.bytes - before + bytes;
+            may && held.bytes <= bytes_max * holder.sources() as usize
+        })
     }
 }
 
@@ -139,22 +178,24 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         state.total -= 1;
-        if let Some(of_source) = state.by_source.get_mut(&self.source) {
-            of_source.open -= 1;
-            of_source.bytes -= self.bytes;
+        for holder in Holder::of(self.address) {
+            if let Some(held) = state.by_holder.get_mut(&holder) {
+                held.open -= 1;
+                held.bytes -= self.bytes;
+            }
         }
     }
 }
 
-/// Number of sources at which those without a handshake are forgotten.
-const SOURCES_MAX: usize = 4096;
+/// Number of sources and networks at which those without a handshake are forgotten.
+const HOLDERS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_are_limited_together_by_source_and_by_rate() {
+    fn handshakes_are_limited_together_by_holder_and_by_rate() {
         let (gate, counters) = (Arc::new(Gate::default()), DtlsCounters::default());
         let limits = DtlsLimits { total: 3, per_source: 2, rate: 10, burst: 3, ..DtlsLimits::default() };
         let enter = |at_ms: u64, address: &str| {
@@ -174,7 +215,7 @@ mod tests {
         let counts = counters.counts();
         assert_eq!((counts.dtls_refused, counts.dtls_refused_source, counts.dtls_postponed), (1, 1, 1));
         drop((second, third, fourth));
-        assert!(gate.lock().by_source.values().all(|source| source.open == 0) && gate.lock().total == 0);
+        assert!(gate.lock().by_holder.values().all(|held| held.open == 0) && gate.lock().total == 0);
     }
 
     #[test]
@@ -193,14 +234,38 @@ mod tests {
         assert!(passes[0].keep(1000));
     }
 
+    /// Otherwise five networks of one home, or five addresses, would leave nothing of the rate.
+    #[test]
+    fn a_home_and_some_sources_leave_the_rate_to_others() {
+        let home = |number: u32| format!("2001:db8:0:{number:x}::1");
+        let addresses = |number: u32| format!("192.0.2.{number}");
+        for (what, name, begun_max) in [
+            ("a home", &home as &dyn Fn(u32) -> String, 80 + 160 * 3),
+            ("addresses", &addresses, 25 + 200 * 3),
+        ] {
+            let (gate, counters) = (Arc::new(Gate::default()), DtlsCounters::default());
+            let limits = DtlsLimits::default();
+            let mut begun = 0;
+            for at_ms in 0..3000 {
+                let now = Instant::from_nanos((1000 + at_ms) * 1_000_000);
+                let enter = |address: &str| gate.enter(now, address.parse().unwrap(), &limits, &counters);
+                begun += (1..=8).filter_map(|number| enter(&name(number))).count();
+                if at_ms % 300 == 50 {
+                    assert!(enter("198.51.100.1").is_some(), "another source beside {what} at {at_ms} ms");
+                }
+            }
+            assert!((300..=begun_max).contains(&begun), "{what}: {begun}");
+        }
+    }
+
     #[test]
     fn sources_are_forgotten() {
         let (gate, counters, limits) = (Arc::default(), DtlsCounters::default(), DtlsLimits::default());
-        for number in 0..3 * SOURCES_MAX as u32 {
+        for number in 0..3 * HOLDERS_MAX as u32 {
             let address = std::net::Ipv4Addr::from(number << 8).into();
             let now = Instant::from_nanos(u64::from(number) * 5_000_000);
             assert!(Gate::enter(&gate, now, address, &limits, &counters).is_some());
         }
-        assert!(gate.lock().by_source.len() <= SOURCES_MAX);
+        assert!(gate.lock().by_holder.len() <= HOLDERS_MAX);
     }
 }
