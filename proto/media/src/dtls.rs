@@ -86,13 +86,19 @@ pub enum DtlsFailure {
     Internal,
 }
 
-/// True for the first message of a client's handshake (RFC 6347 §4.2.2), in a record without encryption.
+/// True for a ClientHello (RFC 6347 §4.2.2), in a record without encryption.
 pub(crate) fn is_client_hello(datagram: &[u8]) -> bool {
     const HANDSHAKE: u8 = 22;
     const CLIENT_HELLO: u8 = 1;
     datagram.first() == Some(&HANDSHAKE)
         && datagram.get(3..5) == Some(&[0, 0])
         && datagram.get(RECORD_HEADER_BYTES) == Some(&CLIENT_HELLO)
+}
+
+/// True for a ClientHello without a cookie: the message number 0 of the handshake.
+pub(crate) fn is_first_message(datagram: &[u8]) -> bool {
+    is_client_hello(datagram)
+        && datagram.get(RECORD_HEADER_BYTES + 4..RECORD_HEADER_BYTES + 6) == Some(&[0, 0])
 }
 
 const RECORD_HEADER_BYTES: usize = 13;

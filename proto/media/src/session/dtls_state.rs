@@ -8,14 +8,17 @@
 //! ```
 //! Datagrams are accepted from the peer's address. Behind some NATs the peer has another one than its SDP says: a
 //! passive session takes a first message from elsewhere too. Its sender cannot have the right certificate unless it is
-//! the peer; if its handshake fails, it was a stranger, and a new one begins. With ICE only addresses that passed a check
-//! take part, and the first message waits for one.
+//! the peer; if its handshake fails, it was a stranger, and a new one begins. A sender without a cookie, and one whose
+//! handshake takes longer than [`SENDER_MAX`], gives way to the next first message. With ICE only addresses that passed a
+//! check take part, and the first message waits for one.
 
 use super::event::{MediaEvent, SecurityFailure};
 use super::latch::{Latch, Sender};
 use super::srtp_state::SrtpState;
 use super::{MediaSession, RTCP_PORT, RTP_PORT, is_reachable};
-use crate::dtls::{DtlsAssociation, DtlsFailure, DtlsIdentity, DtlsKeys, DtlsOutput, is_client_hello};
+use crate::dtls::{
+    DtlsAssociation, DtlsFailure, DtlsIdentity, DtlsKeys, DtlsOutput, is_client_hello, is_first_message,
+};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,6 +49,10 @@ struct Running {
     fingerprints: Vec<Fingerprint>,
     /// Source of the peer's datagrams if it is not the peer's known address.
     from: Option<SocketAddr>,
+    /// The source sent a message with a cookie: it receives what is sent to it.
+    is_proven: bool,
+    /// Time of the first datagram.
+    taken_at: Option<Instant>,
     /// Bytes received, up to [`HANDSHAKE_BYTES_MAX`].
     bytes: usize,
     /// End of the handshake; `None` once it succeeded or failed.
@@ -108,6 +115,8 @@ impl Port {
             role,
             fingerprints: fingerprints.to_vec(),
             from: None,
+            is_proven: false,
+            taken_at: None,
             bytes: 0,
             until: Some(now + HANDSHAKE_MAX),
             strangers: 0,
@@ -118,23 +127,42 @@ impl Port {
 }
 
 impl Running {
-    /// Begins again after a handshake with a stranger; the time limit stays.
+    /// Begins again with another sender; the time limit stays.
     fn begin_again(&mut self, identity: &dyn DtlsIdentity, now: Instant) {
         self.association = identity.associate(self.role, &self.fingerprints, now);
-        (self.from, self.bytes, self.is_fresh) = (None, 0, true);
-        self.strangers += 1;
+        (self.from, self.is_proven, self.taken_at) = (None, false, None);
+        (self.bytes, self.is_fresh) = (0, true);
+    }
+
+    /// True if the sender that takes part gives way to `from`, which sent a first message: the signalled address comes before one
+    /// that only sent something, and nobody keeps the others out by one datagram.
+    fn gives_way(&self, now: Instant, from: SocketAddr, peer: Option<SocketAddr>, datagram: &[u8]) -> bool {
+        let (Some(taken_at), Some(_), DtlsRole::Passive) = (self.taken_at, self.until, self.role) else {
+            return false;
+        };
+        let is_other = self.from.or(peer) != Some(from);
+        let is_late = taken_at + SENDER_MAX <= now;
+        // The signalled address with a cookie never does.
+        let gives_way = match (self.from, self.is_proven) {
+            (Some(_), false) => true,
+            (Some(_), true) | (None, false) => is_late,
+            (None, true) => false,
+        };
+        is_other && (gives_way || peer == Some(from)) && is_first_message(datagram)
     }
 
     /// True if the sender may take part; `peer` is the peer's known address.
-    fn admits(&mut self, from: SocketAddr, peer: Option<SocketAddr>, datagram: &[u8]) -> bool {
-        if peer == Some(from) {
-            return true;
-        }
+    fn admits(&mut self, now: Instant, from: SocketAddr, peer: Option<SocketAddr>, datagram: &[u8]) -> bool {
         let is_free = self.from.is_none() && self.bytes == 0 && self.role == DtlsRole::Passive;
-        if is_free && self.strangers < STRANGERS_MAX && is_client_hello(datagram) {
+        if peer != Some(from) && is_free && self.strangers < STRANGERS_MAX && is_client_hello(datagram) {
             self.from = Some(from);
         }
-        self.from == Some(from)
+        let admits = self.from.or(peer) == Some(from);
+        if admits {
+            self.taken_at.get_or_insert(now);
+            self.is_proven |= is_client_hello(datagram) && !is_first_message(datagram);
+        }
+        admits
     }
 }
 
@@ -185,11 +213,11 @@ impl MediaSession {
         }
         let identity = Arc::clone(&dtls.identity);
         let Some(running) = &mut dtls.port(port).running else { return self.count_unexpected(from) };
-        if peer == Some(from) && running.from.is_some_and(|other| other != from) && running.until.is_some() {
-            // The signalled address comes before one that only sent something.
+        if running.gives_way(now, from, peer, datagram) {
+            running.strangers += u32::from(running.is_proven);
             running.begin_again(&*identity, now);
         }
-        if !running.admits(from, peer, datagram) {
+        if !running.admits(now, from, peer, datagram) {
             return self.count_by_sender(from);
         }
         running.bytes = running.bytes.saturating_add(datagram.len());
@@ -281,6 +309,7 @@ impl MediaSession {
         }
         if running.from.is_some() && failure != DtlsFailure::Unanswered {
             self.refused.strangers += 1;
+            running.strangers += 1;
             return running.begin_again(&*identity, now);
         }
         // It is kept as ended, so that the same parameters do not begin another one.
@@ -317,6 +346,9 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of bytes that are read in one association: a handshake takes 2 to 4 kB, and each retransmission as
 /// much again.
 const HANDSHAKE_BYTES_MAX: usize = 65_536;
+
+/// Time after which the handshake of a sender gives way to that of another.
+const SENDER_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum number of handshakes with others than the peer.
 const STRANGERS_MAX: u32 = 8;

@@ -3,7 +3,7 @@
 
 use super::wire::{Faults, Wire, address, blocks_of_tone, key, plain};
 use super::*;
-use crate::dtls::{DtlsAssociation, DtlsFailure, DtlsIdentity, DtlsKeys, DtlsOutput};
+use crate::dtls::{DtlsAssociation, DtlsFailure, DtlsIdentity, DtlsKeys, DtlsOutput, is_first_message};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -17,6 +17,14 @@ const PERFECT: Faults = Faults { lost: 0, duplicated: 0, reordered: 0, jitter_ms
 
 /// A ClientHello as a session recognises it, with the number of the sender's certificate at the end.
 const HELLO: [u8; 15] = [22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0];
+
+/// Number of a sender whose message with a cookie is the last one.
+const UNFINISHED: u8 = 77;
+
+/// A first message, without a cookie.
+fn first(number: u8) -> Vec<u8> {
+    [&HELLO[..14], &[0, 0, 0, 0, 0, number]].concat()
+}
 
 fn fingerprint(number: u8) -> Fingerprint {
     Fingerprint::new(FingerprintHash::Sha256, &[number; 32]).unwrap()
@@ -67,6 +75,13 @@ impl Exchange {
 impl DtlsAssociation for Exchange {
     fn on_datagram(&mut self, now: Instant, datagram: &[u8]) {
         let peer = *datagram.last().unwrap();
+        if is_first_message(datagram) {
+            // HelloVerifyRequest.
+            return self.output.push_back(DtlsOutput::Datagram([&HELLO[..13], &[3]].concat()));
+        }
+        if peer == UNFINISHED {
+            return;
+        }
         if !self.announced.contains(&fingerprint(peer)) {
             self.output.push_back(DtlsOutput::Failed(DtlsFailure::WrongCertificate));
             return;
@@ -243,6 +258,45 @@ fn strangers_can_delay_a_handshake_and_not_end_it() {
     assert!(!wire.inject(1, peer, &hello(1)).is_empty());
     assert_eq!(secured(&wire, 1), 1);
     assert!(wire.inject(1, address(66, 6), &hello(1)).is_empty(), "it is over");
+}
+
+/// One datagram, also one with the address of the SDP, would otherwise end the call of a peer behind a NAT.
+#[test]
+fn one_datagram_of_a_stranger_does_not_keep_the_peer_out() {
+    let (stranger, outside) = (address(66, 6666), address(99, 9999));
+    for (has_signalled_address, has_cookie, waits_s) in
+        [(false, false, 0), (false, true, 5), (true, false, 5)]
+    {
+        let mut wire = wire(Faults { lost: 1000, ..PERFECT });
+        wire.agree(|params, end| dtls(params, end, true));
+        let from = if has_signalled_address { wire.ends[0].address } else { stranger };
+        assert!(!wire.inject(1, from, &first(66)).is_empty());
+        if has_cookie {
+            assert!(wire.inject(1, from, &hello(UNFINISHED)).is_empty());
+        }
+        if waits_s > 0 {
+            assert!(wire.inject(1, outside, &first(1)).is_empty(), "not before");
+            wire.now = wire.now + Duration::from_secs(waits_s);
+        }
+        assert_eq!(wire.inject(1, outside, &first(1)).packets().count(), 1);
+        assert!(!wire.inject(1, outside, &hello(1)).is_empty());
+        assert_eq!((secured(&wire, 1), failure(&wire, 1)), (1, None));
+    }
+}
+
+#[test]
+fn the_signalled_address_comes_before_others_by_a_first_message_only() {
+    let mut wire = wire(Faults { lost: 1000, ..PERFECT });
+    wire.agree(|params, end| dtls(params, end, true));
+    let (peer, outside) = (wire.ends[0].address, address(99, 9999));
+    wire.inject(1, outside, &first(1));
+    for _ in 0..20 {
+        assert!(wire.inject(1, peer, &[22, 254, 253]).is_empty());
+    }
+    assert_eq!(wire.inject(1, peer, &first(1)).packets().next().unwrap().0.flow.remote, peer);
+    assert!(!wire.inject(1, peer, &hello(1)).is_empty());
+    assert!(wire.inject(1, outside, &first(1)).is_empty(), "the peer has shown itself");
+    assert_eq!(secured(&wire, 1), 1);
 }
 
 #[test]
