@@ -74,7 +74,16 @@ impl<'a> Routed<'a> {
             .filter_map(|value| NameAddr::parse(value).ok())
             .map(|route| route.uri)
             .filter(|uri| !uri.is_loose_router());
-        strict.next().filter(|_| !self.from_last_route).unwrap_or(self.uri)
+        strict.next().unwrap_or(self.uri)
+    }
+
+    /// Side that began the dialog, as its mark has it.
+    pub(crate) fn caller_side(&self) -> Option<Side> {
+        match self.mark? {
+            Mark::Dialog { is_of_caller: true, .. } => self.sender.map(|sender| sender.side),
+            Mark::Dialog { to, .. } => Some(to),
+            Mark::Accepted { .. } => None,
+        }
     }
 
     fn add_mark(&mut self, read: Option<Mark>) {

@@ -62,8 +62,8 @@ pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Route
             }
             let identities = identities.unwrap_or_default();
             let user = identities.user(!is_of_caller);
-            let side = || DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
-            let [sender, moved] = moved_sides(env, side);
+            let side = |caller| DialogSide::of_sender(&env.keys.route, request.message, is_of_caller, caller);
+            let [sender, moved] = moved_sides(env, || routed.caller_side().map(side));
             let is_gruu = env.config.registrar.gruu && routed.is_of_domains && routed.uri.params().has(b"gr");
             // Connections are numbered from the start: a number in an older mark is now another connection's.
             let is_from_before = made_s < env.started_s;
@@ -142,12 +142,12 @@ impl DialogMark {
 }
 
 /// Moves of the side that sends a request, and of the other side of its dialog.
-pub(crate) fn moved_sides(env: &Env<'_>, sender: impl FnOnce() -> DialogSide) -> [Option<Moved>; 2] {
+pub(crate) fn moved_sides(env: &Env<'_>, sender: impl FnOnce() -> Option<DialogSide>) -> [Option<Moved>; 2] {
     // Usually no side has moved.
     if !env.tables.has_moved_sides() {
         return [None; 2];
     }
-    let sender = sender();
+    let Some(sender) = sender() else { return [None; 2] };
     let sides = [sender, sender.other()];
     env.tables.read_sides([None; 2], |table| sides.map(|side| table.moved(env.cx.now, side).copied()))
 }

@@ -25,8 +25,8 @@ pub(crate) fn on_success(
     if response.message.method() != Method::Bye {
         return note(env, request, routed, response);
     }
-    if let Some(Mark::Dialog { is_of_caller, .. }) = routed.mark {
-        let side = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller);
+    if let (Some(Mark::Dialog { is_of_caller, .. }), Some(caller)) = (routed.mark, routed.caller_side()) {
+        let side = DialogSide::of_sender(&env.keys.route, request.message, is_of_caller, caller);
         env.tables.change_sides((), |table| table.end(side));
     }
 }
@@ -35,8 +35,9 @@ fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, respo
     let key = &env.keys.route;
     let Some(Mark::Dialog { to, is_of_caller, identities, .. }) = routed.mark else { return };
     let Some(from) = routed.sender.filter(|_| !routed.has_two_senders) else { return };
-    let sender = DialogSide::of_sender(key, request.message, is_of_caller);
-    let [known_sender, known_responder] = moved_sides(env, || sender);
+    let Some(caller) = routed.caller_side() else { return };
+    let sender = DialogSide::of_sender(key, request.message, is_of_caller, caller);
+    let [known_sender, known_responder] = moved_sides(env, || Some(sender));
     let identities = identities.unwrap_or_default();
 
     let side = side_of(known_sender, from.side);

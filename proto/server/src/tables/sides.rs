@@ -4,6 +4,7 @@ use super::owned::{EntryOwner, Owned};
 use super::phone_flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use crate::sources::SourceHash;
 use crate::token::{Side, UriHash, UserHash};
+use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Flow, Instant, PartHasher, Seed};
@@ -47,8 +48,9 @@ pub(crate) struct Moved {
 }
 
 impl DialogSide {
-    /// Side that sends a request in a dialog; `is_caller`: the one that began it.
-    pub(crate) fn of_sender(key: &[u8; 16], request: &Message<'_>, is_caller: bool) -> Self {
+    /// Side that sends a request in a dialog; `is_caller`: the one that began it. `recorded` is where the mark has the caller: somebody
+    /// who has the identifiers of a dialog can begin another one with them, and not from there.
+    pub(crate) fn of_sender(key: &[u8; 16], request: &Message<'_>, is_caller: bool, recorded: Side) -> Self {
         let (from, to) = (request.from(), request.to());
         let (caller, callee) = if is_caller { (from, to) } else { (to, from) };
         let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
@@ -56,6 +58,9 @@ impl DialogSide {
         for part in [request.call_id(), caller.tag().unwrap_or_default(), callee.tag().unwrap_or_default()] {
             hash.part(part);
         }
+        let mut side = Vec::new();
+        recorded.write(&mut side);
+        hash.part(&side);
         Self((hash.hasher().finish() & !1) | u64::from(is_caller))
     }
 

@@ -195,6 +195,39 @@ fn a_side_is_moved_in_its_own_dialog_only() {
     assert_eq!(only(call.world.udp(BOB, &update)).status(), 403);
 }
 
+/// Somebody who has the identifiers of a call can begin another one with them.
+#[test]
+fn another_call_with_the_same_identifiers_moves_nothing() {
+    const THERE: &str = "192.0.2.33:5060";
+    let mut call = Call::new(ALICE);
+    registers(&mut call.world, "carol", CAROL, &format!("<sip:carol@{CAROL}>"));
+    let via = format!("SIP/2.0/UDP {THERE};rport;branch=z9hG4bK");
+    let mut own = invite("sip:carol@example.org").via(&via).line(&format!("Contact: <sip:carol@{THERE}>"));
+    own.from = own.from.replace("sip:alice", "sip:carol");
+    let got = forwarded(proven(&mut call.world, THERE, &own, "carol"));
+    let tag = |header: String| header.split(";tag=").nth(1).unwrap().to_owned();
+    let callees_tag = tag(call.answer.header("To"));
+    let answer = got.answer_tagged(200, &callees_tag, &[&format!("Contact: <sip:carol@{CAROL}>")]);
+    let answer = only(call.world.message(got.flow, &answer));
+    for name in ["From", "To"] {
+        assert_eq!(tag(answer.header(name)), tag(call.answer.header(name)), "{name}");
+    }
+    assert_eq!(answer.header("Call-ID"), call.answer.header("Call-ID"));
+    for method in ["INVITE", "BYE"] {
+        let mut again = request(method, &format!("sip:carol@{CAROL}")).cseq(11).via(&via);
+        (again.from, again.to) = (answer.header("From"), answer.header("To"));
+        again.lines = vec![format!("Route: {}", answer.header("Record-Route"))];
+        let again = again.line("Contact: <sip:carol@192.0.2.33:7000>");
+        let sent = forwarded(call.world.udp(THERE, &again));
+        call.world.message(sent.flow, &sent.answer(200, &["Contact: <sip:carol@203.0.113.99>"]));
+        assert_eq!(call.world.server.counters().sides_moved, 1, "its own");
+        let contact = format!("sip:caller@{ALICE}");
+        assert_eq!(call.reached(By::Callee, "INFO", &contact), ALICE, "{method}");
+        assert_eq!(call.reached(By::Caller, "INFO", BOBS), BOB, "{method}");
+        assert_eq!(call.reached(By::Caller, "INFO", "sip:carol@203.0.113.99"), "", "{method}");
+    }
+}
+
 #[test]
 fn a_user_who_moved_to_another_address_proves_the_password_once() {
     const ELSEWHERE: &str = "198.51.100.7:5060";
