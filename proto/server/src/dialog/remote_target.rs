@@ -32,7 +32,7 @@ pub(crate) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
     {
         return;
     }
-    let Some((old, new)) = changed_token(config, key, message, responder) else { return };
+    let Some((old, new)) = changed_token(config, key, response) else { return };
     let values: Vec<&[u8]> = message.values(HeaderName::RecordRoute).collect();
     edit.remove_lines(HeaderName::RecordRoute, |_| true);
     for value in values {
@@ -66,15 +66,20 @@ fn was_sent_to(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -> bool {
     first_token(message).is_some_and(|token| TargetHash::of_flow(key, flow).is_written_for_callee(token))
 }
 
-/// True if the first Record-Route is ours, and its mark has no tag of a trunk yet. It is not verified.
+/// True if our first mark, before which a trunk may have put its own values, has no tag of a trunk yet. It is not verified.
 fn awaits_trunk(message: &Message<'_>) -> bool {
-    let written = first_token(message).and_then(Written::of_token);
+    let token = message.values(HeaderName::RecordRoute).find_map(token_of);
+    let written = token.and_then(Written::of_token);
     written.and_then(|written| written.identities).is_some_and(|identities| identities.awaits_answer())
 }
 
 /// Mark in the first Record-Route.
 fn first_token<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
-    let route = message.values(HeaderName::RecordRoute).next()?;
+    token_of(message.values(HeaderName::RecordRoute).next()?)
+}
+
+/// Mark in a Record-Route.
+fn token_of(route: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::find(route, b";rw=")? + 4;
     route.get(at..)?.split(|&byte| matches!(byte, b'>' | b';')).next()
 }
@@ -92,9 +97,9 @@ fn creates_dialog(message: &Message<'_>) -> bool {
 fn changed_token<'a>(
     config: &Config,
     key: &[u8; 16],
-    message: &Message<'a>,
-    responder: &Flow,
+    response: &Response<'a, '_>,
 ) -> Option<(&'a [u8], Vec<u8>)> {
+    let (message, responder) = (response.message, response.flow);
     // A proxy after us puts its value before ours; without one the remote target is the Contact.
     let mut next: Option<Uri<'a>> = None;
     let mut ours = None;
@@ -133,7 +138,13 @@ fn changed_token<'a>(
         (callee, _) => callee,
     };
     let mut identities = written.identities;
-    if let Some(Identities { called_trunk: Some(answer @ None), .. }) = &mut identities {
+    // Who got the mark of an INVITE for a trunk could write it into a response of another INVITE.
+    let is_sent_to_callee = response
+        .sent_to
+        .is_none_or(|sent_to| written.callee == Side::Contact(TargetHash::of_flow(key, sent_to)));
+    if let Some(Identities { called_trunk: Some(answer @ None), .. }) = &mut identities
+        && is_sent_to_callee
+    {
         let target = contact.map_or(UriHash::NONE, |uri| UriHash::of(key, &uri));
         *answer = Some(Answer { tag: TagHash::of(key, message.to().tag()?), target });
     }

@@ -4,7 +4,7 @@
 use crate::challenge::proven;
 use crate::forwards::always;
 use crate::harness::{
-    ALICE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
+    ALICE, Request, STRANGER, Sent, World, forwarded, invite, only, register, request, requests, statuses,
 };
 use crate::routes::{CARRIER_A, carriers};
 use ringway_server::{
@@ -119,6 +119,13 @@ fn a_strict_route_is_what_the_trunk_dials() {
         assert_eq!(statuses(&sent), [403], "{routes}");
         assert!(requests(sent).is_empty());
     }
+    // As a strict router in front sends it (RFC 3261 §16.4): our URI first, the target last.
+    let own = answer.header("Record-Route");
+    let mut again = in_dialog(&answer, "INVITE", own.trim_matches(['<', '>']), 13, "trunks");
+    again.lines = vec![format!("Route: {premium}, <{TARGET}>")];
+    assert_eq!(statuses(&world.udp(STRANGER, &again)), [403]);
+    again.lines = vec![format!("Route: <{TARGET}>")];
+    assert_eq!(forwarded(world.udp(STRANGER, &again.cseq(14))).uri(), TARGET);
     let mut world = World::with(ruled);
     let rings = refused_call(&mut world);
     let route = |request: Request, route: &str| request.line(&format!("Route: {route}"));
@@ -130,6 +137,17 @@ fn a_strict_route_is_what_the_trunk_dials() {
         assert_eq!(statuses(&sent), [403], "{}", request.uri);
         assert!(requests(sent).is_empty());
     }
+}
+
+#[test]
+fn a_made_up_tag_counts_as_a_call() {
+    let mut world = World::with(ruled);
+    let mut called = |number: u32| {
+        let call = invite("sip:+441234@example.org").to("<sip:+441234@example.org>;tag=made-up");
+        let sent = proven(&mut world, ALICE, &call.call_id(&format!("call-{number}")), "alice");
+        requests(sent).len()
+    };
+    assert_eq!([1, 2, 3].map(&mut called), [1, 1, 0]);
 }
 
 /// A request that ends or completes something passes whatever it names, without the account.
@@ -189,6 +207,39 @@ fn a_users_requests_in_a_dialog_obey_the_destination_rules() {
     assert_eq!(world.server.counters().destination_refusals, 2);
     let again = of_alice(&rings, "INVITE", TARGET, 30, "trunks");
     assert_eq!(forwarded(world.udp(ALICE, &again)).to(), CARRIER_A);
+}
+
+/// A phone of the caller's own answers with the mark that the trunk got, and with a target of its own choice.
+#[test]
+fn only_the_trunk_answers_for_the_mark_that_it_got() {
+    const PHONE: &str = "192.0.2.11:5060";
+    const PREMIUM: &str = "sip:+8815550001@203.0.113.9:5060";
+    let mut world = World::with(ruled);
+    let binding = register("alice", &format!("<sip:alice@{PHONE}>"));
+    let sent = proven(&mut world, PHONE, &binding.call_id("binding"), "alice");
+    assert_eq!(only(sent).status(), 200);
+    let at_trunk = forwarded(proven(&mut world, ALICE, &invite("sip:+441234@example.org"), "alice"));
+    let mark = at_trunk.header("Record-Route");
+    // A proxy of the trunk's in front of it hides its mark from nobody.
+    let behind = format!("Record-Route: <sip:198.51.100.1;lr>\r\nRecord-Route: {mark}");
+    let with = |answer: Vec<u8>, own: &str, routes: &str| {
+        let text = String::from_utf8(answer).unwrap();
+        text.replace(&format!("Record-Route: {own}"), routes).into_bytes()
+    };
+    let rings = at_trunk.answer_tagged(180, "trunks", &[&format!("Contact: <{TARGET}>")]);
+    let rings = only(world.udp(CARRIER_A, &with(rings, &mark, &behind)));
+    assert_ne!(rings.headers("Record-Route")[1], mark, "the trunk's answer is in it");
+
+    let own = invite("sip:alice@example.org").to("<sip:+441234@example.org>").cseq(7);
+    let at_phone = forwarded(proven(&mut world, ALICE, &own, "alice"));
+    let rings = at_phone.answer_tagged(180, "made-up", &[&format!("Contact: <{PREMIUM}>")]);
+    let rings = with(rings, &at_phone.header("Record-Route"), &format!("Record-Route: {mark}"));
+    let rings = only(world.udp(PHONE, &rings));
+    let mut again = of_alice(&rings, "INVITE", PREMIUM, 20, "made-up");
+    again.lines.push("Route: <sip:198.51.100.1;lr>".into());
+    let sent = world.udp(ALICE, &again);
+    assert!(requests(sent.clone()).is_empty(), "{}", requests(sent)[0].text());
+    assert_eq!(statuses(&sent), [481]);
 }
 
 #[test]

@@ -214,9 +214,9 @@ fn is_user_of_ours(env: &Env<'_>, uri: &Uri<'_>) -> bool {
     env.config.read_target(uri, &mut aor) && env.host.is_known(aor.user(), aor.domain())
 }
 
-/// True for a request that counts for hourly limits: all that begin something at the trunk.
+/// True for a request that counts for hourly limits: all that begin something at the trunk. A tag in To proves no dialog.
 pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
-    request.message.to().tag().is_none()
+    request.grant.dialog.is_none()
         && !matches!(request.method, Method::Options | Method::Ack | Method::Cancel)
 }
 
