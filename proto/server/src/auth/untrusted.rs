@@ -35,11 +35,15 @@ impl Permitted {
             Sender::Proven | Sender::ProvenUnnamed if has_trunk => Self::OfUserAtTrunk,
             Sender::Proven | Sender::ProvenUnnamed => Self::Most,
             Sender::InDialog | Sender::Stranger | Sender::Unknown => {
-                let is_stranger = trunking.has_trunks()
-                    && config.domain_of(&request.message.from().uri).is_none()
-                    && !trunking.is_trunk(request.flow.remote.ip());
+                let is_known = !trunking.has_trunks() || trunking.is_trunk(request.flow.remote.ip());
                 let is_for_trunk = || has_trunk || (chosen.is_none() && is_trunk());
-                if is_stranger && is_for_trunk() { Self::OfCall } else { Self::Most }
+                if is_known || !is_for_trunk() {
+                    Self::Most
+                } else if config.domain_of(&request.message.from().uri).is_some() {
+                    Self::OfUserAtTrunk
+                } else {
+                    Self::OfCall
+                }
             }
         }
     }

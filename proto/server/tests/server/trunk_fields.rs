@@ -109,6 +109,17 @@ fn users_name_no_other_payer_and_trusted_proxies_may() {
     let removed: Vec<_> = FOREIGN.iter().filter(|line| !found(&sent, &FOREIGN).contains(line)).collect();
     let names: Vec<_> = removed.iter().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(names, ["P-Charge-Info", "P-Preferred-Identity", "P-Asserted-Identity", "p-charging-vector"]);
+    // The same in the dialog.
+    let ok =
+        only(world.udp(
+            CARRIER_A,
+            &sent.answer_tagged(200, "trunks", &["Contact: <sip:+441234@198.51.100.1:5060>"]),
+        ));
+    let mut again = request("INVITE", "sip:+441234@198.51.100.1:5060").cseq(9).to(&ok.header("To"));
+    (again.from, again.via) = (ok.header("From"), format!("SIP/2.0/UDP {ALICE};rport;branch=z9hG4bK"));
+    again.lines = vec![format!("Route: {}", ok.header("Record-Route"))];
+    let again = forwarded(world.udp(ALICE, &with_fields(again)));
+    assert!(names.iter().all(|name| again.headers(name).is_empty()), "{}", again.text());
     let sent = forwarded(world.udp(EDGE, &call().call_id("trusted")));
     assert!(found(&sent, &FOREIGN).len() > removed.len(), "{}", sent.text());
     assert_eq!(found(&sent, &[FOREIGN[0], FOREIGN[4]]).len(), 2);
