@@ -71,10 +71,15 @@ pub(crate) fn source_of(keys: &Keys, routed: &Routed<'_>) -> Option<SourceHash> 
 
 /// Notes the flow of a phone whose REGISTER at another registrar got a 2xx: that proves that the phone is its user's. If it registers over
 /// another flow later, requests in its dialogs follow it, as the location table of a registrar makes them do.
-pub(crate) fn on_registered(env: &mut Env<'_>, request: &Request<'_, '_>) {
+pub(crate) fn on_registered(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>) {
     let (config, key, message) = (env.config, &env.keys.route, request.message);
     // Behind another proxy the flow is that one's.
     if !message.has_one_via() || message.values(HeaderName::Contact).nth(1).is_some() {
+        return;
+    }
+    // RFC 3261 §10.2: the registrar of a domain answers for its own users only.
+    let asked = routed.uri.host().without_root_dot();
+    if !asked.equals(message.to().uri.host().without_root_dot().as_bytes()) {
         return;
     }
     let Some(user) = user_of(config, key, &message.to().uri) else { return };

@@ -108,6 +108,12 @@ impl Number {
             rest = rest.get(used..)?;
         }
         let number = number.checked()?;
+        // A gateway that reads escapes there would see another parameter than this server does.
+        let has_escape =
+            |part: &[u8]| part.iter().take_while(|byte| **byte != b'=').any(|byte| *byte == b'%');
+        if parts.clone().any(has_escape) {
+            return None;
+        }
         let mut contexts = parts.filter_map(|part| {
             let (name, value) = part.split_at_checked(PHONE_CONTEXT.len())?;
             name.eq_ignore_ascii_case(PHONE_CONTEXT).then_some(value)
@@ -238,6 +244,7 @@ mod tests {
             "tel:;phone-context=+49",
             "tel:1;phone-context=+49abc",
             "tel:1;phone-context=+49;phone-context=+881",
+            "tel:1;%70hone-context=+881",
             "tel:+491;phone-context=+49;Phone-Context=example.com",
             "tel:123456789012345678901234567890123",
             "tel:1234567890;phone-context=+12345678901234567890123",

@@ -141,8 +141,8 @@ impl Proxy {
         env.cx.out.keep(source, env.cx.now + longest);
         if !env.config.edge_domains.is_empty() {
             let request = self.contexts.get(key).and_then(|context| context.request.clone());
-            self.with_stored(env, key, &request.unwrap_or_default(), |_, env, request, _| {
-                edge::on_registered(env, request);
+            self.with_stored(env, key, &request.unwrap_or_default(), |_, env, request, routed| {
+                edge::on_registered(env, request, routed);
             });
         }
     }

@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::report::Report;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::token::UserHash;
+use crate::token::{Mark, UserHash};
 use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, edge};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
@@ -357,7 +357,7 @@ fn accept_caller(
         marks_dialogs: env.config.stateful && env.config.record_route,
         strangers: env.config.auth.strangers,
         stranger_refer: env.config.auth.stranger_refer,
-        is_of_edge: is_of_edge(env.config, request),
+        is_of_edge: is_of_edge(env.config, request, routed),
         is_awaited_notify: is_awaited_notify(request),
     };
     let in_dialog = match mark {
@@ -438,10 +438,17 @@ fn is_user_of(
     authenticator.authenticate(env, request, HeaderName::ProxyAuthorization, domain.as_bytes()).is_some()
 }
 
-/// True if either side is a phone of another registrar.
-fn is_of_edge(config: &Config, request: &Request<'_, '_>) -> bool {
+/// True if either side claims to be a phone of another registrar, and the recipient is no user of ours.
+fn is_of_edge(config: &Config, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
     let message = request.message;
+    let is_for_user = || match routed.mark {
+        Some(Mark::Dialog { is_of_caller, identities: Some(identities), .. }) => {
+            identities.user(!is_of_caller).is_user()
+        }
+        _ => false,
+    };
     !config.edge_domains.is_empty()
+        && !is_for_user()
         && [message.from(), message.to()].iter().any(|side| edge::serves(config, &side.uri))
 }
 

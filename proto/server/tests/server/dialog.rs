@@ -442,7 +442,16 @@ fn a_call_ends_though_its_source_has_no_room_and_no_rate_left() {
 /// A called phone would dial what a REFER names, with the password of its user.
 #[test]
 fn a_stranger_sends_no_refer_in_a_call() {
-    let mut world = with_bob(World::closed());
+    // A caller who says to be of a domain whose phones register through this server is a stranger too.
+    for edge_domains in [vec![], vec!["example.net".into()]] {
+        sends_no_refer(with_bob(World::with(|config| {
+            config.auth.enabled = true;
+            config.edge_domains = edge_domains;
+        })));
+    }
+}
+
+fn sends_no_refer(mut world: World) {
     let mut call = invite("sip:bob@example.org").from("sip:eve@example.net");
     call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
     let got = forwarded(world.udp(STRANGER, &call));
