@@ -26,17 +26,17 @@ impl Permitted {
         config: &Config,
         request: &Request<'_, '_>,
         chosen: Option<usize>,
-        is_trunk: impl FnOnce() -> bool,
+        is_trunk: impl Fn() -> bool,
     ) -> Self {
         let trunking = &config.trunking;
         let has_trunk = chosen.is_some_and(|trunk| !trunking.is_node(trunk));
+        let is_for_trunk = || has_trunk || (chosen.is_none() && is_trunk());
         match request.grant.sender {
             Sender::Trusted | Sender::Believed => Self::Most,
-            Sender::Proven | Sender::ProvenUnnamed if has_trunk => Self::OfUserAtTrunk,
+            Sender::Proven | Sender::ProvenUnnamed if is_for_trunk() => Self::OfUserAtTrunk,
             Sender::Proven | Sender::ProvenUnnamed => Self::Most,
             Sender::InDialog | Sender::Stranger | Sender::Unknown => {
                 let is_known = !trunking.has_trunks() || trunking.is_trunk(request.flow.remote.ip());
-                let is_for_trunk = || has_trunk || (chosen.is_none() && is_trunk());
                 if is_known || !is_for_trunk() {
                     Self::Most
                 } else if config.domain_of(&request.message.from().uri).is_some() {

@@ -1,7 +1,7 @@
 //! Tests of what a trunk gets of strangers: header fields and methods of a call.
 
 use crate::challenge::proven;
-use crate::forwards::always;
+use crate::forwards::{always, settle};
 use crate::harness::{
     ALICE, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, request, statuses,
 };
@@ -99,6 +99,26 @@ fn a_trunk_gets_only_fields_of_a_call_from_a_stranger() {
         assert_eq!(found(&sent, &FOREIGN), [""; 0], "{method} {}", sent.text());
         assert_eq!(found(&sent, &OF_A_CALL), OF_A_CALL, "{method} {}", sent.text());
     }
+}
+
+/// The server sends a request to itself for the second user, and has accepted it then.
+#[test]
+fn a_trunk_gets_no_others_after_the_forward_to_another_user() {
+    let mut world = world(|_| {});
+    world.server.set_forwards(b"alice@example.org", always("sip:bob@example.org"));
+    let to_alice = |mut call: Request| {
+        call.uri = "sip:alice@example.org".into();
+        with_fields(call)
+    };
+    let sent = world.udp(STRANGER, &to_alice(strangers_call()));
+    let sent = forwarded(settle(&mut world, sent));
+    assert_eq!(sent.to(), CARRIER_A);
+    assert_eq!(found(&sent, &FOREIGN), [""; 0], "{}", sent.text());
+    assert_eq!(found(&sent, &OF_A_CALL), OF_A_CALL, "{}", sent.text());
+    let sent =
+        proven(&mut world, ALICE, &to_alice(invite("sip:alice@example.org").call_id("of a user")), "alice");
+    let sent = forwarded(settle(&mut world, sent));
+    assert!(found(&sent, &[FOREIGN[0], FOREIGN[4], FOREIGN[6]]).is_empty(), "{}", sent.text());
 }
 
 #[test]

@@ -383,8 +383,11 @@ pub(super) fn change_any(
 
 /// Header fields that the next hop of a request may get.
 fn permitted_fields(config: &Config, plan: &Plan<'_, '_, '_>) -> Permitted {
-    let is_trunk = |hop| config.trunking.is_at(&hop, plan.flow().remote.ip());
-    Permitted::of(config, plan.request(), plan.configured_hop(), || plan.hop_uri().is_some_and(is_trunk))
+    let to = plan.flow().remote;
+    let is_at_trunk = |hop| config.trunking.is_at(&hop, to.ip());
+    // What comes back to this server may go on to a trunk, and is then this server's own request.
+    let is_trunk = || config.is_own_address(to) || plan.hop_uri().is_some_and(is_at_trunk);
+    Permitted::of(config, plan.request(), plan.configured_hop(), is_trunk)
 }
 
 /// True for credentials for a node behind this server: they go to nodes only, as a phone repeats those of its INVITE in the ACK, which does
