@@ -215,6 +215,8 @@ fn zrtp_shows_the_same_sas_at_both_ends() {
     phone.pause_for_picture();
     phone.picture("zrtp");
     phone.press("\x18");
+    // While the call is live, `q` asks.
+    phone.shows(&["over: you hung up"]);
     phone.press("q");
     assert_eq!(phone.ends(), 0);
 }
