@@ -143,6 +143,31 @@ impl WideNetwork {
     }
 }
 
+/// Source, or network around it, that a limit counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitHolder {
+    /// See [`source_of`].
+    Source(IpAddr),
+    /// It has the limits of several sources.
+    Network(WideNetwork),
+}
+
+impl LimitHolder {
+    /// The source of an address, and the networks around it.
+    pub fn of(address: IpAddr) -> impl Iterator<Item = Self> + Clone {
+        let source = source_of(address);
+        core::iter::once(Self::Source(source)).chain(WideNetwork::around(source).map(Self::Network))
+    }
+
+    /// Number of sources whose limits it has.
+    pub const fn sources(self) -> u32 {
+        match self {
+            Self::Source(_) => 1,
+            Self::Network(network) => network.sources(),
+        }
+    }
+}
+
 /// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);

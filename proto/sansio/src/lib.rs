@@ -34,7 +34,7 @@ mod wheel;
 pub use context::Context;
 pub use entropy::Entropy;
 pub use flow::{
-    ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, WideNetwork,
+    ConnectionId, DialledId, Event, Flow, IcmpError, LimitHolder, ListenerId, Received, Token, WideNetwork,
     limit_of_source, source_of,
 };
 pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};

@@ -1,9 +1,8 @@
 //! Limits of handshakes in progress.
 
-use ringway_sansio::{WideNetwork, limit_of_source, source_of};
+use ringway_sansio::{LimitHolder, limit_of_source};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ pub struct HandshakeLimits {
     /// Maximum number in progress on accepted connections, of all sources.
     pub total: usize,
     /// The same of one source (an IPv4 address, an IPv6 /64 network) while fewer than half of them are in progress, see [`limit_of_source`]; a
-    /// [`WideNetwork`] has the limits of several.
+    /// network around it has the limits of several (see [`LimitHolder`]).
     pub per_source: usize,
     /// Time that a worker spends on handshakes at once, besides a twentieth of its time. Others run on threads of their own.
     pub inline_burst: Duration,
@@ -35,8 +34,7 @@ pub(crate) struct Permits {
 #[derive(Debug, Default)]
 struct Open {
     total: usize,
-    by_source: HashMap<IpAddr, usize>,
-    by_network: HashMap<WideNetwork, usize>,
+    by_holder: HashMap<LimitHolder, usize>,
 }
 
 /// Reason why a handshake does not begin.
@@ -53,24 +51,21 @@ impl Permits {
         address: IpAddr,
         limits: HandshakeLimits,
     ) -> Result<Permit, Refused> {
-        let source = source_of(address);
         let mut open = lock(&self.open);
         if open.total >= limits.total {
             return Err(Refused::Total);
         }
         let per_source = limit_of_source(limits.per_source, (open.total, limits.total));
-        let of_source = open.by_source.get(&source).copied().unwrap_or_default();
-        let is_full = |wide: WideNetwork| {
-            let of_network = open.by_network.get(&wide).copied().unwrap_or_default();
-            of_network >= per_source * wide.sources() as usize
+        let is_full = |holder: LimitHolder| {
+            let held = open.by_holder.get(&holder).copied().unwrap_or_default();
+            held >= per_source * holder.sources() as usize
         };
-        if of_source >= per_source || WideNetwork::around(source).any(is_full) {
+        if LimitHolder::of(address).any(is_full) {
             return Err(Refused::Source);
         }
-        *open.by_source.entry(source).or_default() += 1;
-        WideNetwork::around(source).for_each(|wide| *open.by_network.entry(wide).or_default() += 1);
+        LimitHolder::of(address).for_each(|holder| *open.by_holder.entry(holder).or_default() += 1);
         open.total += 1;
-        Ok(Permit { permits: Arc::clone(self), source })
+        Ok(Permit { permits: Arc::clone(self), address })
     }
 }
 
@@ -78,23 +73,20 @@ impl Permits {
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<Permits>,
-    source: IpAddr,
+    address: IpAddr,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = lock(&self.permits.open);
         open.total -= 1;
-        leave(&mut open.by_source, self.source);
-        WideNetwork::around(self.source).for_each(|wide| leave(&mut open.by_network, wide));
-    }
-}
-
-fn leave<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Entry::Occupied(mut entry) = counts.entry(key) {
-        *entry.get_mut() -= 1;
-        if *entry.get() == 0 {
-            entry.remove();
+        for holder in LimitHolder::of(self.address) {
+            if let Entry::Occupied(mut entry) = open.by_holder.entry(holder) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
         }
     }
 }
@@ -124,7 +116,10 @@ mod tests {
         drop(first);
         let fourth = permits.take(address("192.0.2.2"), limits).unwrap();
         drop(fourth);
-        assert_eq!(lock(&permits.open).by_source.len(), 2, "a source without a handshake is forgotten");
+        let open = lock(&permits.open);
+        let sources = open.by_holder.keys().filter(|holder| matches!(holder, LimitHolder::Source(_)));
+        assert_eq!(sources.count(), 2, "a source without a handshake is forgotten");
+        drop(open);
     }
 
     /// Many sources that leave their handshakes unfinished are needed to keep others out.
@@ -154,6 +149,6 @@ mod tests {
         assert_eq!(taken.len(), 8);
         drop(taken);
         let open = lock(&permits.open);
-        assert!(open.total == 0 && open.by_source.is_empty() && open.by_network.is_empty());
+        assert!(open.total == 0 && open.by_holder.is_empty());
     }
 }

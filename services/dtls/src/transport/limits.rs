@@ -1,7 +1,7 @@
 //! Limits of handshakes in progress, and of those that begin.
 
 use super::counters::{DtlsCounters, add};
-use ringway_sansio::{Instant, WideNetwork, limit_of_source, source_of};
+use ringway_sansio::{Instant, LimitHolder, limit_of_source};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ pub struct DtlsLimits {
     /// Maximum number in progress.
     pub total: usize,
     /// The same of one source, an IPv4 address or an IPv6 /64 network, while fewer than half of them are in progress (see
-    /// [`limit_of_source`]); a [`WideNetwork`] has the limits of several.
+    /// [`limit_of_source`]); a network around it has the limits of several (see
+    /// [`LimitHolder`]).
     pub per_source: usize,
     /// Maximum number that begin in a second.
     pub rate: u32,
@@ -47,32 +48,9 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    by_holder: HashMap<Holder, Held>,
+    by_holder: HashMap<LimitHolder, Held>,
     /// Time at which all handshakes so far would have begun at the limit of the rate.
     paid_until: Instant,
-}
-
-/// Source or network whose handshakes are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Holder {
-    Source(IpAddr),
-    Network(WideNetwork),
-}
-
-impl Holder {
-    /// The source of an address and the networks around it.
-    fn of(address: IpAddr) -> impl Iterator<Item = Self> + Clone {
-        let source = source_of(address);
-        std::iter::once(Self::Source(source)).chain(WideNetwork::around(source).map(Self::Network))
-    }
-
-    /// Number of sources whose limits it has.
-    const fn sources(self) -> u32 {
-        match self {
-            Self::Source(_) => 1,
-            Self::Network(network) => network.sources(),
-        }
-    }
 }
 
 /// Handshakes of a holder.
@@ -97,22 +75,21 @@ impl Gate {
             add(&counters.dtls_refused);
             return None;
         }
-        let holders = Holder::of(address).map(|holder| (holder, state.held(holder)));
+        let holders = LimitHolder::of(address).map(|holder| (holder, state.held(holder)));
         let per_source = limit_of_source(limits.per_source, (state.total, limits.total));
         if holders.clone().any(|(holder, held)| held.open >= per_source * holder.sources() as usize) {
             add(&counters.dtls_refused_source);
             return None;
         }
-        let rate_per_source = {
-            let used = state.paid_until.since(now).as_nanos() / interval(limits.rate).as_nanos();
-            limit_of_source(limits.rate_per_source as usize, (used as usize, limits.burst as usize)) as u32
-        };
-        let paid_of = |(holder, held): (Holder, Held)| {
+        let used = state.paid_until.since(now).as_nanos() / interval(limits.rate).as_nanos();
+        let used = (used as usize, limits.burst as usize);
+        let rate_per_source = limit_of_source(limits.rate_per_source as usize, used) as u32;
+        let paid_of = |(holder, held): (LimitHolder, Held)| {
             let rate = rate_per_source * holder.sources();
             let paid_until = paid(held.paid_until, now, rate, rate.div_ceil(2))?;
             Some((holder, Held { open: held.open + 1, paid_until, ..held }))
         };
-        let all: Option<Vec<(Holder, Held)>> = holders.map(paid_of).collect();
+        let all: Option<Vec<(LimitHolder, Held)>> = holders.map(paid_of).collect();
         let Some((paid_until, all)) = paid(state.paid_until, now, limits.rate, limits.burst).zip(all) else {
             add(&counters.dtls_postponed);
             return None;
@@ -133,7 +110,7 @@ impl Gate {
 }
 
 impl State {
-    fn held(&self, holder: Holder) -> Held {
+    fn held(&self, holder: LimitHolder) -> Held {
         self.by_holder.get(&holder).copied().unwrap_or_default()
     }
 }
@@ -166,7 +143,7 @@ impl Pass {
         let mut state = self.gate.lock();
         let before = std::mem::replace(&mut self.bytes, bytes);
         let bytes_max = self.bytes_max;
-        Holder::of(self.address).fold(true, |may, holder| {
+        LimitHolder::of(self.address).fold(true, |may, holder| {
             let Some(held) = state.by_holder.get_mut(&holder) else { return false };
             held.bytes = held.bytes - before + bytes;
             may && held.bytes <= bytes_max * holder.sources() as usize
@@ -178,7 +155,7 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         state.total -= 1;
-        for holder in Holder::of(self.address) {
+        for holder in LimitHolder::of(self.address) {
             if let Some(held) = state.by_holder.get_mut(&holder) {
                 held.open -= 1;
                 held.bytes -= self.bytes;
@@ -195,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_are_limited_together_by_holder_and_by_rate() {
+    fn handshakes_are_limited_together_by_source_and_by_rate() {
         let (gate, counters) = (Arc::new(Gate::default()), DtlsCounters::default());
         let limits = DtlsLimits { total: 3, per_source: 2, rate: 10, burst: 3, ..DtlsLimits::default() };
         let enter = |at_ms: u64, address: &str| {
