@@ -118,7 +118,7 @@ const BEFORE: [Before; 8] = [
         run: if_operator(trunks::before_elsewhere),
     },
     Before { point: Point::User, applies: has_forwards, name: "diversion", run: diversion::before },
-    // What a user wants is before what a number leads to.
+    // A user's forward comes before the servers of a number.
     Before { point: Point::Absent, applies: has_forwards, name: "diversion", run: diversion::before_absent },
     // A carrier is paid for: the records of a number are free.
     Before {
@@ -155,7 +155,7 @@ const AFTER: [After<BranchNext>; 4] = [
     ("flows", flows::after),
     // The phone has another binding now.
     ("sides", sides::after),
-    // What a trunk refuses is not called by another one.
+    // A call that a trunk refused goes to no other one.
     ("trunks", goes_on_if_operator(trunks::after)),
 ];
 

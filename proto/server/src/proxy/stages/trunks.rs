@@ -385,7 +385,7 @@ pub(super) fn change_any(
 fn permitted_fields(config: &Config, plan: &Plan<'_, '_, '_>) -> Permitted {
     let to = plan.flow().remote;
     let is_at_trunk = |hop| config.trunking.is_at(&hop, to.ip());
-    // What comes back to this server may go on to a trunk, and is then this server's own request.
+    // A request to this server itself may go on to a trunk, as one of its own.
     let is_trunk = || config.is_own_address(to) || plan.hop_uri().is_some_and(is_at_trunk);
     Permitted::of(config, plan.request(), plan.configured_hop(), is_trunk)
 }
