@@ -280,7 +280,10 @@ fn an_exhausted_range_is_an_error() {
         }
         assert!(held.len() <= 3);
     };
-    assert_eq!(held.len(), 3);
+    // Another program may have one of the pairs, at all addresses.
+    let is_free = |port: u16| std::net::UdpSocket::bind(("127.0.0.7", port)).is_ok();
+    let free = [20_000, 20_002, 20_004].into_iter().find(|&port| is_free(port) && is_free(port + 1));
+    assert_eq!((free, held.is_empty()), (None, false));
     assert!(error.contains("127.0.0.7") && error.contains("20000-20005"), "{error}");
     let elsewhere = MediaPorts::bind("192.0.2.1".parse().unwrap(), range).unwrap_err().to_string();
     assert!(elsewhere.contains("192.0.2.1"), "{elsewhere}");
