@@ -79,8 +79,8 @@ pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use shard::{shard_of_aor, shard_of_user};
 pub use tables::{
-    BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, DialogExtensions, FailedServers, LampFilter,
-    LampState, LampStatus, LampTable, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
-    NeighbourTable, NewLeg, NotAPattern, NotLit, PausedTrunks, Payer, Role, SharedTables, ShownCall,
-    SideTable, SourceRates, TableLimits, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
+    BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, FailedServers, LampFilter, LampState,
+    LampStatus, LampTable, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, NewLeg,
+    NotAPattern, NotLit, PausedTrunks, Payer, Role, SharedTables, ShownCall, SideTable, SourceRates,
+    TableLimits, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
 };

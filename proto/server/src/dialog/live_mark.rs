@@ -1,18 +1,19 @@
 //! Validity of the Record-Route mark of a request.
 
+use super::users::{named_user, owner_of_sender, user_of_side};
 use super::{Known, current};
 use crate::base::{Env, Request, Sender, TrunkTarget};
 use crate::config::Strangers;
+use crate::edge;
 use crate::route::{NextHop, Routed, SenderSide, hop_of};
 use crate::sources::{Origin, SourceHash};
 use crate::tables::{DialogSide, Moved, Way};
 use crate::token::{Identities, Mark, Side, TagHash, TargetHash, UriHash, UserHash};
-use crate::{Aor, edge};
 use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use ringway_sansio::Flow;
-use ringway_sip::{Message, Method, Uri};
+use ringway_sip::{Message, Method};
 
 /// Valid Record-Route mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,11 @@ pub(crate) struct DialogMark {
 }
 
 /// Mark in the request's Route, unless it is too old. A target refresh extends it.
-pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<LiveMark> {
+pub(crate) fn live_mark(
+    env: &mut Env<'_>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+) -> Option<LiveMark> {
     let mark = routed.mark?;
     let is_of_node = env.config.is_link(&request.flow);
     let (now, lifetime) = (env.cx.now, env.config.dialog_lifetime);
@@ -88,12 +93,8 @@ pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Route
                 }
                 _ => None,
             };
-            let is_refresh = matches!(
-                request.method,
-                Method::Invite | Method::Update | Method::Subscribe | Method::Notify
-            );
-            if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
-                env.tables.extend_dialog(now, id, now + lifetime);
+            if reaches_side && !mark.is_younger_than(now, lifetime / 2) {
+                extend(env, request, routed, id);
             }
             // A request over the flow of a token was sent to a connection whose address is not in the token.
             let is_its_connection = matches!(
@@ -121,6 +122,16 @@ pub(crate) fn live_mark(env: &Env<'_>, request: &Request<'_, '_>, routed: &Route
             }))
         }
     }
+}
+
+/// Extends a mark by a target refresh.
+fn extend(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, id: u64) {
+    if !matches!(request.method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify) {
+        return;
+    }
+    let time = (env.cx.now, env.cx.now + env.config.dialog_lifetime);
+    let is_extended = env.tables.extend_dialog(time, id, owner_of_sender(env, request, routed));
+    env.counters.extensions_overflow += u64::from(!is_extended);
 }
 
 impl DialogMark {
@@ -165,44 +176,6 @@ fn registered(
     let (key, to) = (&env.keys.route, &message.to().uri);
     let user = named_user(env, user, to).or_else(|| edge::user_of(env.config, key, to))?;
     env.tables.read_sides(None, |table| table.registered(key, side, user, (env.cx.now, since_s)))
-}
-
-/// Hash of the user of ours that a side is, if its name can be found; `uri` is that in From of its requests, or in To of those for it.
-pub(crate) fn named_user(env: &Env<'_>, user: UserHash, uri: &Uri<'_>) -> Option<UserHash> {
-    if user != UserHash::OF_HEADER {
-        return user.is_named().then_some(user);
-    }
-    let mut aor = Aor::default();
-    let is_ours = env.config.read_aor(uri, &mut aor);
-    is_ours.then(|| UserHash::of(&env.keys.route, aor.user(), aor.domain()))
-}
-
-/// User of ours that the side is which a request is for: that of To, or another one with this hash, whose name is in To or the Request-URI;
-/// `None` for any other.
-pub(crate) fn user_of_side(
-    env: &Env<'_>,
-    message: &Message<'_>,
-    routed: &Routed<'_>,
-    user: UserHash,
-) -> Option<Aor> {
-    let mut aor = Aor::default();
-    let to = &message.to().uri;
-    if user == UserHash::OF_HEADER {
-        return env.config.read_aor(to, &mut aor).then_some(aor);
-    }
-    if !user.is_named() {
-        return None;
-    }
-    let key = &env.keys.route;
-    for uri in [to, &routed.uri] {
-        let Some(name) = uri.user() else { continue };
-        let is_it = |domain: &&alloc::string::String| UserHash::of(key, name, domain.as_bytes()) == user;
-        if let Some(domain) = env.config.domains.iter().find(is_it) {
-            aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());
-            return Some(aor);
-        }
-    }
-    None
 }
 
 /// Compares To tag and Request-URI of a request for a trunk with those of its dialog.

@@ -6,10 +6,12 @@ mod current;
 mod live_mark;
 mod moves;
 mod remote_target;
+mod users;
 
 pub(crate) use current::{Known, current};
-pub(crate) use live_mark::{DialogMark, LiveMark, live_mark, moved_sides, named_user, user_of_side};
+pub(crate) use live_mark::{DialogMark, LiveMark, live_mark};
 pub(crate) use moves::on_success;
 pub(crate) use remote_target::{
     caller_side, calls_for_us, contact_of, is_credible, is_public, record, target_hash_on,
 };
+pub(crate) use users::{owner_of_sender, user_of_side};

@@ -3,16 +3,15 @@
 //! Both sides took part when a 2xx comes: then the sender of the request is where that came from, and the responder where its Contact
 //! is. What they may name is in docs/decisions/0053.
 
+use super::live_mark::moved_sides;
 use super::remote_target::{caller_side, calls_for_us, contact_of, is_credible, names_flow};
-use super::{moved_sides, named_user};
+use super::users::owner_of;
 use crate::base::{Env, Reach, Request, Response};
 use crate::route::{NextHop, Routed, hop_of};
 use crate::sources::SourceHash;
 use crate::tables::{DialogSide, EntryOwner, Moved, Way};
-use crate::token::{Mark, Side, TargetHash, UriHash, UserHash};
-use core::net::IpAddr;
-use ringway_sansio::Flow;
-use ringway_sip::{Message, Method, Uri};
+use crate::token::{Mark, Side, TargetHash, UriHash};
+use ringway_sip::{Message, Method};
 use ringway_transaction::reply_flow;
 
 /// Notes where both sides are after the 2xx to a request in their dialog that refreshes targets; forgets them after a BYE.
@@ -75,26 +74,6 @@ fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, respo
         (response.flow, response.flow.remote.ip(), is_trunk),
     );
     note_side(env, (sender.other(), owner), (known_responder, side), New { way, source: None, target });
-}
-
-/// Owner of the entry of a side: its user, or its source if it is none of ours. Servers that call for many have none.
-fn owner_of(
-    env: &Env<'_>,
-    (user, uri): (UserHash, &Uri<'_>),
-    (flow, client, is_trunk): (&Flow, IpAddr, bool),
-) -> EntryOwner {
-    let (config, key) = (env.config, &env.keys.route);
-    if let Some(user) = named_user(env, user, uri) {
-        return EntryOwner::of_user(user);
-    }
-    let is_for_many = is_trunk
-        || config.is_own_address(flow.remote)
-        || config.is_link(flow)
-        || config.trusts(flow)
-        || (client == flow.remote.ip() && config.is_of_front(flow))
-        || config.trunking.is_trunk(client)
-        || config.trunking.has_node_at(client);
-    if is_for_many { EntryOwner::NONE } else { EntryOwner::of_source(SourceHash::of(key, client)) }
 }
 
 /// News of a side.

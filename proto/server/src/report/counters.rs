@@ -147,6 +147,8 @@ ringway_sansio::counters! {
         /// Moves and phones that were not noted, and flows that phones left which were forgotten, because the table, or the share of one user, is
         /// full.
         sides_overflow,
+        /// Target refreshes that did not extend the life of their dialog, because the table, or the share of one user, is full.
+        extensions_overflow,
         /// Requests in dialogs for which a binding of the user of the other side was looked up.
         sides_looked_up,
         /// Requests refused because a destination rule forbids the number (403).

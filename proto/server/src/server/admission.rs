@@ -88,7 +88,7 @@ fn may_end_a_call(bytes: &[u8]) -> bool {
 
 /// True for an ACK, BYE or CANCEL of a call that was admitted: by its transaction, or the live mark of its dialog. These
 /// pass a source that is over its rate, up to [`ENDS_PER_S`].
-fn ends_a_call(env: &Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
+fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
     let Start::Request { method, uri } = *message.start() else { return false };
     let is_same_hop =

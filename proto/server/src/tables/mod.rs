@@ -19,7 +19,7 @@ mod trunks;
 
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::{MemoryBudget, Payer};
-pub use dialogs::DialogExtensions;
+use dialogs::DialogExtensions;
 pub use failed_servers::FailedServers;
 pub(crate) use failed_servers::{PAUSE_MAX, paused_until, put_last, retry_after};
 pub use lamp_filter::LampFilter;

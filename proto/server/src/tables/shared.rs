@@ -1,9 +1,9 @@
 //! The tables that all shards of a server share.
 
 use super::{
-    BlockList, Caller, DialogExtensions, FailedServers, LampFilter, LampTable, LocateLimits, LocateRefusal,
-    MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks, Payer, SideTable, Traffic, TrafficRates,
-    TrunkLogins, TrunkPause,
+    BlockList, Caller, DialogExtensions, EntryOwner, FailedServers, LampFilter, LampTable, LocateLimits,
+    LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks, Payer, SideTable, Traffic,
+    TrafficRates, TrunkLogins, TrunkPause,
 };
 use crate::{CallRate, CallRates, Hold};
 use alloc::boxed::Box;
@@ -221,9 +221,9 @@ impl SharedTables {
         self.budgets.iter().any(|budget| budget.read(true, |budget| !budget.is_empty()))
     }
 
-    /// Extends a dialog's Record-Route mark until `until` (see [`DialogExtensions`]).
-    pub(crate) fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
-        self.dialogs.change((), |dialogs| dialogs.extend(now, mark, until));
+    /// Extends a dialog's Record-Route mark until the second time; false: there is no room (see [`DialogExtensions`]).
+    pub(crate) fn extend_dialog(&self, time: (Instant, Instant), mark: u64, owner: EntryOwner) -> bool {
+        self.dialogs.change(false, |dialogs| dialogs.extend(time, mark, owner))
     }
 
     /// True if this mark was extended and has not ended.

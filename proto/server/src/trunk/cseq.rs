@@ -5,6 +5,7 @@
 //! be stored for the dialog. `rc=` in our Record-Route shows that a dialog has such numbers. Its value is the number that the INVITE of the
 //! dialog had at the trunk, which its ACK has too; 0 if the trunk began the dialog.
 
+use crate::tables::EntryOwner;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
@@ -105,29 +106,56 @@ fn split_rack(value: &[u8]) -> Option<(&[u8], u32, &[u8])> {
 /// INVITEs in dialogs that were sent again with credentials, of one shard: their ACKs have their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedInvites {
-    /// Keyed hash of the Call-ID, number at the trunk, end of its time. The oldest is first.
-    list: VecDeque<(u64, u32, Instant)>,
+    /// The oldest is first.
+    list: VecDeque<RepeatedInvite>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RepeatedInvite {
+    /// Keyed hash of the Call-ID.
+    call: u64,
+    /// Number at the trunk.
+    number: u32,
+    until: Instant,
+    owner: EntryOwner,
 }
 
 impl RepeatedInvites {
     /// Maximum number of INVITEs; the oldest gives way.
-    pub(crate) const INVITES_MAX: usize = 256;
+    const INVITES_MAX: usize = 256;
+    /// Maximum number of those of one user, or of one source without a user; its oldest gives way.
+    const INVITES_EACH_MAX: usize = 16;
 
-    /// Notes an INVITE until `until`. False: another one gave way.
-    pub(crate) fn note(&mut self, now: Instant, (call, number): (u64, u32), until: Instant) -> bool {
-        self.list
-            .retain(|(of, known, end)| *end > now && (*of, *known / ATTEMPTS) != (call, number / ATTEMPTS));
-        let has_room = self.list.len() < Self::INVITES_MAX;
-        if !has_room {
-            self.list.pop_front();
+    /// Notes an INVITE until the second time. False: another one gave way.
+    pub(crate) fn note(
+        &mut self,
+        (now, until): (Instant, Instant),
+        (call, number): (u64, u32),
+        owner: EntryOwner,
+    ) -> bool {
+        self.list.retain(|one| one.until > now && !one.is_of(call, number / ATTEMPTS));
+        let owners = || self.list.iter().filter(|one| one.owner == owner).count();
+        let displaced = if owner != EntryOwner::NONE && owners() >= Self::INVITES_EACH_MAX {
+            self.list.iter().position(|one| one.owner == owner)
+        } else {
+            (self.list.len() >= Self::INVITES_MAX).then_some(0)
+        };
+        if let Some(index) = displaced {
+            self.list.remove(index);
         }
-        self.list.push_back((call, number, until));
-        has_room
+        self.list.push_back(RepeatedInvite { call, number, until, owner });
+        displaced.is_none()
     }
 
     fn find(&self, call: u64, number: u32) -> Option<u32> {
-        let found = self.list.iter().find(|(of, known, _)| (*of, *known / ATTEMPTS) == (call, number));
-        found.map(|(_, known, _)| *known)
+        self.list.iter().find(|one| one.is_of(call, number)).map(|one| one.number)
+    }
+}
+
+impl RepeatedInvite {
+    /// True for the INVITE that had this number when it came.
+    const fn is_of(&self, call: u64, number: u32) -> bool {
+        self.call == call && self.number / ATTEMPTS == number
     }
 }
 
@@ -141,6 +169,7 @@ const CSEQ_END: u32 = 1 << 31;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::UserHash;
 
     #[test]
     fn numbers_rise_with_each_challenge_and_each_request() {
@@ -158,7 +187,7 @@ mod tests {
     fn an_ack_has_the_number_of_its_invite() {
         let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
         let (first, by_trunk) = (TrunkNumbers::begun_with(6), TrunkNumbers::BEGUN_BY_TRUNK);
-        repeated.note(now, (7, 13), now + core::time::Duration::from_secs(9));
+        repeated.note((now, now + core::time::Duration::from_secs(9)), (7, 13), EntryOwner::NONE);
         for (numbers, call, number, at_trunk) in [
             (first, 7, 1, Some(6)),
             (first, 7, 2, Some(8)),
@@ -177,14 +206,28 @@ mod tests {
     fn repeated_invites_are_forgotten_in_time_and_number() {
         let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
         let end = now + core::time::Duration::from_secs(9);
-        assert!((1..=256).all(|call| repeated.note(now, (call, 5), end)));
-        assert!(repeated.note(now, (256, 6), end) && !repeated.note(now, (257, 5), end));
+        let owner = EntryOwner::NONE;
+        assert!((1..=256).all(|call| repeated.note((now, end), (call, 5), owner)));
+        assert!(repeated.note((now, end), (256, 6), owner) && !repeated.note((now, end), (257, 5), owner));
         assert_eq!(
             (repeated.find(1, 1), repeated.find(256, 1), repeated.find(257, 1)),
             (None, Some(6), Some(5))
         );
-        assert!(repeated.note(end, (258, 5), end + core::time::Duration::from_secs(1)));
+        assert!(repeated.note((end, end + core::time::Duration::from_secs(1)), (258, 5), owner));
         assert_eq!(repeated.list.len(), 1);
+    }
+
+    #[test]
+    fn repeated_invites_of_one_user_displace_none_of_others() {
+        let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
+        let time = (now, now + core::time::Duration::from_secs(9));
+        let [one, other] =
+            [b"one", b"two"].map(|name| EntryOwner::of_user(UserHash::of(&[7; 16], name, b"h")));
+        assert!(repeated.note(time, (1, 5), other));
+        let with_room = (2..1000).filter(|&call| repeated.note(time, (call, 5), one)).count();
+        assert_eq!((with_room, repeated.list.len()), (16, 17));
+        let found = [1, 983, 984, 999].map(|call| repeated.find(call, 1).is_some());
+        assert_eq!(found, [true, false, true, true], "its own oldest gave way");
     }
 
     #[test]

@@ -115,6 +115,8 @@ export const REASONS = [
     '407 to our users, 403 to strangers'],
   ['sides_overflow', '65,536 sides of calls that moved, flows that phones left, or phones of a front; 2,048 of each for one user',
     'Requests of the call are sent where the side was; the flow that was left first is forgotten'],
+  ['extensions_overflow', '65,536 calls that last longer than a day; 2,048 of them for one user',
+    'The call goes on; after dialog_lifetime_s its requests need a password'],
   ['ended_invites_evicted', '32,768 INVITEs with a password of each shard that came by UDP, and whose calls were refused or cancelled in the last 32 s',
     'The oldest are forgotten; in a captured copy they would ring again'],
   ['nonces_evicted', '1,048,576 nonces in use',

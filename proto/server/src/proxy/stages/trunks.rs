@@ -2,7 +2,7 @@
 
 use crate::auth::{Permitted, is_method_of_call};
 use crate::base::{BranchId, Env, Reach, Request, Sender};
-use crate::dialog::contact_of;
+use crate::dialog::{contact_of, owner_of_sender};
 use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded, Next, Planned};
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
@@ -354,7 +354,8 @@ pub(super) fn change(
     {
         let now = env.cx.now;
         let until = now + env.config.timer_c + env.config.timers.t1 * 64;
-        let has_room = repeated.note(now, (env.call_hash(message), number), until);
+        let owner = owner_of_sender(env, plan.request(), plan.routed());
+        let has_room = repeated.note((now, until), (env.call_hash(message), number), owner);
         env.counters.trunk_invites_forgotten += u64::from(!has_room);
     }
     changes.credentials = credentials(env, trunk, plan.covered());
