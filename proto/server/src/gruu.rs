@@ -31,16 +31,16 @@ pub(crate) enum Gruu {
 }
 
 impl Gruu {
-    /// GRUU that a Request-URI is; `None` for any other URI of this server.
-    pub(crate) fn of(keys: &GruuKeys, uri: &Uri<'_>) -> Option<Self> {
+    /// GRUU that a Request-URI is; `None` for any other URI of this server. `is_returned`: this server sent the request to itself.
+    pub(crate) fn of(keys: &GruuKeys, uri: &Uri<'_>, is_returned: bool) -> Option<Self> {
         let params = uri.params();
         if params.as_bytes().is_empty() {
             return None;
         }
-        if let Some(hash) = params.value(REGISTRATION) {
+        if let Some(hash) = params.value(REGISTRATION).filter(|_| is_returned) {
             return Some(Self::Registration(read_hex(hash).unwrap_or(0)));
         }
-        if let Some(hash) = params.value(CONTACT) {
+        if let Some(hash) = params.value(CONTACT).filter(|_| is_returned) {
             return Some(Self::Contact(UriHash::read(hash).unwrap_or_default()));
         }
         let gr = params.find(b"gr")?;
@@ -78,7 +78,7 @@ impl Gruu {
 /// URI of this server for the phone of a user that is a side of a dialog, whose Contact is `target`. Its user's only phone is found
 /// by it also if that has another contact now.
 pub(crate) fn in_dialog(keys: &GruuKeys, aor: &Aor, target: &Uri<'_>, with_gruu: bool) -> Vec<u8> {
-    let gruu = if with_gruu { Gruu::of(keys, target) } else { None };
+    let gruu = if with_gruu { Gruu::of(keys, target, false) } else { None };
     let mut uri = match &gruu {
         Some(Gruu::Temporary(uri)) => uri.clone(),
         _ => {
@@ -107,7 +107,7 @@ pub(crate) fn in_dialog(keys: &GruuKeys, aor: &Aor, target: &Uri<'_>, with_gruu:
     uri
 }
 
-/// True for a URI of [`in_dialog`]. A stranger that writes it calls a user's phones as always, but only if there is one.
+/// True for a URI of [`in_dialog`], in a request that this server sent to itself.
 pub(crate) fn is_in_dialog(uri: &Uri<'_>) -> bool {
     uri.params().has(IN_DIALOG)
 }
@@ -237,8 +237,7 @@ const URN: &[u8] = b"urn:";
 const UUID: &[u8] = b"urn:uuid";
 /// Begin of the user part of a temporary GRUU.
 const PREFIX: &[u8] = b"tgruu.";
-/// Parameter of the URI that a request for a temporary GRUU has on its way to this server itself. A stranger that writes
-/// it reaches at most fewer bindings of the user.
+/// Parameter of the URI that a request for a temporary GRUU has on its way to this server itself.
 const REGISTRATION: &[u8] = b"rwg";
 /// Parameter of the URI that a request in a dialog has on its way to this server itself: the hash of the phone's Contact.
 const CONTACT: &[u8] = b"rwc";
@@ -272,7 +271,7 @@ mod tests {
             let text = core::str::from_utf8(&uri).unwrap();
             assert!(text.starts_with(start) && text.ends_with(";rwd"), "{text}");
             let uri = Uri::parse(&uri).unwrap();
-            assert!(is_in_dialog(&uri) && Gruu::of(&keys, &uri).is_some(), "{text}");
+            assert!(is_in_dialog(&uri) && Gruu::of(&keys, &uri, true).is_some(), "{text}");
         }
         assert_eq!(of("sip:tok@A.invalid"), of("sip:tok@a.invalid;transport=ws;ob"), "one phone");
         assert_ne!(of("sip:tok@a.invalid"), of("sip:other@a.invalid"));

@@ -38,8 +38,11 @@ pub(crate) struct Routed<'a> {
     pub(crate) senders: [SourceHash; 2],
     /// That side, as its mark has it.
     pub(crate) sender: Option<SenderSide>,
-    /// Two marks name different users as the sender. They may be of two ways, one of them made by somebody else: nobody moves by both.
-    pub(crate) has_two_senders: bool,
+    /// Two marks of it do not join: neither was made when the request with the other one returned. They may be of two ways, one of them made
+    /// by somebody else: nobody moves by both.
+    pub(crate) has_two_ways: bool,
+    /// Mark that was read last, and its recipient.
+    last_mark: Option<(u64, Side)>,
     /// Next hop, if the access rules found that it is the side of its dialog.
     pub(crate) side_hop: Option<Flow>,
     /// Numbering of the dialog at a trunk.
@@ -95,9 +98,13 @@ impl<'a> Routed<'a> {
             let is_trunk = identities.is_some_and(|identities| identities.is_trunk(is_of_caller));
             (self.senders, self.sender) = (senders, Some(SenderSide { side, made_s, user, is_trunk }));
         }
-        if let (Some(first), Some(Mark::Dialog { is_of_caller, identities, .. })) = (self.sender, read) {
-            let user = identities.map(|identities| identities.user(is_of_caller));
-            self.has_two_senders |= user != first.user;
+        if let Some(Mark::Dialog { id, to, from, .. }) = read {
+            // An entry for each transport has the same mark (RFC 5658 §3).
+            let is_joined = self.last_mark.is_none_or(|(last, recipient)| {
+                last == id || from == Side::before(last) || recipient == Side::before(id)
+            });
+            self.has_two_ways |= !is_joined;
+            self.last_mark = Some((id, to));
         }
         self.mark = read.or(self.mark);
     }
@@ -183,7 +190,8 @@ pub(crate) fn preprocess<'a>(
         flow_token: None,
         senders: [SourceHash::NONE; 2],
         sender: None,
-        has_two_senders: false,
+        has_two_ways: false,
+        last_mark: None,
         side_hop: None,
         numbers: None,
     };

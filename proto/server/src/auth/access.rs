@@ -60,13 +60,15 @@ pub(crate) struct Facts<'a> {
 /// Applies the rules.
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
-        Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
+        Some(LiveMark::Accepted(returned)) if facts.to_us => {
+            return Access::Forward(Grant::of_returned(returned));
+        }
         Some(LiveMark::Dialog(mark)) if mark.reaches_side => return decide_in_dialog(facts, &mark),
         // The flow of the side was lost: the other node looks its user up.
         Some(LiveMark::Dialog(_)) if facts.is_of_node && facts.method != Method::Ack => {
             return Access::Refuse(430, "Flow Failed");
         }
-        Some(LiveMark::Accepted | LiveMark::Dialog(_)) | None => {}
+        Some(LiveMark::Accepted(_) | LiveMark::Dialog(_)) | None => {}
     }
     // The other registrar, or node, asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
     let sender = match facts.is_trusted || facts.is_of_node {
@@ -198,7 +200,7 @@ const fn forward(reach: Reach, sender: Sender) -> Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::{Side, TargetHash};
+    use crate::token::{Returned, Side, TargetHash};
 
     const SIDE: Side = Side::Contact(TargetHash::NONE);
     const MARK: DialogMark = DialogMark {
@@ -267,6 +269,23 @@ mod tests {
                 let access = decide(&Facts { strangers: policy, ..facts(method) });
                 let expected = open.split(' ').any(|one| one == name).then_some(Reach::OurUsers);
                 assert_eq!(reach(access), expected, "{name} {policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_this_server_sent_to_itself_has_its_senders_rights() {
+        let client = core::net::IpAddr::from([192, 0, 2, 1]);
+        for sender in [Sender::Proven, Sender::Trusted, Sender::InDialog, Sender::Stranger] {
+            for dialog in [None, Some(4)] {
+                let returned = Returned { sender: sender.letter(), dialog, client };
+                let mark = Some(LiveMark::Accepted(returned));
+                let request = Facts { mark, is_trusted: true, ..facts(Method::Invite) };
+                let Access::Forward(grant) = decide(&request) else { panic!("{sender:?}") };
+                assert_eq!((grant.reach, grant.sender), (Reach::OurUsers, sender));
+                assert_eq!(grant.returned, Some(client));
+                assert_eq!(grant.dialog.is_some(), dialog.is_some());
+                assert_ne!(grant.dialog, Some(4), "an account of its own");
             }
         }
     }
@@ -368,7 +387,10 @@ mod tests {
                     ..facts(method)
                 };
                 for edge in [EdgePart::Absent, EdgePart::ToRegistrar, EdgePart::FlowGone, EdgePart::Forged] {
-                    let request = Facts { mark: Some(LiveMark::Accepted), to_us: false, edge, ..request };
+                    let client = core::net::IpAddr::from([192, 0, 2, 1]);
+                    let accepted = Returned { sender: Sender::Trusted.letter(), dialog: None, client };
+                    let mark = Some(LiveMark::Accepted(accepted));
+                    let request = Facts { mark, to_us: false, edge, ..request };
                     assert_eq!(reach(decide(&request)), None, "{name} {edge:?}");
                     assert_eq!(
                         reach(decide(&Facts { mark: None, to_us, ..request })),

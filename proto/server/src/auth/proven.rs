@@ -8,7 +8,7 @@ use crate::base::{Env, Request, Sender};
 pub(crate) fn proven_sender(env: &Env<'_>, request: &Request<'_, '_>) -> Option<Aor> {
     let is_proven = match request.grant.sender {
         Sender::Proven | Sender::Believed => true,
-        Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),
+        Sender::Trusted => !env.config.trunking.is_trunk(request.source()),
         Sender::ProvenUnnamed | Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
     };
     let mut aor = Aor::default();

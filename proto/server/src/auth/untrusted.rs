@@ -52,6 +52,10 @@ impl Permitted {
 /// RFC 3325 §5: removes identity header fields of a user agent; of a sender that is not believed also those that change
 /// ringing and display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
 pub(crate) fn remove_fields(request: &Request<'_, '_>, permitted: Permitted, edit: &mut Edit<'_, '_>) {
+    // Those that it has now are of this server.
+    if request.grant.returned.is_some() {
+        return;
+    }
     let names: &[HeaderName] = match request.grant.sender {
         Sender::Trusted | Sender::Believed => return,
         Sender::Proven | Sender::ProvenUnnamed => &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId],

@@ -1,7 +1,8 @@
 //! Permission of a request: proof of its sender, and the next hops that it may be sent to.
 
 use crate::CallSender;
-use crate::token::Side;
+use crate::token::{Returned, Side};
+use core::net::IpAddr;
 
 /// Next hops that a request may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(crate) struct Grant {
     pub(crate) trunk: TrunkTarget,
     /// A challenge of a trunk to a request in a dialog is answered with the account there.
     pub(crate) uses_accounts: bool,
+    /// Client of a request that this server sent to itself. Its header fields were removed by the rules before.
+    pub(crate) returned: Option<IpAddr>,
 }
 
 /// Request-URI of a request in a dialog with a trunk.
@@ -104,11 +107,49 @@ impl Grant {
 
     pub(crate) const fn new(reach: Reach, sender: Sender) -> Self {
         let (trunk, uses_accounts) = (TrunkTarget::None, true);
-        Self { reach, sender, is_verified: sender.is_believed(), dialog: None, trunk, uses_accounts }
+        let is_verified = sender.is_believed();
+        Self { reach, sender, is_verified, dialog: None, trunk, uses_accounts, returned: None }
+    }
+
+    /// Grant of a request that this server sent to itself, for a user of ours: its sender has the rights and the limits from before.
+    pub(crate) const fn of_returned(returned: Returned) -> Self {
+        let Returned { sender, dialog, client } = returned;
+        let sender = Sender::of_letter(sender);
+        // What it takes here is not taken from what its dialog has for the first pass.
+        let dialog = match dialog {
+            Some(mark) => Some(mark ^ SECOND_PASS),
+            None => None,
+        };
+        let grant = Self::new(Reach::OurUsers, sender);
+        Self { dialog, returned: Some(client), is_verified: true, ..grant }
     }
 }
 
 impl Sender {
+    /// Letter in the mark of a request that this server sends to itself.
+    pub(crate) const fn letter(self) -> u8 {
+        match self {
+            Self::Proven => b'p',
+            Self::ProvenUnnamed => b'u',
+            Self::Trusted => b't',
+            Self::Believed => b'b',
+            Self::InDialog => b'd',
+            Self::Stranger | Self::Unknown => b's',
+        }
+    }
+
+    /// Sender with this letter; any other is a stranger's.
+    const fn of_letter(letter: u8) -> Self {
+        match letter {
+            b'p' => Self::Proven,
+            b'u' => Self::ProvenUnnamed,
+            b't' => Self::Trusted,
+            b'b' => Self::Believed,
+            b'd' => Self::InDialog,
+            _ => Self::Stranger,
+        }
+    }
+
     /// True if its contacts and identities are believed.
     pub(crate) const fn is_believed(self) -> bool {
         match self {
@@ -127,3 +168,6 @@ impl Sender {
         matches!(self, Self::Proven | Self::ProvenUnnamed | Self::Trusted)
     }
 }
+
+/// Distinguishes the account of a dialog's request at its second pass.
+const SECOND_PASS: u64 = 1 << 63;

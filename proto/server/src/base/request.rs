@@ -38,9 +38,14 @@ pub(crate) struct Response<'r, 'a> {
 }
 
 impl Request<'_, '_> {
+    /// Address that it came from, to this server for the first time.
+    pub(crate) fn source(&self) -> IpAddr {
+        self.grant.returned.unwrap_or(self.flow.remote.ip())
+    }
+
     /// Address that limits count it for: that of its source, or of the phone behind a front.
     pub(crate) fn client(&self, config: &Config) -> IpAddr {
-        config.client_of(self.message, &self.flow)
+        self.grant.returned.unwrap_or_else(|| config.client_of(self.message, &self.flow))
     }
 
     /// Account of its memory: that of its source, or of its dialog if the mark is all that it proves.

@@ -281,9 +281,12 @@ impl Config {
         self.auth.trusted.iter().any(|network| network.contains(ip)) && !self.is_front(ip)
     }
 
-    /// The same for the sender of a request. A page of any site can send over WebSocket from a trusted address.
+    /// The same for the sender of a request. A page of any site can send over WebSocket from a trusted address, and what comes from this server
+    /// is of somebody else: its mark says of whom.
     pub(crate) fn trusts(&self, flow: &Flow) -> bool {
-        !flow.transport.is_websocket() && self.is_trusted(flow.remote.ip())
+        !flow.transport.is_websocket()
+            && self.is_trusted(flow.remote.ip())
+            && !self.is_own_address(flow.remote)
     }
 
     /// True for a request of a front.

@@ -8,7 +8,7 @@ use crate::edge;
 use crate::route::{NextHop, Routed, SenderSide, hop_of};
 use crate::sources::{Origin, SourceHash};
 use crate::tables::{DialogSide, Moved, Way};
-use crate::token::{Identities, Mark, Side, TagHash, TargetHash, UriHash, UserHash};
+use crate::token::{Identities, Mark, Returned, Side, TagHash, TargetHash, UriHash, UserHash};
 use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -19,7 +19,7 @@ use ringway_sip::{Message, Method};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiveMark {
     /// The server sent the request to itself, for a user of `domains`, after it had accepted it.
-    Accepted,
+    Accepted(Returned),
     /// The request is part of a dialog.
     Dialog(DialogMark),
 }
@@ -58,7 +58,9 @@ pub(crate) fn live_mark(
         // A node is a side of the dialogs that it takes part in. Other dialogs, and what this server sends to itself, are not its own.
         Mark::Accepted { .. } if is_of_node => None,
         Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
-        Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
+        Mark::Accepted { returned, .. } => {
+            mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted(returned))
+        }
         Mark::Dialog { to: recorded, id, made_s, is_of_caller, identities, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
             let is_live = mark.is_younger_than(now, lifetime) || env.tables.is_dialog_extended(now, id);

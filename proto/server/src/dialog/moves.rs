@@ -33,7 +33,7 @@ pub(crate) fn on_success(
 fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, response: &Response<'_, '_>) {
     let key = &env.keys.route;
     let Some(Mark::Dialog { to, is_of_caller, identities, .. }) = routed.mark else { return };
-    let Some(from) = routed.sender.filter(|_| !routed.has_two_senders) else { return };
+    let Some(from) = routed.sender.filter(|_| !routed.has_two_ways) else { return };
     let Some(caller) = routed.caller_side() else { return };
     let sender = DialogSide::of_sender(key, request.message, is_of_caller, caller);
     let [known_sender, known_responder] = moved_sides(env, || Some(sender));

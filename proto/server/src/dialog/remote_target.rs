@@ -5,7 +5,9 @@ use crate::base::{Request, Response, Sender};
 use crate::config::is_private;
 use crate::route::{NextHop, hop_of};
 use crate::sources::{SourceHash, Sources};
-use crate::token::{Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, Written};
+use crate::token::{
+    Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, Written, read_id,
+};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
@@ -208,7 +210,7 @@ pub(crate) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
 }
 
 /// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that
-/// address, or if the sender is believed.
+/// address, or if the sender is believed. Of a request that this server sent to itself it is the mark of then.
 pub(crate) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
     let message = request.message;
     let reply = reply_flow(message.via(), request.flow);
@@ -217,6 +219,10 @@ pub(crate) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_,
     let target =
         message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
     let sender = request.grant.sender;
+    if request.grant.returned.is_some() {
+        let mark = target.and_then(|uri| read_id(uri.params().value(TOKEN)?));
+        return mark.map_or(Side::Contact(TargetHash::NONE), Side::before);
+    }
     if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
         return Side::Contact(TargetHash::of_flow(key, &reply));
     }

@@ -59,7 +59,7 @@ fn is_believed(config: &Config, source: IpAddr) -> bool {
 /// Address that a request came from, before this server sent it to itself, or a front passed it on.
 fn origin_of(config: &Config, request: &Request<'_, '_>) -> IpAddr {
     let source = request.flow.remote;
-    if !config.is_own_address(source) {
+    if request.grant.returned.is_some() || !config.is_own_address(source) {
         return request.client(config);
     }
     let vias = request.message.values(HeaderName::Via).take(VIAS_MAX);

@@ -107,7 +107,8 @@ fn is_relayed(
 /// what this server sent to itself came from elsewhere.
 fn is_caller_behind_nat(config: &Config, request: &Request<'_, '_>, facts: &SdpFacts) -> bool {
     let source = request.flow.remote;
-    if request.grant.sender == Sender::Trusted || facts.protocol == Protocol::Browser {
+    let is_returned = request.grant.returned.is_some();
+    if is_returned || request.grant.sender == Sender::Trusted || facts.protocol == Protocol::Browser {
         return false;
     }
     facts.address.is_some_and(|address| match config.is_own_address(source) {

@@ -459,6 +459,8 @@ enum Effect {
 const fn effect(config: &Config, grant: &Grant, status: u16) -> Effect {
     let goes_to_side = match (grant.reach, grant.sender) {
         (Reach::Side(_) | Reach::User | Reach::Flow(_), _) | (_, Sender::Trusted | Sender::Believed) => true,
+        // It returned to this server for the user of the side.
+        _ if grant.dialog.is_some() => true,
         (Reach::Anywhere | Reach::OurUsers, _) => !config.record_route,
     };
     match status {

@@ -3,11 +3,11 @@
 use super::limits::Share;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::auth::{Permitted, remove_fields};
-use crate::base::{Env, Keys, Reach, Request, Sender};
+use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
 use crate::dialog::{caller_side, target_hash_on};
 use crate::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
-use crate::token::{Identities, Side, TargetHash, Token, UserHash};
+use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
 use crate::{Config, edge};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
@@ -195,7 +195,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             edit.push_first(HeaderName::Route, |out| {
                 let hop = (self.flow.transport, self.is_sips());
                 let made_s = self.now.as_secs();
-                write_own_route(out, &self.keys.route, message, host, hop, Token::Accepted, made_s);
+                let Grant { sender, dialog, .. } = self.request.grant;
+                let (sender, client) = (sender.letter(), self.request.client(self.config));
+                let returned = Returned { sender, dialog, client };
+                let token = Token::Accepted(returned);
+                write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
             });
         }
         edit.stamp_via(self.request.flow.remote);

@@ -97,9 +97,11 @@ fn find_users_targets(
 ) -> Result<(), NoTarget> {
     let (request, routed) = (call.request, call.routed);
     let key = &call.env.keys.gruu;
-    let is_in_dialog = !routed.uri.params().as_bytes().is_empty() && gruu::is_in_dialog(&routed.uri);
+    // Only this server writes the parameters of such a URI, in a request to itself.
+    let is_returned = request.grant.returned.is_some();
+    let is_in_dialog = is_returned && gruu::is_in_dialog(&routed.uri);
     let may_be_gruu = call.env.config.registrar.gruu || is_in_dialog;
-    let gruu = if may_be_gruu { Gruu::of(key, &routed.uri) } else { None };
+    let gruu = if may_be_gruu { Gruu::of(key, &routed.uri, is_returned) } else { None };
     let to = &request.message.to().uri;
     let is_in_to = to.is_sip() && (to.user(), to.host()) == (routed.uri.user(), routed.uri.host());
     planned.targets.set_user(match is_in_to {

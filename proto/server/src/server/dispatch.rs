@@ -362,7 +362,7 @@ fn accept_caller(
     };
     let in_dialog = match mark {
         Some(LiveMark::Dialog(mark)) if mark.reaches_side => Some(mark),
-        Some(LiveMark::Dialog(_) | LiveMark::Accepted) | None => None,
+        Some(LiveMark::Dialog(_) | LiveMark::Accepted(_)) | None => None,
     };
     routed.side_hop = in_dialog.and_then(|mark| mark.hop);
     let access = decide(&facts);
@@ -395,14 +395,14 @@ fn accept_caller(
     }?;
     let strangers = env.config.auth.strangers;
     let grant = Grant {
-        dialog: in_dialog.map(|mark| mark.id),
+        dialog: in_dialog.map(|mark| mark.id).or(grant.dialog),
         trunk: in_dialog.map(|mark| mark.trunk).unwrap_or_default(),
         uses_accounts: in_dialog.is_none_or(|mark| mark.uses_accounts(grant.sender, strangers)),
         ..grant
     };
     // A request of a call that was accepted passes.
     let is_in_dialog =
-        grant.dialog.is_some() || (mark == Some(LiveMark::Accepted) && request.message.to().tag().is_some());
+        grant.dialog.is_some() || (grant.returned.is_some() && request.message.to().tag().is_some());
     (is_in_dialog || !is_blocked(env, request, routed, parties)).then_some(grant)
 }
 

@@ -42,6 +42,17 @@ pub(crate) enum Side {
     Address(ListenerId, SocketAddr),
 }
 
+/// Permission that a request had when this server sent it to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Returned {
+    /// Letter of its sender; 0: the mark is of the earlier form.
+    pub(crate) sender: u8,
+    /// Side of its dialog that sent it: the mark, with the last bit for the caller.
+    pub(crate) dialog: Option<u64>,
+    /// Address that its limits count for.
+    pub(crate) client: IpAddr,
+}
+
 /// Content of a mark that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
@@ -57,7 +68,7 @@ pub(crate) enum Token {
         identities: Option<Identities>,
     },
     /// Mark of an accepted request that this server sends to itself.
-    Accepted,
+    Accepted(Returned),
 }
 
 /// Content of a valid mark.
@@ -84,6 +95,8 @@ pub(crate) enum Mark {
     Accepted {
         /// Time of that in seconds since the epoch.
         made_s: u64,
+        /// Permission that it had.
+        returned: Returned,
     },
 }
 
@@ -132,6 +145,11 @@ impl TargetHash {
 }
 
 impl Side {
+    /// Caller's side in the mark of a request that this server sent to itself: the mark that it had then.
+    pub(crate) const fn before(mark: u64) -> Self {
+        Self::Contact(TargetHash(mark as u32 | 1))
+    }
+
     /// Hash of the address that reaches the side without a flow.
     pub(crate) const fn target(self) -> TargetHash {
         match self {
@@ -165,13 +183,7 @@ impl Side {
                 out.push(b'u');
                 write_hex(out, u64::from(listener.0), 2);
                 write_hex(out, u64::from(remote.port()), 4);
-                match remote.ip() {
-                    IpAddr::V4(v4) => write_hex(out, u64::from(v4.to_bits()), 8),
-                    IpAddr::V6(v6) => {
-                        write_hex(out, (v6.to_bits() >> 64) as u64, 16);
-                        write_hex(out, v6.to_bits() as u64, 16);
-                    }
-                }
+                write_ip(remote.ip(), out);
             }
         }
     }
@@ -199,17 +211,8 @@ impl Side {
         };
         let (listener, address) = address.split_at_checked(2)?;
         let (port, ip) = address.split_at_checked(4)?;
-        let ip = match ip.len() {
-            8 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(read_hex(ip)?).ok()?)),
-            _ => {
-                let (high, low) = ip.split_at_checked(16)?;
-                IpAddr::V6(Ipv6Addr::from_bits(
-                    (u128::from(read_hex(high)?) << 64) | u128::from(read_hex(low)?),
-                ))
-            }
-        };
         let listener = ListenerId(u8::try_from(read_hex(listener)?).ok()?);
-        Some(Self::Address(listener, SocketAddr::new(ip, u16::try_from(read_hex(port)?).ok()?)))
+        Some(Self::Address(listener, SocketAddr::new(read_ip(ip)?, u16::try_from(read_hex(port)?).ok()?)))
     }
 }
 
@@ -221,7 +224,7 @@ impl Token {
         write_hex(out, 0, 16);
         write_hex(out, made_s, TIME_DIGITS);
         match self {
-            Self::Accepted => out.extend_from_slice(ACCEPTED),
+            Self::Accepted(returned) => write_returned(returned, out),
             Self::Dialog { caller, callee, sources, identities } => {
                 out.push(b'.');
                 caller.write(out);
@@ -244,15 +247,15 @@ impl Token {
 impl Mark {
     /// Verifies the mark in `uri`, which is a URI of this server; `None` if it is not valid for the dialog of `message`.
     pub(crate) fn read(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<Self> {
-        let (given, covered) = uri.params().value(TOKEN)?.split_at_checked(16)?;
-        let id = read_hex(given)?;
+        let token = uri.params().value(TOKEN)?;
+        let (id, covered) = (read_id(token)?, token.get(16..)?);
         let (time, sides) = covered.split_at_checked(TIME_DIGITS)?;
         let made_s = read_hex(time)?;
         let (from, to) = (message.from(), message.to());
         let is_of =
             |caller: &NameAddr<'_>, callee: &NameAddr<'_>| id == mac(key, message, caller, callee, covered);
-        if sides == ACCEPTED {
-            return is_of(from, to).then_some(Self::Accepted { made_s });
+        if let Some(returned) = read_returned(sides) {
+            return is_of(from, to).then_some(Self::Accepted { made_s, returned });
         }
         let Written { caller, callee, sources, identities } = Written::read(sides)?;
         if is_of(from, to) {
@@ -275,7 +278,7 @@ impl Mark {
 
     /// True if the mark is not older than `lifetime`. A clock that was set back does not end a dialog.
     pub(crate) fn is_younger_than(self, now: Instant, lifetime: core::time::Duration) -> bool {
-        let (Self::Dialog { made_s, .. } | Self::Accepted { made_s }) = self;
+        let (Self::Dialog { made_s, .. } | Self::Accepted { made_s, .. }) = self;
         now.as_secs().abs_diff(made_s) <= lifetime.as_secs()
     }
 }
@@ -303,6 +306,58 @@ impl Written {
     }
 }
 
+/// Number of a mark, which is not verified.
+pub(crate) fn read_id(token: &[u8]) -> Option<u64> {
+    read_hex(token.get(..16)?)
+}
+
+fn write_ip(ip: IpAddr, out: &mut Vec<u8>) {
+    match ip {
+        IpAddr::V4(v4) => write_hex(out, u64::from(v4.to_bits()), 8),
+        IpAddr::V6(v6) => {
+            write_hex(out, (v6.to_bits() >> 64) as u64, 16);
+            write_hex(out, v6.to_bits() as u64, 16);
+        }
+    }
+}
+
+fn read_ip(text: &[u8]) -> Option<IpAddr> {
+    if text.len() == 8 {
+        return Some(IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(read_hex(text)?).ok()?)));
+    }
+    let (high, low) = text.split_at_checked(16)?;
+    let bits = (u128::from(read_hex(high)?) << 64) | u128::from(read_hex(low)?);
+    Some(IpAddr::V6(Ipv6Addr::from_bits(bits)))
+}
+
+/// Appends `.r`, the letter of the sender, and its client; before that, in a dialog, `.` and the mark of that. No side begins with `r`.
+fn write_returned(returned: Returned, out: &mut Vec<u8>) {
+    let Returned { sender, dialog, client } = returned;
+    out.extend_from_slice(RETURNED);
+    out.push(sender);
+    if let Some(mark) = dialog {
+        out.push(b'.');
+        write_hex(out, mark, 16);
+    }
+    write_ip(client, out);
+}
+
+fn read_returned(text: &[u8]) -> Option<Returned> {
+    if text == EARLIER_RETURNED {
+        let client = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        return Some(Returned { sender: 0, dialog: None, client });
+    }
+    let (&sender, rest) = text.strip_prefix(RETURNED)?.split_first()?;
+    let (dialog, client) = match rest.strip_prefix(b".") {
+        Some(rest) => {
+            let (mark, client) = rest.split_at_checked(16)?;
+            (Some(read_hex(mark)?), client)
+        }
+        None => (None, rest),
+    };
+    Some(Returned { sender, dialog, client: read_ip(client)? })
+}
+
 fn mac(
     key: &[u8; 16],
     message: &Message<'_>,
@@ -325,7 +380,9 @@ fn mac(
     hash.hasher().finish()
 }
 
-const ACCEPTED: &[u8] = b".a";
+const RETURNED: &[u8] = b".r";
+/// Servers of earlier versions wrote nothing behind it.
+const EARLIER_RETURNED: &[u8] = b".a";
 
 /// Sufficient until the year 2106.
 const TIME_DIGITS: usize = 8;
@@ -358,6 +415,7 @@ mod tests {
             Side::Named { name: TargetHash(1), contact: TargetHash(2), is_believed: true },
             Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7)),
             Side::Connection(ConnectionId(u64::MAX), ListenerId(255), TargetHash(u32::MAX)),
+            Side::Connection(ConnectionId(0xa1), ListenerId(10), TargetHash(0xaaaa_aaaa)),
             address("198.51.100.7:31337"),
             address("[2001:db8::7]:1"),
             address("0.0.0.1:65535"),
@@ -450,8 +508,19 @@ mod tests {
         let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         let mut token = Vec::new();
-        Token::Accepted.write(&KEY, &first, 7, &mut token);
-        assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), Some(Mark::Accepted { made_s: 7 }));
+        for sender in [b'p', b's'] {
+            for dialog in [None, Some(0), Some(u64::MAX)] {
+                for client in ["192.0.2.1", "0.0.0.0", "2001:db8::1"] {
+                    let returned = Returned { sender, dialog, client: client.parse().unwrap() };
+                    token.clear();
+                    Token::Accepted(returned).write(&KEY, &first, 7, &mut token);
+                    let mark = Some(Mark::Accepted { made_s: 7, returned });
+                    assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), mark);
+                    token.pop();
+                    assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), None, "the MAC covers them");
+                }
+            }
+        }
         assert_eq!(read(&token[..16], "<sip:a@b>;tag=x", "<sip:c@d>"), None);
         for bad in
             ["0", "0.0.0", ".a", "x", "0000000000000000.", "0000000000000000.0", "0000000000000000.u.u"]

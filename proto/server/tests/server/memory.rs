@@ -48,6 +48,41 @@ fn was_refused(sent: &[Sent]) -> bool {
     sent.iter().any(|one| one.status() == 503)
 }
 
+/// A request that a contact leads back to this server is the stranger's at its second pass too.
+#[test]
+fn requests_that_return_count_for_their_sender_and_user() {
+    let mut world = world();
+    for alias in ["carol", "alice"] {
+        world
+            .server
+            .set_permanent_contacts(format!("{alias}@example.org").as_bytes(), &[b"sip:bob@example.org"]);
+    }
+    let mut refused = 0;
+    for number in 0..260 {
+        let at = format!("203.0.113.{}:5060", number % 250 + 1);
+        let sent = world.udp(&at, &call(["carol", "alice"][number % 2], number));
+        let returning = requests(sent).remove(0);
+        assert_eq!(returning.to(), "192.0.2.1:5060");
+        refused += usize::from(was_refused(&world.udp("192.0.2.1:5060", &returning.bytes)));
+    }
+    assert_eq!((refused, world.server.counters().over_user_requests), (4, 4), "256 of strangers for bob");
+    // Those of users are not counted among them.
+    let own =
+        crate::challenge::proven(&mut world, ALICE, &invite("sip:carol@example.org").call_id("own"), "alice");
+    let returning = requests(own).remove(0);
+    assert!(!was_refused(&world.udp("192.0.2.1:5060", &returning.bytes)));
+}
+
+/// A request from this server's own address without its mark is somebody else's.
+#[test]
+fn the_servers_own_address_is_not_trusted() {
+    for (at, status) in [("192.0.2.1:5060", 407), ("192.0.2.9:5060", 100)] {
+        let mut world = world_with(|config| config.auth.trusted = vec!["192.0.2.0/24".parse().unwrap()]);
+        let sent = world.udp(at, &invite("sip:eve@198.51.100.9"));
+        assert_eq!(sent.first().map(Sent::status), Some(status), "{at}");
+    }
+}
+
 #[test]
 fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
     let mut world = world();

@@ -436,6 +436,51 @@ fn a_caller_with_a_new_port_moves_by_its_request() {
     assert_eq!(call.reached(By::Callee, "BYE", "sip:alice@10.0.0.5"), NEW);
 }
 
+#[test]
+fn a_side_moves_in_a_call_that_passed_this_server_twice() {
+    let mut world = World::closed();
+    registers(&mut world, "bob", BOB, "<sip:bob@192.0.2.20>");
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:bob@example.org"]);
+    let mut first = invite("sip:carol@example.org");
+    first.lines = vec![format!("Contact: <sip:caller@{ALICE}>")];
+    let sent = proven(&mut world, ALICE, &first, "alice");
+    let got = forwarded(looped(&mut world, sent));
+    assert_eq!(got.to(), BOB);
+    let inner = only(world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
+    let answer = only(world.udp(&inner.to(), &inner.bytes));
+    assert_eq!((answer.to().as_str(), answer.headers("Record-Route").len()), (ALICE, 2));
+    let mut call = Call { world, got, answer, caller: ALICE.into(), cseq: 10 };
+
+    let moved = "sip:bob@192.0.2.20:5070";
+    let contacts = [moved, &format!("sip:caller@{ALICE}")];
+    assert_eq!(call.refresh(By::Callee, BOB, "INVITE", &format!("sip:caller@{ALICE}"), contacts), 200);
+    assert_eq!(call.reached(By::Caller, "BYE", moved), "192.0.2.20:5070");
+}
+
+/// Somebody who has the identifiers and the mark of a call makes another one with the same identifiers, which he answers himself.
+#[test]
+fn marks_of_two_calls_move_no_side() {
+    const ATTACKER: &str = "203.0.113.66:5060";
+    let mut call = Call::new(STRANGER);
+    registers(&mut call.world, "bob", BOB, "<sip:bob@192.0.2.20>;expires=0");
+    call.world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@203.0.113.66"]);
+    let mut copy = invite("sip:bob@example.org").via("SIP/2.0/UDP 203.0.113.66;rport;branch=z9hG4bK").cseq(9);
+    copy.lines = vec![format!("Contact: <sip:eve@{ATTACKER}>")];
+    let own = forwarded(call.world.udp(ATTACKER, &copy.from("sip:eve@example.net")));
+    assert_eq!((own.to().as_str(), own.header("From")), (ATTACKER, call.answer.header("From")));
+
+    let mut update = call.request(By::Callee, "UPDATE", &format!("sip:caller@{STRANGER}"), None);
+    update.via = format!("SIP/2.0/UDP {ATTACKER};rport;branch=z9hG4bK");
+    update.lines.insert(0, format!("Route: {}", own.header("Record-Route")));
+    update.lines.push("Contact: <sip:bob@203.0.113.66:5070>".into());
+    let sent = forwarded(call.world.udp(ATTACKER, &update));
+    assert_eq!(sent.to(), STRANGER);
+    let contact = format!("Contact: <sip:caller@{STRANGER}>");
+    assert_eq!(only(call.world.udp(STRANGER, &sent.answer(200, &[&contact]))).status(), 200);
+    assert_eq!(call.reached(By::Caller, "INFO", BOBS), BOB);
+    assert_eq!(call.world.server.counters().sides_moved, 0);
+}
+
 /// Mark without the part that version 72d6d36b does not write, as that version writes it.
 fn earlier_form(answer: &Sent, mark: &str) -> String {
     let (before, token) = mark.split_once(";rw=").unwrap();

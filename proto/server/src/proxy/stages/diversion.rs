@@ -142,7 +142,7 @@ pub(super) fn add_lines(call: &Call<'_, '_>, reason: DiversionReason, target: &m
         from: routed.uri,
         to: target.uri(),
         reason,
-        is_believed: request.grant.sender.is_believed(),
+        is_believed: request.grant.sender.is_believed() || request.grant.returned.is_some(),
         leaves: !is_ours,
     };
     let lines = diverted.lines();

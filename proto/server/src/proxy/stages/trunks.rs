@@ -401,7 +401,7 @@ fn is_for_node(config: &Config, name: HeaderName, realm: &[u8]) -> bool {
 /// Identities of the sides of a dialog that a request begins, with those of trunks.
 fn identities(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Identities {
     let (trunking, request) = (&env.config.trunking, plan.request());
-    let is_of_trunk = trunking.is_trunk(request.flow.remote.ip());
+    let is_of_trunk = trunking.is_trunk(request.source());
     let is_at_trunk = plan.configured_hop().is_some_and(|hop| !trunking.is_node(hop));
     let all = plan.identities();
     let contact =
