@@ -81,17 +81,17 @@ impl Entry {
     pub(super) const fn established(&mut self, now: Instant) {
         self.is_established = true;
         self.since = now;
+        self.last_record = now;
         self.last_message = now;
     }
 
-    pub(super) const fn received_record(&mut self, now: Instant) {
+    /// Notes bytes that the peer encrypted: what anybody can send with its address keeps nothing. A keep-alive (RFC 5626 §3.5.1) is no message.
+    pub(super) fn received(&mut self, now: Instant, bytes: &[u8]) {
         self.last_record = now;
-    }
-
-    pub(super) const fn received_message(&mut self, now: Instant) {
-        self.has_received_message = true;
-        self.last_record = now;
-        self.last_message = now;
+        if bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
+            self.has_received_message = true;
+            self.last_message = now;
+        }
     }
 
     pub(super) const fn sent_message(&mut self, now: Instant) {
@@ -193,10 +193,12 @@ mod tests {
         assert_eq!(accepted.deadline(&limits), (at(110), CloseReason::Handshake));
         accepted.established(at(101));
         assert_eq!(accepted.deadline(&limits), (at(161), CloseReason::Slow), "no first message");
-        accepted.received_message(at(150));
+        accepted.received(at(140), b"\r\n\r\n");
+        assert_eq!(accepted.deadline(&limits), (at(161), CloseReason::Slow), "a keep-alive is no message");
+        accepted.received(at(150), b"OPTIONS");
         assert_eq!(accepted.deadline(&limits), (at(250), CloseReason::Unused));
-        accepted.received_record(at(160));
-        assert_eq!(accepted.deadline(&limits), (at(250), CloseReason::Unused), "a keep-alive is no message");
+        accepted.received(at(160), b"\r\n\r\n");
+        assert_eq!(accepted.deadline(&limits), (at(250), CloseReason::Unused));
         accepted.sent_message(at(170));
         assert_eq!(accepted.deadline(&limits), (at(270), CloseReason::Unused));
         accepted.keep(Instant::FAR);
@@ -204,7 +206,7 @@ mod tests {
         let mut dialled = entry(Origin::Dialled);
         assert_eq!(dialled.deadline(&limits), (at(104), CloseReason::NotConnected));
         dialled.established(at(101));
-        assert_eq!(dialled.deadline(&limits), (at(7600), CloseReason::Idle));
+        assert_eq!(dialled.deadline(&limits), (at(101 + 7500), CloseReason::Idle));
     }
 
     #[test]

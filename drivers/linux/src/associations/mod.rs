@@ -86,7 +86,6 @@ impl AssociationTable {
             && let Some(entry) = find(&mut self.slots, id)
             && (hello.is_none_or(|hello| hello == entry.hello) || entry.origin == Origin::Dialled)
         {
-            entry.received_record(now);
             entry.association.on_datagram(now, datagram);
             return self.settle(udp, id, now, each);
         }
@@ -320,7 +319,7 @@ impl AssociationTable {
                 Some(Output::Datagram(datagram)) => self.transmit(udp, &flow, &datagram),
                 Some(Output::Established) => self.established(udp, id, now),
                 Some(Output::Message(bytes)) => {
-                    entry.received_message(now);
+                    entry.received(now, &bytes);
                     let peer = entry.association.peer_names();
                     each(Received { flow, bytes: &bytes, peer: peer.as_deref() });
                 }
