@@ -31,16 +31,16 @@ pub(crate) enum Gruu {
 }
 
 impl Gruu {
-    /// GRUU that a Request-URI is; `None` for any other URI of this server. `is_returned`: this server sent the request to itself.
-    pub(crate) fn of(keys: &GruuKeys, uri: &Uri<'_>, is_returned: bool) -> Option<Self> {
+    /// GRUU that a Request-URI is; `None` for any other URI of this server. `is_own`: this server wrote it, in a request to itself.
+    pub(crate) fn of(keys: &GruuKeys, uri: &Uri<'_>, is_own: bool) -> Option<Self> {
         let params = uri.params();
         if params.as_bytes().is_empty() {
             return None;
         }
-        if let Some(hash) = params.value(REGISTRATION).filter(|_| is_returned) {
+        if let Some(hash) = params.value(REGISTRATION).filter(|_| is_own) {
             return Some(Self::Registration(read_hex(hash).unwrap_or(0)));
         }
-        if let Some(hash) = params.value(CONTACT).filter(|_| is_returned) {
+        if let Some(hash) = params.value(CONTACT).filter(|_| is_own) {
             return Some(Self::Contact(UriHash::read(hash).unwrap_or_default()));
         }
         let gr = params.find(b"gr")?;

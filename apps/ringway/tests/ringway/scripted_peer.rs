@@ -28,6 +28,8 @@ pub(crate) struct Peer {
 pub(crate) enum Offer {
     Protected,
     Bare,
+    /// DTLS-SRTP, whose handshake never begins.
+    Dtls,
 }
 
 impl Peer {
@@ -203,8 +205,9 @@ impl Peer {
         let mut room = [0; 4096];
         loop {
             let (length, from) = self.sip.recv_from(&mut room).unwrap();
+            // Its port can be the one behind that of the sound, which RTCP goes to.
+            let Ok(text) = String::from_utf8(room[..length].to_vec()) else { continue };
             self.remote_sip = from.to_string();
-            let text = String::from_utf8(room[..length].to_vec()).unwrap();
             if text.starts_with(begin) {
                 return text;
             }
@@ -217,13 +220,18 @@ impl Peer {
 
     fn sdp(&self, offer: Offer) -> String {
         let port = self.rtp.local_addr().unwrap().port();
-        let key = match offer {
-            Offer::Protected => {
+        let (profile, key) = match offer {
+            Offer::Protected => (
+                "RTP/SAVP",
                 "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n"
-            }
-            Offer::Bare => "",
+                    .to_owned(),
+            ),
+            Offer::Bare => ("RTP/AVP", String::new()),
+            Offer::Dtls => (
+                "UDP/TLS/RTP/SAVP",
+                format!("a=setup:active\r\na=fingerprint:sha-256 {}\r\n", ["AB"; 32].join(":")),
+            ),
         };
-        let profile = if offer == Offer::Protected { "RTP/SAVP" } else { "RTP/AVP" };
         format!(
             "v=0\r\no=- 1 {} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} {profile} 0\r\na={}\r\n{key}",
             self.cseq, self.direction

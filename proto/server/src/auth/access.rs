@@ -278,12 +278,13 @@ mod tests {
         let client = core::net::IpAddr::from([192, 0, 2, 1]);
         for sender in [Sender::Proven, Sender::Trusted, Sender::InDialog, Sender::Stranger] {
             for dialog in [None, Some(4)] {
-                let returned = Returned { sender: sender.letter(), dialog, client };
+                let (letter, has_own_uri) = (sender.letter(), dialog.is_some());
+                let returned = Returned { sender: letter, dialog, client, has_own_uri };
                 let mark = Some(LiveMark::Accepted(returned));
                 let request = Facts { mark, is_trusted: true, ..facts(Method::Invite) };
                 let Access::Forward(grant) = decide(&request) else { panic!("{sender:?}") };
                 assert_eq!((grant.reach, grant.sender), (Reach::OurUsers, sender));
-                assert_eq!(grant.returned, Some(client));
+                assert_eq!((grant.returned, grant.has_own_uri), (Some(client), has_own_uri));
                 assert_eq!(grant.dialog.is_some(), dialog.is_some());
                 assert_ne!(grant.dialog, Some(4), "an account of its own");
             }
@@ -388,7 +389,8 @@ mod tests {
                 };
                 for edge in [EdgePart::Absent, EdgePart::ToRegistrar, EdgePart::FlowGone, EdgePart::Forged] {
                     let client = core::net::IpAddr::from([192, 0, 2, 1]);
-                    let accepted = Returned { sender: Sender::Trusted.letter(), dialog: None, client };
+                    let sender = Sender::Trusted.letter();
+                    let accepted = Returned { sender, dialog: None, client, has_own_uri: true };
                     let mark = Some(LiveMark::Accepted(accepted));
                     let request = Facts { mark, to_us: false, edge, ..request };
                     assert_eq!(reach(decide(&request)), None, "{name} {edge:?}");

@@ -36,7 +36,7 @@ impl Permitted {
             Sender::Proven | Sender::ProvenUnnamed if is_for_trunk() => Self::OfUserAtTrunk,
             Sender::Proven | Sender::ProvenUnnamed => Self::Most,
             Sender::InDialog | Sender::Stranger | Sender::Unknown => {
-                let is_known = !trunking.has_trunks() || trunking.is_trunk(request.flow.remote.ip());
+                let is_known = !trunking.has_trunks() || trunking.is_trunk(request.source());
                 if is_known || !is_for_trunk() {
                     Self::Most
                 } else if config.domain_of(&request.message.from().uri).is_some() {

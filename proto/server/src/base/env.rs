@@ -228,7 +228,7 @@ impl Env<'_> {
         let is_user = event.sender == CallSender::Proven
             && self.config.read_aor(&request.message.from().uri, &mut user);
         let user = is_user.then_some(user.as_bytes());
-        let is_spiral = self.config.is_own_address(request.flow.remote);
+        let is_spiral = request.grant.returned.is_some() || self.config.is_own_address(request.flow.remote);
         let event = CallEvent { user, is_spiral, ..event };
         let name = names.of(&event);
         let event = CallEvent { name: name.as_ref(), ..event };

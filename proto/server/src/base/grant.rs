@@ -65,6 +65,8 @@ pub(crate) struct Grant {
     pub(crate) uses_accounts: bool,
     /// Client of a request that this server sent to itself. Its header fields were removed by the rules before.
     pub(crate) returned: Option<IpAddr>,
+    /// This server wrote the Request-URI, for a phone of its user.
+    pub(crate) has_own_uri: bool,
 }
 
 /// Request-URI of a request in a dialog with a trunk.
@@ -108,20 +110,21 @@ impl Grant {
     pub(crate) const fn new(reach: Reach, sender: Sender) -> Self {
         let (trunk, uses_accounts) = (TrunkTarget::None, true);
         let is_verified = sender.is_believed();
-        Self { reach, sender, is_verified, dialog: None, trunk, uses_accounts, returned: None }
+        let (dialog, returned, has_own_uri) = (None, None, false);
+        Self { reach, sender, is_verified, dialog, trunk, uses_accounts, returned, has_own_uri }
     }
 
     /// Grant of a request that this server sent to itself, for a user of ours: its sender has the rights and the limits from before.
     pub(crate) const fn of_returned(returned: Returned) -> Self {
-        let Returned { sender, dialog, client } = returned;
+        let Returned { sender, dialog, client, has_own_uri } = returned;
         let sender = Sender::of_letter(sender);
-        // What it takes here is not taken from what its dialog has for the first pass.
+        // What it takes here is not taken from what its dialog has for the pass before.
         let dialog = match dialog {
-            Some(mark) => Some(mark ^ SECOND_PASS),
+            Some(mark) => Some(mark.wrapping_add(NEXT_PASS)),
             None => None,
         };
         let grant = Self::new(Reach::OurUsers, sender);
-        Self { dialog, returned: Some(client), is_verified: true, ..grant }
+        Self { dialog, returned: Some(client), has_own_uri, is_verified: true, ..grant }
     }
 }
 
@@ -169,5 +172,5 @@ impl Sender {
     }
 }
 
-/// Distinguishes the account of a dialog's request at its second pass.
-const SECOND_PASS: u64 = 1 << 63;
+/// Distinguishes the account of a dialog's request at its next pass; the last bit is the side's.
+const NEXT_PASS: u64 = 1 << 62;

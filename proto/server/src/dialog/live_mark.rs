@@ -57,7 +57,12 @@ pub(crate) fn live_mark(
     match mark {
         // A node is a side of the dialogs that it takes part in. Other dialogs, and what this server sends to itself, are not its own.
         Mark::Accepted { .. } if is_of_node => None,
-        Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
+        // The first mark has the side that sends, the last one the side that it is for.
+        Mark::Dialog { .. }
+            if is_of_node && !routed.sender.is_some_and(|sender| is_node(env, sender.side)) =>
+        {
+            None
+        }
         Mark::Accepted { returned, .. } => {
             mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted(returned))
         }
@@ -98,19 +103,7 @@ pub(crate) fn live_mark(
             if reaches_side && !mark.is_younger_than(now, lifetime / 2) {
                 extend(env, request, routed, id);
             }
-            // A request over the flow of a token was sent to a connection whose address is not in the token.
-            let is_its_connection = matches!(
-                routed.sender,
-                Some(SenderSide { side: Side::Connection(connection, ..), made_s, .. })
-                    if made_s >= env.started_s && request.flow.connection == Some(connection)
-            );
-            let source = request.flow.remote.ip();
-            let is_its_new_address =
-                || sender.is_some_and(|sender| sender.source == SourceHash::of(&env.keys.route, source));
-            let origin = match is_of_node || is_its_connection || is_its_new_address() {
-                true => Origin::Recorded,
-                false => origin(env, source, routed.senders),
-            };
+            let origin = origin_of_sender(env, request, routed, sender);
             let moved_target = moved.map(|moved| moved.target);
             Some(LiveMark::Dialog(DialogMark {
                 to: way.unwrap_or(Way::Side(recorded)),
@@ -231,6 +224,28 @@ fn is_node(env: &Env<'_>, side: Side) -> bool {
             links.flows().any(|flow| TargetHash::of_flow(&env.keys.route, &flow) == target)
         }
         Side::Named { .. } | Side::Address(..) => false,
+    }
+}
+
+/// Compares where a request came from with where the side that sends is.
+fn origin_of_sender(
+    env: &Env<'_>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    moved: Option<Moved>,
+) -> Origin {
+    // A request over the flow of a token was sent to a connection whose address is not in the token.
+    let is_its_connection = matches!(
+        routed.sender,
+        Some(SenderSide { side: Side::Connection(connection, ..), made_s, .. })
+            if made_s >= env.started_s && request.flow.connection == Some(connection)
+    );
+    let source = request.flow.remote.ip();
+    let is_its_new_address =
+        || moved.is_some_and(|moved| moved.source == SourceHash::of(&env.keys.route, source));
+    match env.config.is_link(&request.flow) || is_its_connection || is_its_new_address() {
+        true => Origin::Recorded,
+        false => origin(env, source, routed.senders),
     }
 }
 

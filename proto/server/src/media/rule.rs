@@ -103,17 +103,16 @@ fn is_relayed(
     }
 }
 
-/// True if packets of the caller come from another address than its SDP has. A trusted proxy sends for media gateways, and
-/// what this server sent to itself came from elsewhere.
+/// True if packets of the caller come from another address than its SDP has. A trusted proxy sends for media gateways.
 fn is_caller_behind_nat(config: &Config, request: &Request<'_, '_>, facts: &SdpFacts) -> bool {
     let source = request.flow.remote;
-    let is_returned = request.grant.returned.is_some();
-    if is_returned || request.grant.sender == Sender::Trusted || facts.protocol == Protocol::Browser {
+    if request.grant.sender == Sender::Trusted || facts.protocol == Protocol::Browser {
         return false;
     }
-    facts.address.is_some_and(|address| match config.is_own_address(source) {
+    let is_own = request.grant.returned.is_none() && config.is_own_address(source);
+    facts.address.is_some_and(|address| match is_own {
         true => is_private(address) && !is_private(source.ip()),
-        false => !config.is_same_host(address, source.ip()),
+        false => !config.is_same_host(address, request.source()),
     })
 }
 

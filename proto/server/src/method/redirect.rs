@@ -26,11 +26,8 @@ pub(crate) fn redirect(
     let is_sips = routed.uri.scheme() == Scheme::Sips;
     let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
     let key = &env.keys.gruu;
-    let gruu = if env.config.registrar.gruu {
-        Gruu::of(key, &routed.uri, request.grant.returned.is_some())
-    } else {
-        None
-    };
+    let gruu =
+        if env.config.registrar.gruu { Gruu::of(key, &routed.uri, request.grant.has_own_uri) } else { None };
     // A GRUU names one phone: the user's forwards do not apply.
     if gruu.is_none()
         && let Some(forward) = forward(env, request, routed, &aor, Condition::Always)

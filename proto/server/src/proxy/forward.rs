@@ -5,6 +5,7 @@ use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::auth::{Permitted, remove_fields};
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
 use crate::dialog::{caller_side, target_hash_on};
+use crate::gruu::Gruu;
 use crate::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
@@ -197,7 +198,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 let made_s = self.now.as_secs();
                 let Grant { sender, dialog, .. } = self.request.grant;
                 let (sender, client) = (sender.letter(), self.request.client(self.config));
-                let returned = Returned { sender, dialog, client };
+                let has_own_uri = self.has_own_uri();
+                let returned = Returned { sender, dialog, client, has_own_uri };
                 let token = Token::Accepted(returned);
                 write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
             });
@@ -421,6 +423,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             (None, false) => Side::Address(self.flow.listener, self.flow.remote),
             (None, true) => Side::Contact(TargetHash::of_flow(key, &self.flow)),
         }
+    }
+
+    /// True if this server made the URI of the target, for the phone of a side or of a temporary GRUU. Others may have its parameters too.
+    fn has_own_uri(&self) -> bool {
+        let is_temporary = || {
+            let gruu = Gruu::of(&self.keys.gruu, &self.routed.uri, false);
+            self.config.registrar.gruu && matches!(gruu, Some(Gruu::Temporary(_)))
+        };
+        self.request.grant.reach == Reach::User || is_temporary()
     }
 
     fn goes_to_this_server(&self) -> bool {

@@ -97,11 +97,10 @@ fn find_users_targets(
 ) -> Result<(), NoTarget> {
     let (request, routed) = (call.request, call.routed);
     let key = &call.env.keys.gruu;
-    // Only this server writes the parameters of such a URI, in a request to itself.
-    let is_returned = request.grant.returned.is_some();
-    let is_in_dialog = is_returned && gruu::is_in_dialog(&routed.uri);
+    let is_own = request.grant.has_own_uri;
+    let is_in_dialog = is_own && gruu::is_in_dialog(&routed.uri);
     let may_be_gruu = call.env.config.registrar.gruu || is_in_dialog;
-    let gruu = if may_be_gruu { Gruu::of(key, &routed.uri, is_returned) } else { None };
+    let gruu = if may_be_gruu { Gruu::of(key, &routed.uri, is_own) } else { None };
     let to = &request.message.to().uri;
     let is_in_to = to.is_sip() && (to.user(), to.host()) == (routed.uri.user(), routed.uri.host());
     planned.targets.set_user(match is_in_to {
@@ -153,7 +152,9 @@ fn find_users_targets(
 
 /// Notes the user that a stranger's request is for, whose requests are limited.
 fn note_user(call: &Call<'_, '_>, planned: &mut Planned<'_>) {
-    if !call.request.grant.sender.is_believed() {
+    let grant = call.request.grant;
+    // What belongs to a live dialog is counted for that.
+    if !grant.sender.is_believed() && grant.dialog.is_none() {
         planned.strangers_user = Some(call.pending.name_of(planned.aor.as_bytes()));
     }
 }

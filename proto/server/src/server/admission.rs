@@ -101,7 +101,11 @@ fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes
     let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
     let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
     let request = Request { message, method, uri, flow, peer, key, grant, call };
-    matches!(live_mark(env, &request, &routed), Some(LiveMark::Dialog(mark)) if mark.reaches_side)
+    match live_mark(env, &request, &routed) {
+        Some(LiveMark::Dialog(mark)) => mark.reaches_side,
+        Some(LiveMark::Accepted(returned)) => returned.dialog.is_some(),
+        None => false,
+    }
 }
 
 /// True for a source in the block list, which is counted. This server's own addresses are never blocked.

@@ -16,6 +16,7 @@ use crate::sources::Origin;
 use crate::token::{Mark, UserHash};
 use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, edge};
 use alloc::borrow::ToOwned;
+use core::net::IpAddr;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
@@ -403,7 +404,8 @@ fn accept_caller(
     // A request of a call that was accepted passes.
     let is_in_dialog =
         grant.dialog.is_some() || (grant.returned.is_some() && request.message.to().tag().is_some());
-    (is_in_dialog || !is_blocked(env, request, routed, parties)).then_some(grant)
+    let source = Request { grant, ..*request }.source();
+    (is_in_dialog || !is_blocked(env, request, routed, (parties, source))).then_some(grant)
 }
 
 /// Counts a challenge or a refusal inside a dialog.
@@ -477,14 +479,19 @@ const PACKAGES: [&str; 9] = [
 ];
 
 /// True if the block list has the caller. The request was answered then.
-fn is_blocked(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, parties: Parties) -> bool {
+fn is_blocked(
+    env: &mut Env<'_>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    (parties, source): (Parties, IpAddr),
+) -> bool {
     // They have no answer, or end what was accepted before (RFC 3261 §22.1).
     if matches!(request.method, Method::Ack | Method::Cancel) {
         return false;
     }
     let (from, address) = (&request.message.from().uri, request.flow.remote);
     let callee = parties.to_us.then_some(&routed.uri);
-    if !env.tables.is_caller_blocked(|| Caller::new(env.config, from, callee, address.ip())) {
+    if !env.tables.is_caller_blocked(|| Caller::new(env.config, from, callee, source)) {
         return false;
     }
     let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());

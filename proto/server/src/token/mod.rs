@@ -51,6 +51,8 @@ pub(crate) struct Returned {
     pub(crate) dialog: Option<u64>,
     /// Address that its limits count for.
     pub(crate) client: IpAddr,
+    /// This server wrote its Request-URI.
+    pub(crate) has_own_uri: bool,
 }
 
 /// Content of a mark that is written.
@@ -330,11 +332,11 @@ fn read_ip(text: &[u8]) -> Option<IpAddr> {
     Some(IpAddr::V6(Ipv6Addr::from_bits(bits)))
 }
 
-/// Appends `.r`, the letter of the sender, and its client; before that, in a dialog, `.` and the mark of that. No side begins with `r`.
+/// Appends `.r`, the letter of the sender, a capital one if the Request-URI is ours, and its client; before that, in a dialog, `.` and the mark of that. No side begins with `r`.
 fn write_returned(returned: Returned, out: &mut Vec<u8>) {
-    let Returned { sender, dialog, client } = returned;
+    let Returned { sender, dialog, client, has_own_uri } = returned;
     out.extend_from_slice(RETURNED);
-    out.push(sender);
+    out.push(if has_own_uri { sender.to_ascii_uppercase() } else { sender });
     if let Some(mark) = dialog {
         out.push(b'.');
         write_hex(out, mark, 16);
@@ -345,7 +347,7 @@ fn write_returned(returned: Returned, out: &mut Vec<u8>) {
 fn read_returned(text: &[u8]) -> Option<Returned> {
     if text == EARLIER_RETURNED {
         let client = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        return Some(Returned { sender: 0, dialog: None, client });
+        return Some(Returned { sender: 0, dialog: None, client, has_own_uri: true });
     }
     let (&sender, rest) = text.strip_prefix(RETURNED)?.split_first()?;
     let (dialog, client) = match rest.strip_prefix(b".") {
@@ -355,7 +357,8 @@ fn read_returned(text: &[u8]) -> Option<Returned> {
         }
         None => (None, rest),
     };
-    Some(Returned { sender, dialog, client: read_ip(client)? })
+    let has_own_uri = sender.is_ascii_uppercase();
+    Some(Returned { sender: sender.to_ascii_lowercase(), dialog, client: read_ip(client)?, has_own_uri })
 }
 
 fn mac(
@@ -511,7 +514,9 @@ mod tests {
         for sender in [b'p', b's'] {
             for dialog in [None, Some(0), Some(u64::MAX)] {
                 for client in ["192.0.2.1", "0.0.0.0", "2001:db8::1"] {
-                    let returned = Returned { sender, dialog, client: client.parse().unwrap() };
+                    let has_own_uri = dialog.is_some();
+                    let client = client.parse().unwrap();
+                    let returned = Returned { sender, dialog, client, has_own_uri };
                     token.clear();
                     Token::Accepted(returned).write(&KEY, &first, 7, &mut token);
                     let mark = Some(Mark::Accepted { made_s: 7, returned });

@@ -43,6 +43,19 @@ fn outcome(sent: &[Sent]) -> u16 {
     }
 }
 
+/// The network is that of the caller, also if another user forwards the call.
+#[test]
+fn a_forward_leads_past_no_list_of_its_target() {
+    let mut world = world();
+    block(&world, |list| list.set_of_user(b"carol@example.org", networks(&["203.0.113.0/24"])));
+    world.server.set_forwards(b"bob@example.org", crate::forwards::always("sip:carol@example.org"));
+    for (at, status) in [(STRANGER, 403), ("198.51.100.9:5060", 0)] {
+        let call = call_of("sip:eve@example.net", "sip:bob@example.org", 1).call_id(at);
+        let sent = world.udp(at, &call);
+        assert_eq!(outcome(&crate::forwards::settle(&mut world, sent)), status, "{at}");
+    }
+}
+
 #[test]
 fn requests_of_a_blocked_network_are_dropped_before_they_are_parsed() {
     let mut world = world();

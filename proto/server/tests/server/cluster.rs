@@ -369,6 +369,28 @@ fn a_binding_at_another_node_is_reached_over_its_link() {
     assert_eq!((requests(sent.clone()).len(), *statuses(&sent).last().unwrap()), (0, 480));
 }
 
+/// A user's forward leads to a phone of another node, which ends the call.
+#[test]
+fn a_call_of_two_passes_is_ended_by_a_phone_of_another_node() {
+    let mut world = linked();
+    let path = format!("Path: <sip:TOKEN@{OTHER};transport=tls;lr>");
+    let registers = register("bob", "<sip:bob@10.0.0.5>").line(&path).line("Supported: path");
+    let challenge = only(world.udp(EDGE, &registers));
+    assert_eq!(only(world.udp(EDGE, &answered(&registers, &Login::to(&challenge, "bob")))).status(), 200);
+    world.server.set_forwards(b"carol@example.org", crate::forwards::always("sip:bob@example.org"));
+    let sent = world.udp(EDGE, &invite("sip:carol@example.org").call_id("call"));
+    let got = forwarded(crate::forwards::settle(&mut world, sent));
+    assert_eq!((got.flow.listener, got.headers("Record-Route").len()), (LINKS, 3));
+    let answer = world.message(link(TO_OTHER, OTHER), &got.answer(200, &["Contact: <sip:bob@10.0.0.5>"]));
+    let answer = only(crate::forwards::settle(&mut world, answer));
+    assert_eq!((answer.status(), answer.to().as_str()), (200, EDGE));
+    let mut bye = request("BYE", "sip:alice@192.0.2.10").cseq(2);
+    (bye.from, bye.to) = (answer.header("To"), answer.header("From"));
+    bye.lines = got.headers("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+    let sent = from_other(&mut world, &over_tls(bye, OTHER));
+    assert_eq!(forwarded(sent).to(), ALICE);
+}
+
 // Keys
 
 #[test]

@@ -46,6 +46,22 @@ fn world(forwards: Forwards) -> World {
     world
 }
 
+/// The parameters of the server's own URIs mean nothing in a target that a user chose.
+#[test]
+fn a_forward_passes_by_no_other_forward() {
+    for param in ["rwd", "rwc=0;rwd", "rwc=0", "rwg=0"] {
+        let mut world = world(always(&format!("sip:carol@example.org;{param}")));
+        world.server.set_forwards(b"carol@example.org", always(OUTSIDE));
+        let sent = world.udp(ALICE, &invite("sip:bob@example.org"));
+        let sent = requests(settle(&mut world, sent));
+        assert_eq!(
+            sent.iter().map(Sent::uri).collect::<Vec<_>>(),
+            [format!("{OUTSIDE};cause=302")],
+            "{param}"
+        );
+    }
+}
+
 /// Delivers what the server sends to itself; returns what it sends to others.
 pub(crate) fn settle(world: &mut World, sent: Vec<Sent>) -> Vec<Sent> {
     let (mut waiting, mut out) = (VecDeque::from(sent), Vec::new());

@@ -371,6 +371,37 @@ fn a_phone_that_registered_over_a_new_connection_is_reached_over_it() {
     }
 }
 
+/// As many requests of strangers wait for the user as may.
+#[test]
+fn strangers_calls_keep_no_request_of_a_call_from_being_looked_up() {
+    let mut world = World::closed();
+    let register =
+        |contact: &str| register("bob", contact).tcp().call_id(&contact.replace([':', '@', ';'], "-"));
+    let registers = |world: &mut World, connection: u64, at: &str, contact: &str| {
+        let challenge = only(world.tcp(connection, at, &register(contact)));
+        let login = Login::to(&challenge, "bob");
+        assert_eq!(only(world.tcp(connection, at, &answered(&register(contact), &login))).status(), 200);
+    };
+    registers(&mut world, 5, BOB_TCP, &format!("<{BOBS_TCP}>"));
+    let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
+    let got = forwarded(sent);
+    let answer = only(world.tcp(5, BOB_TCP, &got.answer(200, &[&format!("Contact: <{BOBS_TCP}>")])));
+    let mut call = Call { world, got, answer, caller: ALICE.into(), cseq: 10 };
+    call.world.event(Event::Closed(ConnectionId(5)));
+    registers(&mut call.world, 6, "192.0.2.20:41000", &format!("<{BOBS_TCP};again>"));
+    for number in 0..300 {
+        let stranger =
+            invite("sip:bob@example.org").from("sip:eve@example.net").call_id(&format!("s{number}"));
+        call.world.udp(&format!("203.0.113.{}:5060", number % 250 + 1), &stranger);
+    }
+    assert_eq!(call.world.server.counters().over_user_requests, 300 - 256);
+    let bye = call.request(By::Caller, "BYE", BOBS_TCP, None);
+    let lost = forwarded(call.world.udp(ALICE, &bye));
+    let sent = call.world.event(Event::Unreachable(lost.token));
+    let sent = forwarded(looped(&mut call.world, sent));
+    assert_eq!(sent.flow.connection, Some(ConnectionId(6)));
+}
+
 /// The old connection is still open when the phone registers again, as after a change of networks.
 #[test]
 fn a_phone_that_left_its_connection_is_followed_at_once() {
