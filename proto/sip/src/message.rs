@@ -44,7 +44,7 @@ pub enum Start<'a> {
     Response {
         /// 100 to 699.
         status: u16,
-        /// The reason phrase, which may be empty.
+        /// The reason phrase up to the first control; it may be empty.
         reason: &'a [u8],
     },
 }
@@ -214,11 +214,14 @@ fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
         [b' ', reason @ ..] => reason,
         _ => return Err(Reason::StartLine),
     };
-    let is_control = |&byte: &u8| (byte < b' ' && byte != b'\t') || byte == 127;
-    if !(100..700).contains(&status) || reason.iter().any(is_control) {
+    // Others end a line, or a text, at these.
+    if !(100..700).contains(&status) || memchr::memchr3(b'\0', b'\r', b'\n', reason).is_some() {
         return Err(Reason::StartLine);
     }
-    Ok(Start::Response { status, reason })
+    // Any other control ends the phrase, which is for people only: the client waits for this response.
+    let is_control = |&byte: &u8| (byte < b' ' && byte != b'\t') || byte == 127;
+    let end = reason.iter().position(is_control).unwrap_or(reason.len());
+    Ok(Start::Response { status, reason: reason.get(..end).unwrap_or_default() })
 }
 
 /// RFC 3261 §7.1: Method SP Request-URI SP SIP-Version, with single spaces and nothing behind.

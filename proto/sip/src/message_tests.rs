@@ -356,6 +356,17 @@ fn content_length_in_a_datagram() {
     assert_eq!(accepted(&bytes).body(), b"abcdef", "without one: all that follows");
 }
 
+/// The client of a response with one waits for its status.
+#[test]
+fn a_control_character_ends_a_reason_phrase() {
+    for control in (1..=31).chain([127]).filter(|control| !b"\t\r\n".contains(control)) {
+        let line = ["SIP/2.0 603 Go ", core::str::from_utf8(&[control]).unwrap(), "[31maway"].concat();
+        let bytes = with(RESPONSE, "SIP/2.0 200 OK", &line);
+        let message = accepted(&bytes);
+        assert_eq!(message.start(), &Start::Response { status: 603, reason: b"Go " }, "{control}");
+    }
+}
+
 #[test]
 fn control_characters_in_values_are_refused() {
     for control in (0..=31).chain([127]).filter(|control| !b"\t\r\n".contains(control)) {

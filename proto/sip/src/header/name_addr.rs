@@ -64,16 +64,21 @@ impl<'a> NameAddr<'a> {
     }
 }
 
-/// A display name without quotes, and what follows from the bracket at `open` on.
+/// A display name without quotes, and what follows from the bracket at `open` on. It should be made of tokens; phones also write
+/// encoded words, addresses and remarks. With a comma it could be the end of another value.
 fn split_name(value: &[u8], open: usize) -> Result<(&[u8], &[u8]), Malformed> {
     let (name, open_on) = value.split_at_checked(open).ok_or(Malformed)?;
-    let is_good = name.iter().all(|&byte| is_token(byte) || is_lws(byte) || byte >= 0x80);
-    if is_good { Ok((trim(name), open_on)) } else { Err(Malformed) }
+    let is_good = |&byte: &u8| is_token(byte) || is_lws(byte) || byte >= 0x80 || LAX.contains(&byte);
+    if name.iter().all(is_good) { Ok((trim(name), open_on)) } else { Err(Malformed) }
 }
+
+/// Characters of no token that a display name without quotes may have.
+const LAX: &[u8] = b"=?()/:@[]{}";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn names_brackets_and_parameters() {
@@ -83,6 +88,11 @@ mod tests {
         assert_eq!(addr.tag(), Some(&b"t"[..]));
         let addr = NameAddr::parse(b"caller <sip:caller@example.com>; tag = 323").unwrap();
         assert_eq!((addr.display_name, addr.tag()), (&b"caller"[..], Some(&b"323"[..])));
+        for name in ["=?utf-8?Q?x?=", "a@b", "Front desk (2)", "B\u{f6}rk"] {
+            let value = format!("{name} <sip:a@b>;tag=1");
+            let addr = NameAddr::parse(value.as_bytes()).unwrap();
+            assert_eq!((addr.display_name, addr.uri.as_bytes()), (name.as_bytes(), &b"sip:a@b"[..]));
+        }
     }
 
     #[test]
