@@ -3,7 +3,10 @@
 use crate::answer::{Remote, allowed_towards, disabled, params, ptime_ms, remote, usable_credentials};
 use crate::formats::Formats;
 use crate::offer_answer::PendingOffer;
-use crate::{Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
+use crate::{
+    Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile, Protection, Refused,
+    SessionDescription,
+};
 
 impl OfferAnswer {
     /// Handles the answer to the pending offer, which is no longer pending afterwards. An answer that is not
@@ -28,6 +31,9 @@ impl OfferAnswer {
             (0, Some(agreed)) => disabled(agreed),
             _ => self.params_of_answer(&pending, &answer, section)?,
         };
+        if secures(&pending, section) {
+            self.profile = Profile::Savp;
+        }
         self.taken |= crate::formats::taken_by(section);
         self.agree(&params);
         Ok(params)
@@ -39,10 +45,14 @@ impl OfferAnswer {
         answer: &SessionDescription,
         section: &MediaDescription,
     ) -> Result<MediaParams, Refused> {
-        if section.profile() != Some(pending.offered.profile) || section.has_several_ports() {
+        let is_offered = section.profile() == Some(pending.offered.profile);
+        if !(is_offered || secures(pending, section)) || section.has_several_ports() {
             return Err(Refused::Mismatch(Mismatch::Profile));
         }
         let protection = pending.offered.answered_by(&self.local.policy, answer, section, self.before())?;
+        if !is_offered && !matches!(protection, Protection::Sdes { .. }) {
+            return Err(Refused::Mismatch(Mismatch::Profile));
+        }
         // We send with the payload types of the answer and receive with those of our offer (RFC 3264 §5.1).
         let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
         let mut receive = pending.formats.clone();
@@ -59,4 +69,12 @@ impl OfferAnswer {
         let params = params(&theirs, receive, remote, rtcp_mux, ptime_ms, direction, protection)?;
         Ok(MediaParams { ice, ..params })
     }
+}
+
+/// True for an answer with RTP/SAVP to an offer of RTP/AVP with keys (RFC 8643): session border controllers write the profile of what they do.
+fn secures(pending: &PendingOffer, section: &MediaDescription) -> bool {
+    pending.offered.profile == Profile::Avp
+        && !pending.offered.lines.is_empty()
+        && section.port != 0
+        && section.profile() == Some(Profile::Savp)
 }

@@ -314,6 +314,26 @@ fn an_unacceptable_offer_is_rejected_with_its_reason() {
     assert_eq!(refused.status(), 488, "exceeding a limit is not a syntax error");
 }
 
+/// Session border controllers answer an offer of RTP/AVP with keys (RFC 8643) with the profile of what they do.
+#[test]
+fn a_key_in_an_answer_with_the_secure_profile_protects_the_call() {
+    const KEY: &str =
+        "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
+    let alice = || {
+        let (suites, hello_hash) = (vec![CryptoSuite::AesCm128HmacSha1_80], None);
+        let mut alice = phone(1, SecurityPolicy::Opportunistic { suites, hello_hash, fingerprint: None });
+        assert!(text(alice.offer(BOTH)).contains("RTP/AVP"));
+        alice
+    };
+    let answer = |line: &str| offer("0", line).replace("RTP/AVP", "RTP/SAVP");
+    let mut secured = alice();
+    let params = secured.accept_answer(answer(KEY).as_bytes()).unwrap();
+    assert!(matches!(params.protection, Protection::Sdes { .. }), "{:?}", params.protection);
+    assert!(text(secured.offer(BOTH)).contains("RTP/SAVP"), "so are later offers");
+    let refused = alice().accept_answer(answer("").as_bytes()).unwrap_err();
+    assert_eq!(refused, Refused::Mismatch(Mismatch::Profile), "without a key it protects nothing");
+}
+
 #[test]
 fn answers_that_do_not_match_the_offer_are_rejected() {
     let table = [
