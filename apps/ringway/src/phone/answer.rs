@@ -11,7 +11,7 @@ use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{passwords, register, tell};
 use ringway_agent::Role;
 use ringway_linux::signals::{Signal, watch};
-use ringway_phone::{CallNumber, IncomingPolicy, PhoneCommand, PhoneEvent, TransferPolicy};
+use ringway_phone::{CallNumber, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,12 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
         transfers: TransferPolicy::Reject,
         calls_max: 1,
     };
-    let (script, registers) = (settings.script.clone(), settings.register);
+    let (script, registers, srtp) = (settings.script.clone(), settings.register, settings.media.srtp);
     let mut telephone = Telephone::start(settings, behaviour, known)?;
     let done = Answering {
         telephone: &mut telephone,
         script,
+        srtp,
         args,
         waiting: None,
         attended: None,
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
 struct Answering<'a> {
     telephone: &'a mut Telephone,
     script: ScriptSettings,
+    srtp: SrtpPolicy,
     args: &'a AnswerArgs,
     /// A call that rings, and when it is answered.
     waiting: Option<(CallNumber, Instant)>,
@@ -102,7 +104,8 @@ impl Answering<'_> {
             PhoneEvent::Incoming { call, uri, is_sips, .. } => {
                 let how = if *is_sips { ", with TLS on every hop" } else { "" };
                 say(&format!("{} calls{how}", printable(uri)));
-                self.attended = Some(Attended::new(*call, Role::Callee, uri, at).over_sips(*is_sips));
+                let attended = Attended::new(*call, Role::Callee, uri, at).with_srtp(self.srtp);
+                self.attended = Some(attended.over_sips(*is_sips));
                 let answer_at = Instant::now() + Duration::from_secs(u64::from(self.args.ring_s));
                 self.waiting = self.args.reject.is_none().then_some((*call, answer_at));
             }
@@ -122,7 +125,9 @@ impl Answering<'_> {
             Verdict::Answered | Verdict::Cancelled => false,
             Verdict::Failed => true,
             // Not as this command was asked to: the two sides have no sound in common.
-            Verdict::Rejected => self.args.reject.is_none() && !self.is_ending,
+            Verdict::Rejected => {
+                self.args.reject.is_none() && (!self.is_ending || outcome.is_not_acceptable())
+            }
         };
         tell(&outcome, self.args.phone.account.json)
     }

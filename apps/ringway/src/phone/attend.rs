@@ -10,7 +10,7 @@ use ringway_agent::Role;
 use ringway_media::session::Report;
 use ringway_phone::{
     CallEnd, CallNumber, Digit, Hold, Levels, MediaReport, MessageDirection, PhoneCommand, PhoneEvent,
-    Protection, Side,
+    Protection, Side, SrtpPolicy,
 };
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub(crate) struct Attended {
     cancelled: Option<Instant>,
     status: u16,
     protection: Protection,
+    /// Protection without which it has failed, if that needs a handshake.
+    required: Option<&'static str>,
     /// Digits of the peer.
     digits: String,
     /// Sides that hold it.
@@ -62,6 +64,7 @@ impl Attended {
             cancelled: None,
             status: 0,
             protection: Protection::None,
+            required: None,
             digits: String::new(),
             hold: Hold::None,
             is_silent: false,
@@ -69,6 +72,16 @@ impl Attended {
             is_aloud: true,
             is_metered: false,
         }
+    }
+
+    /// The same for a call whose protection a handshake with the other phone must bring about.
+    pub(crate) fn with_srtp(self, srtp: SrtpPolicy) -> Self {
+        let required = match srtp {
+            SrtpPolicy::Dtls => Some("DTLS-SRTP"),
+            SrtpPolicy::Zrtp => Some("ZRTP"),
+            SrtpPolicy::None | SrtpPolicy::Best | SrtpPolicy::Sdes => None,
+        };
+        Self { required, ..self }
     }
 
     /// The same for a call to a `sips:` URI, if it is one.
@@ -213,15 +226,23 @@ impl Attended {
             return Err(Failure::failed(end.reason));
         }
         let no_sound = || silence_reason(heard.as_ref().map(|heard| &heard.report));
-        let failure = self.failure.or_else(|| self.is_silent.then(no_sound));
+        // A call whose handshake was not over at its end was answered, and had no sound.
+        let unprotected = || match self.required {
+            Some(name) if self.answered.is_some() && self.protection == Protection::None => {
+                Some(format!("it ended before {name} protected it: no sound was sent or played"))
+            }
+            Some(_) | None => None,
+        };
+        let failure = self.failure.or_else(|| self.is_silent.then(no_sound)).or_else(unprotected);
+        // Without an acceptable session it failed, also if we end it before the BYE has a response.
+        let was_cancelled = end.status == REQUEST_TERMINATED
+            || (self.cancelled.is_some() && end.status != NOT_ACCEPTABLE_HERE);
         let verdict = match (&failure, self.answered) {
             (Some(_), _) => Verdict::Failed,
             (None, Some(_)) if end.status == OK => Verdict::Answered,
             // It was not acknowledged, a change of the session failed, or the other side lost it.
             (None, Some(_)) => Verdict::Failed,
-            (None, None) if self.cancelled.is_some() || end.status == REQUEST_TERMINATED => {
-                Verdict::Cancelled
-            }
+            (None, None) if was_cancelled => Verdict::Cancelled,
             (None, None) => match (self.role, end.by) {
                 (Role::Caller, Side::Peer) | (Role::Callee, Side::Us | Side::Failure) => Verdict::Rejected,
                 // It could not be sent, nobody answered, or the answer was of no use.
@@ -326,6 +347,7 @@ const OK: u16 = 200;
 
 /// RFC 3261 §21.4.25.
 const REQUEST_TERMINATED: u16 = 487;
+const NOT_ACCEPTABLE_HERE: u16 = 488;
 
 /// RFC 3261 §21.4.9.
 const REQUEST_TIMEOUT: u16 = 408;

@@ -51,7 +51,8 @@ fn make(
     }
     let begun = Instant::now();
     let call = telephone.call(&settings.target(uri))?;
-    let mut attended = Attended::new(call, Role::Caller, uri, begun).over_sips(is_sips(uri));
+    let attended = Attended::new(call, Role::Caller, uri, begun).with_srtp(settings.media.srtp);
+    let mut attended = attended.over_sips(is_sips(uri));
     loop {
         if let Some((at, event)) = telephone.wait(attended.wait())? {
             say_any(&event);

@@ -176,10 +176,15 @@ impl Outcome {
         })
     }
 
+    /// True if the two sides had no session in common.
+    pub(crate) const fn is_not_acceptable(&self) -> bool {
+        matches!(self.status, 406 | 488 | 606)
+    }
+
     /// Advice for a refused session description whose refusal has no Warning; `srtp` is the protection that was offered.
     pub(crate) fn advice(&self, srtp: SrtpPolicy) -> Option<&'static str> {
         let has_warning = self.reason.as_ref().is_some_and(|reason| reason.contains(": "));
-        if self.verdict != Verdict::Rejected || !matches!(self.status, 406 | 488 | 606) || has_warning {
+        if self.verdict != Verdict::Rejected || !self.is_not_acceptable() || has_warning {
             return None;
         }
         Some(match srtp {

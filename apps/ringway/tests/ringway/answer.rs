@@ -113,6 +113,19 @@ fn a_call_that_breaks_off_after_its_answer_is_a_failure() {
 }
 
 #[test]
+fn a_call_that_ends_before_its_handshake_is_a_failure() {
+    let mut peer = Peer::new();
+    let uri = peer.uri();
+    let alice = Running::start(Path::new("."), &["call", &uri, "--json", "--srtp", "dtls"], "");
+    peer.answer(Offer::Dtls);
+    peer.hang_up();
+    let done = alice.done();
+    let value = done.json();
+    assert_eq!((done.status, &value["result"]), (1, &"failed".into()), "{done:?}");
+    assert!(value["reason"].as_str().unwrap().contains("before DTLS-SRTP protected it"), "{value:#}");
+}
+
+#[test]
 fn sound_before_the_answer_is_heard() {
     for more in [&[][..], &["--srtp", "none"]] {
         let mut peer = Peer::new();
