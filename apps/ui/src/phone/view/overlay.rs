@@ -69,9 +69,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, overlay: &Overlay) {
         }
         Overlay::Leave => {
             let live = model.calls.len();
-            let text =
-                if live == 1 { "A call is live.".to_owned() } else { format!("{live} calls are live.") };
-            question(canvas, "Leave?", &text, "y hang up and leave, any other key stay")
+            let text = match live {
+                0 => "The call has ended.".to_owned(),
+                1 => "A call is live.".to_owned(),
+                _ => format!("{live} calls are live."),
+            };
+            let keys = if live == 0 { "y leave" } else { "y hang up and leave" };
+            question(canvas, "Leave?", &text, &format!("{keys}, any other key stay"))
         }
         Overlay::Forget { at } => {
             let name = model.settings.contacts.get(*at).map(|contact| Shown::new(&contact.name, 128));

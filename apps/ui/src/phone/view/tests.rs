@@ -338,6 +338,8 @@ fn overlays_lie_over_the_screen() {
     scene.press(Key::Escape);
     scene.press(Key::Char('q'));
     assert!(scene.shows("A call is live.") && scene.shows("y hang up and leave"));
+    scene.phone(PhoneEvent::Ended { call, by: Side::Peer, status: 0, reason: String::new() });
+    assert!(scene.shows("The call has ended.") && scene.shows("y leave, any other key stay"));
     scene.press(Key::Escape);
     scene.press(Key::Function(3));
     assert_eq!(scene.line("Bob"), " > 1    Bob                       sip:bob@example.org");
