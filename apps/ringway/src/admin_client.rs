@@ -40,6 +40,8 @@ impl AdminClient {
         };
         let agent = Agent::config_builder()
             .timeout_global(Some(REQUEST_TIMEOUT))
+            // The server closes one that is open for long, perhaps as the next request is sent.
+            .max_idle_connections(0)
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)

@@ -59,6 +59,7 @@ use pages::Source;
 use secure::Opened;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -74,8 +75,9 @@ const HEADERS_MAX: usize = 64;
 const CHANGE_END_MAX: Duration = Duration::from_secs(2);
 /// Maximum time for a request's head, and between two requests of a connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// Maximum life of a connection.
+/// Maximum life of a connection. A response under way then is sent whole, if it is within the time of the longest poll.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
+const LAST_RESPONSE_MAX: Duration = Duration::from_secs(60);
 /// Changes that are made at once; others wait.
 const CHANGES_AT_ONCE: usize = 2;
 /// Pause after accept failed, mostly for lack of file descriptors.
@@ -224,9 +226,10 @@ async fn accept(
         let (router, tls, pace) = (router.clone(), Arc::clone(tls), Arc::clone(&pace));
         tokio::spawn(async move {
             // A connection that takes too long is closed without a response.
+            const TIME_MAX: Duration = CONNECTION_TIME_MAX.saturating_add(LAST_RESPONSE_MAX);
             let service = Service { router, source: Source(peer.ip()) };
             tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, service, &tls, &pace)) => {}
+                _ = tokio::time::timeout(TIME_MAX, serve_connection(stream, service, &tls, &pace)) => {}
                 _ = displaced => {}
             }
             drop(slot);
@@ -238,8 +241,8 @@ async fn accept(
 
 async fn serve_connection(stream: TcpStream, service: Service, tls: &TlsSource, pace: &HandshakePace) {
     match secure::open(stream, tls, pace).await {
-        Some(Opened::Plain(stream)) => serve_http(stream, service).await,
-        Some(Opened::Tls(stream)) => serve_http(stream, service).await,
+        Some(Opened::Plain(stream)) => serve_http(stream, service, CONNECTION_TIME_MAX).await,
+        Some(Opened::Tls(stream)) => serve_http(stream, service, CONNECTION_TIME_MAX).await,
         None => {}
     }
 }
@@ -250,19 +253,32 @@ struct Service {
     source: Source,
 }
 
-async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, Service { router, source }: Service) {
+/// Serves requests for `life`, and the one that is under way then.
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    Service { router, source }: Service,
+    life: Duration,
+) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);
         router.call(request)
     });
-    let served = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let within_life = tokio::time::timeout(life, connection.as_mut()).await;
+    let served = match within_life {
+        Ok(served) => served,
+        Err(_) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
     if let Err(error) = served {
         tracing::debug!("an admin connection ended: {error}");
     }
@@ -274,5 +290,35 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another port",
         io::ErrorKind::AddrNotAvailable => "this machine does not have the address: choose one that it has",
         _ => "choose another address or port",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    #[test]
+    fn a_response_that_is_under_way_at_the_end_of_its_connection_is_sent_whole() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let slow = || async {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            "events"
+        };
+        let source = Source(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let service = Service { router: Router::new().fallback(slow), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(server).unwrap();
+            serve_http(stream, service, Duration::from_millis(100)).await;
+        });
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("events"), "{text}");
     }
 }
