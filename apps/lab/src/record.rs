@@ -204,9 +204,9 @@ pub struct Measurement {
     pub valid: bool,
     /// Reason for which the trial does not count; empty if it does.
     pub invalid_because: String,
-    /// The criterion was met.
-    pub criterion_met: bool,
-    /// Missed parts of the criterion; empty if it was met.
+    /// The criterion was met; `None`: the trial does not count.
+    pub criterion_met: Option<bool>,
+    /// Missed parts of the criterion; empty if it was met, or the trial does not count.
     pub criterion_missed: String,
     /// Second, and in it: planned, ended and successful attempts, retransmissions.
     pub seconds_series: Vec<[u64; 5]>,

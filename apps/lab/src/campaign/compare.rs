@@ -106,7 +106,7 @@ fn measurement(record: &Record) -> Option<&Measurement> {
 
 fn grouped(measurements: &[Measurement]) -> Groups<'_> {
     let mut groups = Groups::new();
-    for trial in measurements.iter().filter(|trial| trial.valid && trial.criterion_met) {
+    for trial in measurements.iter().filter(|trial| trial.valid && trial.criterion_met == Some(true)) {
         let load = (trial.experiment.clone(), trial.variant.clone(), trial.rate.to_bits());
         groups.entry(load).or_default().entry(trial.target.as_str()).or_default().push(trial);
     }
@@ -160,7 +160,7 @@ mod tests {
             rate: 100.0,
             server_cpu_us: Some(us),
             valid,
-            criterion_met: true,
+            criterion_met: Some(true),
             ..Measurement::default()
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn measure(
             cpu_us_to_open: each(cpu_open.saturating_sub(cpu_before)) / 1e3,
         }),
         valid: true,
-        criterion_met: true,
+        criterion_met: Some(true),
         ..Measurement::default()
     }))
 }

@@ -329,7 +329,7 @@ impl Points<'_, '_> {
         let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(false) };
         search.record(if !measured.valid {
             Verdict::Invalid(measured.invalid_because)
-        } else if measured.criterion_met {
+        } else if measured.criterion_met == Some(true) {
             Verdict::Passed
         } else {
             Verdict::Failed(measured.criterion_missed)

@@ -271,6 +271,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         let again = outcome.retransmissions.get(index).copied().unwrap_or_default();
         [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]
     });
+    let is_valid = invalid_because.is_empty();
     Measurement {
         rate,
         seconds,
@@ -300,10 +301,10 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
             dropped: health.dropped,
             late: statistics.late(),
         },
-        valid: invalid_because.is_empty(),
+        valid: is_valid,
         invalid_because,
-        criterion_met: missed.is_empty(),
-        criterion_missed: missed.join(", "),
+        criterion_met: is_valid.then_some(missed.is_empty()),
+        criterion_missed: if is_valid { missed.join(", ") } else { String::new() },
         seconds_series: series.take(SECONDS_MAX).collect(),
         media: statistics.media().map(media),
         ..Measurement::default()
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(measured.seconds_series.first(), Some(&[1, 100, 90, 89, 3]));
         assert_eq!(
             (measured.criterion_met, measured.criterion_missed.as_str()),
-            (false, "success 99 % (≥ 100 %)")
+            (Some(false), "success 99 % (≥ 100 %)")
         );
         assert!(measured.valid && measured.lag_ms.is_some_and(|lag| lag.max == 0.0));
     }

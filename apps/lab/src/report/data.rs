@@ -325,7 +325,7 @@ impl<'a> Point<'a> {
 
     /// True if more than half of the valid trials met the criterion.
     pub(super) fn is_met(&self) -> bool {
-        let met = self.valid().filter(|trial| trial.criterion_met).count();
+        let met = self.valid().filter(|trial| trial.criterion_met == Some(true)).count();
         met * 2 > self.valid().count()
     }
 

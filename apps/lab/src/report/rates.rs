@@ -255,7 +255,7 @@ pub(super) fn attempts_table(results: &Results<'_>, entry: &Entry<'_>) -> Table 
     };
     let row = |point: &Rate<'_>| {
         let valid = point.valid().count();
-        let met = point.valid().filter(|trial| trial.criterion_met).count();
+        let met = point.valid().filter(|trial| trial.criterion_met == Some(true)).count();
         let missed = point.valid().find(|trial| !trial.criterion_missed.is_empty());
         let missed = missed.map_or_else(String::new, |trial| format!(": {}", trial.criterion_missed));
         (valid > 0).then(|| {

@@ -71,7 +71,7 @@ are no results. Several campaigns can be in one report if they are of the
 same machine; one that is given several times counts once.
 
 Examples:
-  ringway lab report results
+  ringway lab report results/2026-01-31-120000
   ringway lab report monday tuesday --out week.html
 
 Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results

@@ -125,7 +125,7 @@ fn point(row: &Row<'_>) -> String {
         None => "-".to_owned(),
     };
     let success = cell(|trial| Some(trial.successes as f64 * 100.0 / (trial.planned as f64).max(1.0)), 2);
-    let missed = valid.iter().filter(|trial| !trial.criterion_met).count();
+    let missed = valid.iter().filter(|trial| trial.criterion_met != Some(true)).count();
     let is_unnamed = first.challenges > 0 && !row.variant.contains("digest");
     let challenged = if is_unnamed { "; challenged by the server" } else { "" };
     let verdict = match missed {
@@ -242,7 +242,7 @@ mod tests {
             server_cpu_us: Some(us),
             valid,
             invalid_because: if valid { String::new() } else { "it was late".into() },
-            criterion_met: true,
+            criterion_met: Some(true),
             ..Measurement::default()
         }))
     }

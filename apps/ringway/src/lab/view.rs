@@ -144,7 +144,7 @@ impl Result<'_> {
         }
         if self.interrupted_at.is_some() {
             lines.push(format!(
-                "  INTERRUPTED before {:.1} s; {} open attempts were cut off and are in no figure",
+                "  INTERRUPTED before {:.1} s; {} open attempts were cut off: neither successful nor failed",
                 plan.length.as_secs_f64(),
                 statistics.cut_off()
             ));
