@@ -1,6 +1,6 @@
 //! Phones with flows (RFC 5626), and behind a proxy that sends Path (RFC 3327): baresip and Kamailio.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -99,11 +99,16 @@ fn edge(stage: &Stage, transport: Transport) -> Result<()> {
     server.add_user("alice")?;
     server.add_user("bob")?;
     let port = free_port()?;
-    let words = [("@PORT@", port.to_string()), ("@RINGWAY@", format!("{ringway}:{}", server.port))];
+    let words = [
+        ("@PORT@", port.to_string()),
+        ("@RINGWAY@", format!("{ringway}:{}", server.port)),
+        ("@RINGWAY_IP@", ringway.to_string()),
+    ];
     let config = stage.path("edge.cfg");
     stage.fill("kamailio/edge.cfg", &words, &config)?;
     let _kamailio = Running::start("edge", &mut kamailio(&config), &stage.folder)?;
     await_sip(kamailio_host, port)?;
+    refuses_routes_of_strangers(SocketAddr::from((kamailio_host, port)))?;
     let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, port, transport))?;
     bob.registered()?;
     let binding = only_of(&server, "bob")?;
@@ -122,6 +127,24 @@ fn edge(stage: &Stage, transport: Transport) -> Result<()> {
     call(&mut alice, &mut bob)?;
     bob.dial("sip:alice@example.org")?;
     bob.established().context("a call from behind Kamailio")
+}
+
+/// Somebody else's Route would lead to any host through the edge, past the rules of the server.
+fn refuses_routes_of_strangers(edge: SocketAddr) -> Result<()> {
+    let socket = UdpSocket::bind("127.0.0.41:0")?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let (own, call_id) = (socket.local_addr()?, "preloaded");
+    let request = format!(
+        "MESSAGE sip:x@127.0.0.50 SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call_id}\r\nMax-Forwards: 9\r\n\
+         Route: <sip:{edge};lr>, <sip:127.0.0.50:9;lr>\r\nFrom: <sip:eve@example.net>;tag=1\r\nTo: <sip:x@127.0.0.50>\r\n\
+         Call-ID: {call_id}\r\nCSeq: 1 MESSAGE\r\nContent-Length: 0\r\n\r\n"
+    );
+    socket.send_to(request.as_bytes(), edge)?;
+    let mut answer = [0; 2048];
+    let length = socket.recv(&mut answer).context("an answer of the edge")?;
+    let status = String::from_utf8_lossy(answer.get(..length).unwrap_or_default()).into_owned();
+    ensure!(status.starts_with("SIP/2.0 403 "), "a stranger's Route: {status}");
+    Ok(())
 }
 
 /// A call that `caller` ends.
