@@ -149,6 +149,8 @@ fn the_fields_of_each_event_are_those_of_the_user_guide() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(lines.clone())
         .finish();
+    // While there is one subscriber, the thread that first reaches a call decides for all whether it is of use: not so with two.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || {
         for event in events(address, flow) {
             // A log of its own: the rate of lines is another test's.
