@@ -118,7 +118,7 @@ impl Grant {
     pub(crate) const fn of_returned(returned: Returned) -> Self {
         let Returned { sender, dialog, client, has_own_uri } = returned;
         let sender = Sender::of_letter(sender);
-        // What it takes here is not taken from what its dialog has for the pass before.
+        // The dialog has an account for each pass.
         let dialog = match dialog {
             Some(mark) => Some(mark.wrapping_add(NEXT_PASS)),
             None => None,

@@ -427,11 +427,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// True if this server made the URI of the target, for the phone of a side or of a temporary GRUU. Others may have its parameters too.
     fn has_own_uri(&self) -> bool {
-        let is_temporary = || {
-            let gruu = Gruu::of(&self.keys.gruu, &self.routed.uri, false);
-            self.config.registrar.gruu && matches!(gruu, Some(Gruu::Temporary(_)))
-        };
-        self.request.grant.reach == Reach::User || is_temporary()
+        self.request.grant.reach == Reach::User
+            || (self.config.registrar.gruu
+                && matches!(Gruu::of(&self.keys.gruu, &self.routed.uri, false), Some(Gruu::Temporary(_))))
     }
 
     fn goes_to_this_server(&self) -> bool {

@@ -153,7 +153,7 @@ fn find_users_targets(
 /// Notes the user that a stranger's request is for, whose requests are limited.
 fn note_user(call: &Call<'_, '_>, planned: &mut Planned<'_>) {
     let grant = call.request.grant;
-    // What belongs to a live dialog is counted for that.
+    // Requests of a live dialog are counted for the dialog.
     if !grant.sender.is_believed() && grant.dialog.is_none() {
         planned.strangers_user = Some(call.pending.name_of(planned.aor.as_bytes()));
     }

@@ -348,14 +348,18 @@ fn nobody_chooses_a_link_as_next_hop() {
     assert_eq!((requests(sent.clone()).len(), *statuses(&sent).last().unwrap()), (0, 403));
 }
 
-#[test]
-fn a_binding_at_another_node_is_reached_over_its_link() {
-    let mut world = linked();
-    // A trusted proxy may give any Path.
+/// Registers bob with a flow of the other node; a trusted proxy may give any Path.
+fn register_bob_at_other(world: &mut World) {
     let path = format!("Path: <sip:TOKEN@{OTHER};transport=tls;lr>");
     let registers = register("bob", "<sip:bob@10.0.0.5>").line(&path).line("Supported: path");
     let challenge = only(world.udp(EDGE, &registers));
     assert_eq!(only(world.udp(EDGE, &answered(&registers, &Login::to(&challenge, "bob")))).status(), 200);
+}
+
+#[test]
+fn a_binding_at_another_node_is_reached_over_its_link() {
+    let mut world = linked();
+    register_bob_at_other(&mut world);
     let sent = forwarded(world.udp(EDGE, &invite("sip:bob@example.org").call_id("call")));
     assert_eq!((sent.flow.connection, sent.flow.listener), (Some(ConnectionId(TO_OTHER)), LINKS));
     assert_eq!(sent.header("Route"), format!("<sip:TOKEN@{OTHER};transport=tls;lr>"));
@@ -373,10 +377,7 @@ fn a_binding_at_another_node_is_reached_over_its_link() {
 #[test]
 fn a_call_of_two_passes_is_ended_by_a_phone_of_another_node() {
     let mut world = linked();
-    let path = format!("Path: <sip:TOKEN@{OTHER};transport=tls;lr>");
-    let registers = register("bob", "<sip:bob@10.0.0.5>").line(&path).line("Supported: path");
-    let challenge = only(world.udp(EDGE, &registers));
-    assert_eq!(only(world.udp(EDGE, &answered(&registers, &Login::to(&challenge, "bob")))).status(), 200);
+    register_bob_at_other(&mut world);
     world.server.set_forwards(b"carol@example.org", crate::forwards::always("sip:bob@example.org"));
     let sent = world.udp(EDGE, &invite("sip:carol@example.org").call_id("call"));
     let got = forwarded(crate::forwards::settle(&mut world, sent));

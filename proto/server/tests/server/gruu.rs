@@ -156,7 +156,7 @@ fn forged_temporary_gruus_do_not_exist() {
         let sent = world.udp(ALICE, &invite(&uri).call_id(&format!("bad {number}")));
         assert!(matches!(statuses(&sent)[..], [404 | 414]), "{uri}");
     }
-    // What the server writes to itself counts in its own requests only.
+    // Parameters of the server's own URIs mean nothing in requests of others.
     for param in ["rwg=0", "rwg=ffffffffffffffff", "rwg=x", "rwc=00000000", "rwc=x;rwd", "rwd"] {
         let uri = format!("sip:bob@example.org;{param}");
         let sent = world.udp(ALICE, &invite(&uri).call_id(param));
