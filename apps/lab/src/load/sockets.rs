@@ -6,6 +6,7 @@ use super::input::Input;
 use super::layers::Layers;
 use super::locals::may_send;
 use super::streams::Streams;
+use super::tls::LoadTls;
 use super::tokens::Place;
 use super::wire_counters::WireCounters;
 use anyhow::{Result, bail};
@@ -29,6 +30,7 @@ pub(crate) struct Sockets {
 struct Tls {
     counters: Arc<TlsCounters>,
     earlier: TlsCounts,
+    shared: LoadTls,
 }
 
 enum Kind {
@@ -47,9 +49,11 @@ impl Sockets {
     ) -> Result<Self> {
         let (locals, watched) = (&plan.locals(), (epoll, player));
         let mut layers = Layers::new(plan)?;
-        let tls = layers
-            .counters()
-            .map(|counters| Tls { counters: Arc::clone(counters), earlier: TlsCounts::default() });
+        let tls = layers.counters().zip(plan.tls.clone()).map(|(counters, shared)| Tls {
+            counters: Arc::clone(counters),
+            earlier: TlsCounts::default(),
+            shared,
+        });
         let kind = match plan.transport {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, plan.target, epoll, player)?),
             Transport::Dtls => bail!("the load generator has no DTLS; use another transport"),
@@ -66,7 +70,7 @@ impl Sockets {
 
     /// Counters since the start of the load.
     pub(crate) fn counters(&self) -> WireCounters {
-        let Some(Tls { counters, earlier }) = &self.tls else { return self.counters };
+        let Some(Tls { counters, earlier, .. }) = &self.tls else { return self.counters };
         let now = counters.counts();
         let failed = |counts: &TlsCounts| {
             counts.tls_failed_certificate + counts.tls_failed_parameters + counts.tls_failed_protocol
@@ -77,6 +81,14 @@ impl Sockets {
             tls_failed: failed(&now) - failed(earlier),
             ..self.counters
         }
+    }
+
+    /// Reason for which handshakes fail, if none has succeeded.
+    pub(crate) fn tls_failure(&self) -> Option<&str> {
+        let tls = self.tls.as_ref()?;
+        let counts = tls.counters.counts();
+        let none = counts.tls_dialled_full + counts.tls_dialled_resumed == 0;
+        tls.shared.first_failure().filter(|_| none)
     }
 
     /// Counts from here on.

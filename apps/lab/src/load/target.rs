@@ -88,8 +88,8 @@ impl TargetWatch {
         self.foreign = count;
     }
 
-    /// Text for the user if the target does not answer any more.
-    pub(crate) fn loss(&self, heard: &Heard, now: Instant) -> Option<String> {
+    /// Text for the user if the target does not answer any more. `tls` is the reason for which no TLS handshake succeeds.
+    pub(crate) fn loss(&self, heard: &Heard, tls: Option<&str>, now: Instant) -> Option<String> {
         let Self { target, .. } = self;
         let last = heard.last();
         let is_refused = self.refused_since.is_some_and(|since| {
@@ -99,6 +99,11 @@ impl TargetWatch {
         let is_silent = self.unanswered_since.is_some_and(|since| {
             now.since(since) >= silence_max && last.is_none_or(|last| now.since(last) >= silence_max)
         });
+        if let (Some(reason), None) = (tls, last)
+            && self.unanswered_since.is_some_and(|since| now.since(since) >= REFUSED_MAX)
+        {
+            return Some(format!("no TLS handshake with {target} succeeds: {reason}"));
+        }
         if !(is_refused || is_silent) {
             return None;
         }
@@ -149,13 +154,24 @@ mod tests {
     #[test]
     fn a_target_that_never_answers_is_given_up_after_seconds_and_one_that_refuses_at_once() {
         let (mut watch, heard, out) = watch();
-        assert_eq!(watch.loss(&heard, after(60.0)), None, "nothing was sent");
+        assert_eq!(watch.loss(&heard, None, after(60.0)), None, "nothing was sent");
         watch.sending(&out, after(1.0));
         watch.sending(&out, after(3.5));
-        assert_eq!(watch.loss(&heard, after(3.9)), None);
-        assert!(watch.loss(&heard, after(4.0)).unwrap().starts_with("127.0.0.1:5060 does not answer"));
+        assert_eq!(watch.loss(&heard, None, after(3.9)), None);
+        assert!(watch.loss(&heard, None, after(4.0)).unwrap().starts_with("127.0.0.1:5060 does not answer"));
         watch.refusals(1, after(1.1));
-        assert!(watch.loss(&heard, after(1.1)).unwrap().contains("refuses"));
+        assert!(watch.loss(&heard, None, after(1.1)).unwrap().contains("refuses"));
+    }
+
+    #[test]
+    fn a_target_whose_handshakes_fail_is_given_up_with_the_reason() {
+        let (mut watch, heard, out) = watch();
+        watch.sending(&out, after(1.0));
+        assert_eq!(watch.loss(&heard, Some("the certificate has expired"), after(1.9)), None);
+        let text = watch.loss(&heard, Some("the certificate has expired"), after(2.0)).unwrap();
+        assert_eq!(text, "no TLS handshake with 127.0.0.1:5060 succeeds: the certificate has expired");
+        heard.note(after(2.0));
+        assert_eq!(watch.loss(&heard, Some("the certificate has expired"), after(2.1)), None);
     }
 
     #[test]
@@ -164,16 +180,16 @@ mod tests {
         watch.sending(&out, after(1.0));
         heard.note(after(1.5));
         watch.heard();
-        assert_eq!(watch.loss(&heard, after(100.0)), None, "no request is unanswered");
+        assert_eq!(watch.loss(&heard, None, after(100.0)), None, "no request is unanswered");
         out.clear();
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token::NONE, b"ACK");
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(7), b"SIP/2.0 200 OK");
         watch.sending(&out, after(100.0));
-        assert_eq!(watch.loss(&heard, after(200.0)), None, "an ACK and a response need no answer");
+        assert_eq!(watch.loss(&heard, None, after(200.0)), None, "an ACK and a response need no answer");
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(8), b"BYE");
         watch.sending(&out, after(200.0));
-        assert_eq!(watch.loss(&heard, after(204.0)), None);
-        let text = watch.loss(&heard, after(205.0)).unwrap();
+        assert_eq!(watch.loss(&heard, None, after(204.0)), None);
+        let text = watch.loss(&heard, None, after(205.0)).unwrap();
         assert!(text.contains("stopped answering 1.5 s after the start"), "{text}");
     }
 
@@ -182,16 +198,16 @@ mod tests {
         let (mut watch, heard, out) = watch();
         watch.sending(&out, after(1.0));
         watch.foreign(3);
-        assert_eq!(watch.loss(&heard, after(3.9)), None);
-        let text = watch.loss(&heard, after(4.0)).unwrap();
+        assert_eq!(watch.loss(&heard, None, after(3.9)), None);
+        let text = watch.loss(&heard, None, after(4.0)).unwrap();
         assert!(text.starts_with("127.0.0.1:5060 does not answer in SIP: only messages"), "{text}");
         heard.note(after(4.0));
         watch.heard();
         watch.sending(&out, after(5.0));
-        let text = watch.loss(&heard, after(10.0)).unwrap();
+        let text = watch.loss(&heard, None, after(10.0)).unwrap();
         assert!(text.contains("stopped answering 4.0 s after the start: nothing was received"), "{text}");
         watch.foreign(4);
-        assert!(watch.loss(&heard, after(10.0)).unwrap().contains("stopped answering in SIP 4.0 s"));
+        assert!(watch.loss(&heard, None, after(10.0)).unwrap().contains("stopped answering in SIP 4.0 s"));
     }
 
     #[test]
@@ -200,10 +216,10 @@ mod tests {
         heard.note(after(1.0));
         watch.sending(&out, after(1.9));
         watch.refusals(3, after(2.0));
-        assert_eq!(watch.loss(&heard, after(2.5)), None, "it may be starting anew");
-        assert!(watch.loss(&heard, after(3.0)).unwrap().contains("refuses"));
+        assert_eq!(watch.loss(&heard, None, after(2.5)), None, "it may be starting anew");
+        assert!(watch.loss(&heard, None, after(3.0)).unwrap().contains("refuses"));
         heard.note(after(3.0));
         watch.heard();
-        assert_eq!(watch.loss(&heard, after(60.0)), None);
+        assert_eq!(watch.loss(&heard, None, after(60.0)), None);
     }
 }

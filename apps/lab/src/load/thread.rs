@@ -152,7 +152,8 @@ impl Thread<'_> {
         let refused = players.iter().map(|player| player.sockets.counters().refused).sum();
         self.watch.refusals(refused, now);
         self.watch.foreign(players.iter().map(Player::foreign).sum());
-        if let Some(loss) = self.watch.loss(&self.shared.heard, now)
+        let failure = players.iter().find_map(|player| player.sockets.tls_failure());
+        if let Some(loss) = self.watch.loss(&self.shared.heard, failure, now)
             && !self.shared.is_stopped.swap(true, Ordering::Relaxed)
         {
             self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).set_target_loss(loss);

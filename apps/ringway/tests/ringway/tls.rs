@@ -426,6 +426,12 @@ fn server_and_load_agree_on_a_named_suite() {
     let result = loaded.load(&["--tls-suite", "TLS_AES_128_GCM_SHA256"]);
     assert!(result["tls_full"] == 0 && result["tls_failed"].as_u64() > Some(0), "{result}");
     let folder = loaded.folder.path();
+    let ready = loaded.running.ready();
+    let target = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
+    let args = ["lab", "load", target, "--transport", "tls", "--rate", "50", "--seconds", "30"];
+    let done = Running::start(folder, &args, "").done();
+    let reason = format!("FAILED: no TLS handshake with {target} succeeds: ");
+    assert!(done.out.contains(&reason), "{done:?}");
     let refused = |more: &[&str]| {
         let args = [&["lab", "load", "127.0.0.1:5061", "--transport", "tls"][..], more].concat();
         Running::start(folder, &args, "").done().refused(2)
