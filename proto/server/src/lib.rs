@@ -14,43 +14,23 @@ extern crate alloc;
 
 pub mod location;
 
-mod aor;
-mod auth;
 mod base;
-mod call_record;
 mod config;
-mod date;
 mod dialog;
-mod dialplan;
-mod diversion;
-mod domain;
-mod drain;
-mod edge;
-mod ended;
-mod event;
-mod gruu;
-mod inner_host;
-mod lamp;
-mod media;
-mod message;
-mod method;
+mod dialog_state;
+mod message_store;
 mod neighbour;
+mod policy;
+mod presence;
 mod proxy;
-mod refused;
+mod registrar;
 mod report;
-mod route;
 mod server;
-mod shard;
-mod sources;
 mod tables;
 mod token;
-mod trunk;
 
-pub use aor::{Aor, Authenticated};
 pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus, store_failed_reply};
-pub use call_record::{
-    CallCounters, CallEnd, CallLimits, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
-};
+pub use config::{Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerNumber, CallerPrivacy, CertificateRules, Cluster, ClusterSecret, Config, Hold,
     InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,
@@ -58,7 +38,7 @@ pub use config::{
     RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkLogin, Trunking, Watchers, is_private,
     node_domain,
 };
-pub use dialplan::{
+pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
@@ -67,6 +47,9 @@ pub use proxy::RingingCall;
 pub use report::{
     BindingChange, BindingEnd, CallEvent, CallName, CallSender, CallStep, Counters, Decision, Detail,
     DiversionReason, LogEvent, LoginRefusal, MessageDrop, NeighbourDown, NeighbourKind, Reason,
+};
+pub use report::{
+    CallCounters, CallEnd, CallLimits, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };
 pub use ringway_auth::{
     Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker,
@@ -77,7 +60,7 @@ pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
-pub use shard::{shard_of_aor, shard_of_user};
+pub use server::{shard_of_aor, shard_of_user};
 pub use tables::{
     BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, FailedServers, LampFilter, LampState,
     LampStatus, LampTable, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, NewLeg,

@@ -4,17 +4,22 @@ mod admission;
 mod dispatch;
 mod locating;
 mod misses;
+mod options;
+mod redirect;
+mod shard;
 mod stun;
 
-use crate::auth::Authenticator;
+pub use shard::{shard_of_aor, shard_of_user};
+
 use crate::base::{Environment, Grant, Owner, Request, Transactions, derive};
-use crate::edge::write_link_path;
-use crate::event::{Events, Parts};
+use crate::dialog::edge::write_link_path;
 use crate::location::{BadRecord, Holding, LocationTable, RecordTime};
-use crate::message::{self, Messages};
-use crate::method::Registrar;
+use crate::message_store::{self, Messages};
 use crate::neighbour::Neighbours;
+use crate::policy::Authenticator;
+use crate::presence::{Events, Parts};
 use crate::proxy::{Proxy, Released, RingingCall};
+use crate::registrar::Registrar;
 use crate::{Action, Config, Counters, Forwards, Host, SharedTables, SourceRates};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -141,7 +146,7 @@ impl Server {
     /// Restores the bindings of a user, or a kept message, after a restart; `key` and `record` were passed to
     /// [`Host::store`]. No binding ends later than a new one could.
     pub fn restore(&mut self, key: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
-        if message::is_key(key) {
+        if message_store::is_key(key) {
             let restored = self.messages.restore(self.environment.tables(), key, record, now);
             self.note_changes();
             return restored;
@@ -363,7 +368,7 @@ impl Node for Server {
     type Framer = crate::SipFramer;
 
     fn shard_of(key: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
-        crate::shard::shard_of_message(key, bytes, shards)
+        crate::server::shard::shard_of_message(key, bytes, shards)
     }
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {

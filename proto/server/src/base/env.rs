@@ -2,12 +2,12 @@
 
 use super::host::{Host, observe};
 use super::keys::Keys;
+use crate::base::EndedInvites;
+use crate::base::ForwardTable;
+use crate::base::RefusedInDialog;
 use crate::base::request::Request;
-use crate::call_record::CallNames;
 use crate::config::Features;
-use crate::diversion::ForwardTable;
-use crate::ended::EndedInvites;
-use crate::refused::RefusedInDialog;
+use crate::report::CallNames;
 use crate::report::{Parts, Report};
 use crate::tables::SharedTables;
 use crate::{

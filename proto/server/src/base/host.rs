@@ -1,6 +1,6 @@
 //! The program that a server runs in, as the server sees it.
 
-use crate::call_record::CallNames;
+use crate::report::CallNames;
 use crate::{BindingChange, LogEvent, NodeState, TrunkEvent};
 use ringway_location::NodeName;
 use ringway_sansio::{Flow, Instant};

@@ -1,8 +1,12 @@
 //! Configuration of a server, set at the start and on a reload.
 
+pub(crate) mod aor;
 mod auth;
 mod certificates;
 mod cluster;
+mod dialplan;
+mod domain;
+mod inner_host;
 mod media;
 mod network;
 mod nodes;
@@ -11,9 +15,15 @@ mod realms;
 mod registrar;
 mod trunk;
 
+pub use aor::{Aor, Authenticated};
 pub use auth::{AuthConfig, Strangers};
 pub use certificates::CertificateRules;
 pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
+pub use dialplan::{
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
+    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+};
+pub(crate) use dialplan::{in_order, is_plain_name};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub(crate) use network::is_local;
 pub use network::{InnerHost, Network, NotANetwork, is_private};

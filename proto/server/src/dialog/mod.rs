@@ -2,10 +2,14 @@
 //!
 //! Start reading at [`current()`], which has the table of cases.
 
+pub(crate) mod cseq;
 mod current;
+pub(crate) mod edge;
+pub(crate) mod gruu;
 mod live_mark;
 mod moves;
 mod remote_target;
+pub(crate) mod route;
 mod users;
 
 pub(crate) use current::{Known, current};

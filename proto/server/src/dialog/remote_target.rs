@@ -3,8 +3,8 @@
 use crate::Config;
 use crate::base::{Request, Response, Sender};
 use crate::config::is_private;
-use crate::route::{NextHop, hop_of};
-use crate::sources::{SourceHash, Sources};
+use crate::dialog::route::{NextHop, hop_of};
+use crate::token::sources::{SourceHash, Sources};
 use crate::token::{
     Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, Written, read_id,
 };

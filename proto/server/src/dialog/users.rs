@@ -2,10 +2,10 @@
 
 use crate::Aor;
 use crate::base::{Env, Request};
-use crate::route::Routed;
-use crate::sources::SourceHash;
+use crate::dialog::route::Routed;
 use crate::tables::EntryOwner;
 use crate::token::UserHash;
+use crate::token::sources::SourceHash;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Uri};

@@ -2,7 +2,7 @@
 
 use super::link::{Link, Step};
 use crate::base::{Env, Owner, ProbeId, Transactions};
-use crate::route::{NextHop, hop_of, hop_to};
+use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{PAUSE_MAX, retry_after};
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind};
 use alloc::vec::Vec;

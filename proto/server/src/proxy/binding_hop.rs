@@ -3,8 +3,8 @@
 use super::rewrite::Rewrite;
 use super::targets::Targets;
 use crate::Config;
+use crate::dialog::route::{NextHop, hop_of};
 use crate::location::{Offer, path_values};
-use crate::route::{NextHop, hop_of};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::Flow;

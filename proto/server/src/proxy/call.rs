@@ -5,7 +5,7 @@ use super::limits::Pending;
 use super::states::{KeptStates, LaterGroups, Released, States, TimeLimit};
 use super::targets::{StoredTarget, Targets};
 use crate::base::{BranchId, Env, Request, Response};
-use crate::route::Routed;
+use crate::dialog::route::Routed;
 use crate::tables::CallResult;
 use crate::{Aor, Reason};
 use alloc::boxed::Box;

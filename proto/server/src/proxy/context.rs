@@ -3,8 +3,8 @@
 use super::limits::{Reserved, Share};
 use super::states::{BranchStates, States};
 use super::targets::{Authority, StoredTarget};
+use crate::base::EndedInvites;
 use crate::base::{BranchId, Env, Grant, Reach, Request};
-use crate::ended::EndedInvites;
 use crate::report::Report;
 use crate::{CallName, Detail, Reason};
 use alloc::boxed::Box;

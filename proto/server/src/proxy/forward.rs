@@ -2,14 +2,15 @@
 
 use super::limits::Share;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
-use crate::auth::{Permitted, remove_fields};
+use crate::Config;
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
+use crate::dialog::edge;
+use crate::dialog::gruu::Gruu;
+use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::dialog::{caller_side, target_hash_on};
-use crate::gruu::Gruu;
-use crate::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
-use crate::sources::{SourceHash, Sources};
+use crate::policy::{Permitted, remove_fields};
+use crate::token::sources::{SourceHash, Sources};
 use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
-use crate::{Config, edge};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};

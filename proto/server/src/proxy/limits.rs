@@ -9,7 +9,7 @@
 //! the branch of a forward.
 
 use crate::base::{Env, Request};
-use crate::route::own_vias;
+use crate::dialog::route::own_vias;
 use crate::{Config, Payer};
 use core::hash::BuildHasher;
 use hashbrown::HashMap;

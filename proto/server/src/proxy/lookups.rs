@@ -3,7 +3,7 @@
 use super::targets::StoredTarget;
 use crate::Action;
 use crate::base::{BranchId, Grant};
-use crate::route::HostName;
+use crate::dialog::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
 use core::net::IpAddr;

@@ -9,6 +9,7 @@ mod fork;
 mod forward;
 mod limits;
 mod lookups;
+mod media;
 mod plan;
 mod reach;
 mod response;
@@ -24,8 +25,8 @@ pub(crate) use states::{Candidate, Released};
 
 use crate::Aor;
 use crate::base::{BranchId, Env, Request, Response, Transactions};
+use crate::dialog::route::Routed;
 use crate::location::LocationTable;
-use crate::route::Routed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use call::{Answer, Call, CallNext, Forwarded, MessageStep, Planned};

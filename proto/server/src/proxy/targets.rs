@@ -3,8 +3,8 @@
 use super::limits::Share;
 use super::rewrite::Rewrite;
 use crate::base::Reach;
+use crate::dialog::route::Routed;
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
-use crate::route::Routed;
 use crate::token::UserHash;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -3,6 +3,7 @@
 //! Start reading at [`Report`], which has the facts about requests.
 
 mod call_name;
+mod call_record;
 mod counters;
 mod decision;
 mod diversion;
@@ -11,6 +12,9 @@ mod log_event;
 
 pub use call_name::CallName;
 pub(crate) use call_name::{NameHash, Pass};
+pub use call_record::{
+    CallCounters, CallEnd, CallLimits, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
+};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};
 pub use diversion::DiversionReason;

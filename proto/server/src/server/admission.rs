@@ -1,9 +1,9 @@
 //! Admission of requests before they are parsed: block list, rate of the source, and what ends a call beyond it.
 
 use crate::base::{Env, Grant, Request, Transactions};
+use crate::dialog::route::preprocess;
 use crate::dialog::{LiveMark, live_mark};
 use crate::report::Report;
-use crate::route::preprocess;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Rejected, Start, Uri};

@@ -2,19 +2,22 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, decide, is_certified};
+use super::options::on_options;
+use super::redirect::redirect;
 use crate::base::{EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget};
+use crate::dialog::edge;
+use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::dialog::{DialogMark, LiveMark, live_mark};
-use crate::event::{Events, Parts};
 use crate::location::LocationTable;
-use crate::message::Messages;
-use crate::method::{DRAINING, on_options, redirect};
+use crate::message_store::Messages;
+use crate::policy::{Access, Authenticator, Facts, decide, is_certified};
+use crate::presence::{Events, Parts};
 use crate::proxy::Proxy;
+use crate::registrar::DRAINING;
 use crate::report::Report;
-use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
-use crate::sources::Origin;
+use crate::token::sources::Origin;
 use crate::token::{Mark, UserHash};
-use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, edge};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason};
 use alloc::borrow::ToOwned;
 use core::net::IpAddr;
 use ringway_sansio::{Context, Flow, PeerNames};

@@ -1,7 +1,7 @@
 //! Entries that end, limited in number, and in number for each owner.
 
-use crate::sources::SourceHash;
 use crate::token::UserHash;
+use crate::token::sources::SourceHash;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;

@@ -2,7 +2,7 @@
 
 use super::owned::{EntryOwner, Owned};
 use super::phone_flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
-use crate::sources::SourceHash;
+use crate::token::sources::SourceHash;
 use crate::token::{Side, UriHash, UserHash};
 use alloc::vec::Vec;
 use core::hash::Hasher;

@@ -10,10 +10,11 @@
 //! users, and the tags show which side sends.
 
 mod identity;
+pub(crate) mod sources;
 
 pub(crate) use identity::{Answer, Identities, TagHash, UriHash, UserHash};
 
-use crate::sources::{SourceHash, Sources};
+use crate::token::sources::{SourceHash, Sources};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn files_of_executed_functions_are_found_and_those_of_others_are_not() {
-        let profile = "fl=(1) /w/proto/server/src/proxy/fork.rs\nfn=(1) fork\n4 10\ncfi=(2) /w/proto/server/src/edge.rs\n\
+        let profile = "fl=(1) /w/proto/server/src/proxy/fork.rs\nfn=(1) fork\n4 10\ncfi=(2) /w/proto/server/src/dialog/edge.rs\n\
                        cfn=(2) part\ncalls=1 9\n4 3\nfi=(3) /w/proto/sip/src/uri.rs\n1 1\nfe=(1)\n2 2\n";
         assert_eq!(entered(profile), BTreeSet::from(["proxy/fork.rs".to_owned()]));
     }

@@ -5,9 +5,9 @@
 //! The request is repeated with the same CSeq, because a proxy cannot change that for the caller's dialog. Some phones take it for
 //! the refused one until the server transaction of that ends, which is T4 after our ACK (RFC 3261 §8.2.2.2, §17.2.1).
 
-use crate::media::converted_plan;
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded};
 use crate::proxy::context::BranchState;
+use crate::proxy::media::converted_plan;
 use crate::proxy::stages::relays;
 use crate::proxy::states::Conversion;
 use crate::report::Report;

@@ -1,8 +1,8 @@
 //! Destination rules: the numbers that trunks may get, and how often.
 
-use crate::auth::ends_or_completes;
 use crate::base::{Env, Request, TrunkTarget};
-use crate::dialplan::{DestinationRule, Route, RouteTo, is_plain_name};
+use crate::config::{DestinationRule, Route, RouteTo, is_plain_name};
+use crate::policy::ends_or_completes;
 use crate::proxy::call::{Answer, Call};
 use crate::report::{DestinationRefusal, Report};
 use crate::{Aor, CallRate, Config, Number, Reason, Trunk};

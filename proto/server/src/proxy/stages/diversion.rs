@@ -1,7 +1,7 @@
 //! Forwards of the called user: instead of its contacts, or after them.
 
 use crate::base::{Env, Request};
-use crate::diversion::{Diverted, DivertedTo, diversions_of};
+use crate::policy::{Diverted, DivertedTo, diversions_of};
 use crate::proxy::call::{Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::context::Best;
 use crate::proxy::limits::Share;

@@ -1,7 +1,7 @@
 //! Lamps of the calls that are forwarded: their steps, from the response contexts.
 
 use crate::base::{BranchId, Env};
-use crate::lamp::{self, Answer, LitCall};
+use crate::dialog_state::{self, Answer, LitCall};
 use crate::proxy::call::{Call, Forwarded, Planned};
 use crate::proxy::context::ResponseContext;
 use crate::proxy::states::KeptStates;
@@ -14,7 +14,7 @@ use ringway_sip::Message;
 pub(super) fn begin(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &mut Forwarded<'_>) {
     let is_diverted = planned.states.kept::<Condition>().is_some();
     if forwarded.context.is_invite
-        && let Some(lit) = lamp::begin(call.env, call.request, call.routed, is_diverted)
+        && let Some(lit) = dialog_state::begin(call.env, call.request, call.routed, is_diverted)
     {
         forwarded.context.states.keep(lit);
     }
@@ -24,8 +24,8 @@ pub(super) fn begin(call: &mut Call<'_, '_>, planned: &Planned<'_>, forwarded: &
 pub(super) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
     let Some(lit) = context.states.kept::<Box<LitCall>>() else { return };
     match step {
-        CallStep::Ringing(_) => lamp::on_ringing(env, lit),
-        CallStep::Failed(_) | CallStep::Over => lamp::end_unanswered(env, lit),
+        CallStep::Ringing(_) => dialog_state::on_ringing(env, lit),
+        CallStep::Failed(_) | CallStep::Over => dialog_state::end_unanswered(env, lit),
         // The final response follows.
         CallStep::Cancelled | CallStep::TimedOut => {}
         CallStep::Begun
@@ -46,19 +46,19 @@ pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: Branch
         // After a forward the part of the called user has ended.
         Some(Authority::Caller | Authority::Forward | Authority::CalledUser) | None => Answer::OfCallee,
     };
-    lamp::on_answer(env, lit, answer, response);
+    dialog_state::on_answer(env, lit, answer, response);
 }
 
 /// Handles a diversion: the phones of the called user are not called any more.
 pub(super) fn on_diversion(env: &mut Env<'_>, context: &ResponseContext) {
     if let Some(lit) = context.states.kept::<Box<LitCall>>() {
-        lamp::end_callee(env, lit);
+        dialog_state::end_callee(env, lit);
     }
 }
 
 /// Handles the end of a context.
 pub(super) fn on_end(env: &mut Env<'_>, context: &ResponseContext) {
     if let Some(lit) = context.states.kept::<Box<LitCall>>() {
-        lamp::end_unanswered(env, lit);
+        dialog_state::end_unanswered(env, lit);
     }
 }

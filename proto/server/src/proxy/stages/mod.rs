@@ -18,7 +18,7 @@ mod relays;
 mod sides;
 mod trunks;
 
-pub(super) use crate::lamp::Ended;
+pub(super) use crate::dialog_state::Ended;
 
 use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, MessageStep, Next, Planned, Redirected};
 use super::context::{Branch, ResponseContext};
@@ -31,10 +31,10 @@ use super::states::{
 };
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request, Response, TrunkTarget};
-use crate::lamp;
-use crate::media::is_sdp;
+use crate::dialog::cseq::RepeatedInvites;
+use crate::dialog_state as lamp;
+use crate::proxy::media::is_sdp;
 use crate::report::reason_of as reason_of_forward;
-use crate::trunk::RepeatedInvites;
 use crate::{Action, CallStep, Config, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

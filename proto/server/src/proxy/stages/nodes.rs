@@ -3,11 +3,12 @@
 //! Any node is right, as they share their registrations. The same one for all requests for a user has more of that user at hand, so
 //! the order of the nodes follows from the user's name, and a node that comes or goes moves its own share only.
 
+use crate::dialog::edge;
 use crate::proxy::call::{Call, Next, Planned};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::RouteRefusal;
 use crate::proxy::targets::StoredTarget;
-use crate::{Detail, Reason, edge};
+use crate::{Detail, Reason};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::hash::Hasher;

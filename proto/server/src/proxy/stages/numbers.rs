@@ -1,8 +1,9 @@
 //! ENUM (RFC 6116): a number that is nobody's here is looked up, before its routes are used. Strangers write the records.
 
 use crate::base::{Env, Request};
+use crate::config::RouteTo;
 use crate::dialog::is_public;
-use crate::dialplan::RouteTo;
+use crate::dialog::route::Routed;
 use crate::proxy::call::{Answer, Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::{self, Payer};
@@ -11,7 +12,6 @@ use crate::proxy::stages::trunks;
 use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::{Authority, StoredTarget};
 use crate::report::Report;
-use crate::route::Routed;
 use crate::{Aor, Config, Detail, Number, Reason};
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,11 +1,11 @@
 //! Requests of the proxy to media relays, and their results.
 
 use crate::base::{BranchId, Env, Response};
-use crate::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
 use crate::proxy::call::MessageStep;
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
+use crate::proxy::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
 use crate::proxy::states::{AnswerStep, BranchMedia, Conversion};
 use crate::report::Report;
 use crate::{Action, Detail, Reason, RelayFailure};

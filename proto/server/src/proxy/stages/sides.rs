@@ -3,8 +3,8 @@
 //! The user may be another shard's, so the request goes to this server itself, as one for a temporary GRUU does.
 
 use crate::base::Reach;
+use crate::dialog::gruu;
 use crate::dialog::user_of_side;
-use crate::gruu;
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::targets::StoredTarget;

@@ -1,9 +1,10 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
-use crate::auth::{Permitted, is_method_of_call};
 use crate::base::{BranchId, Env, Reach, Request, Sender};
+use crate::config::{Route, RouteTo, WeightedTrunk, in_order};
+use crate::dialog::cseq::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};
 use crate::dialog::{contact_of, owner_of_sender};
-use crate::dialplan::{Route, RouteTo, WeightedTrunk, in_order};
+use crate::policy::{Permitted, is_method_of_call};
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded, Next, Planned};
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
@@ -15,7 +16,6 @@ use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
 use crate::tables::{CallResult, Learnt};
 use crate::token::{Identities, UriHash, UserHash};
-use crate::trunk::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};
 use crate::{
     Aor, CallerNumber, CallerPrivacy, Config, Detail, Number, PausedTrunks, Reason, Trunk, TrunkEvent,
     TrunkPause,

@@ -2,7 +2,7 @@
 
 use crate::Action;
 use crate::base::{Env, Request};
-use crate::media::{
+use crate::proxy::media::{
     Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
     source_of_offer,
 };

@@ -14,7 +14,7 @@ pub(super) use trunk_branch::{GroupTimer, TrunkBranch};
 
 use super::targets::OtherFlows;
 use crate::Condition;
-use crate::lamp::LitCall;
+use crate::dialog_state::LitCall;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{NumberTarget, TimerKey};

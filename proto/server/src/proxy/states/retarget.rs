@@ -1,8 +1,8 @@
 //! Targets that a request may get after its target set is made: of a forward of the called user, and of 3xx responses.
 
 use crate::Forwards;
+use crate::dialog::route::Routed;
 use crate::proxy::targets::Targets;
-use crate::route::Routed;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;

@@ -5,7 +5,7 @@
 
 use super::Registrar;
 use crate::base::{Env, Request};
-use crate::drain::Drain;
+use crate::registrar::drain_time::Drain;
 use crate::report::Report;
 use core::time::Duration;
 use ringway_sansio::Instant;

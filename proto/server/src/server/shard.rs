@@ -4,7 +4,9 @@
 //! our branch, a STUN message to any shard. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
 //! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
-use crate::{Number, aor};
+use crate::config::aor;
+
+use crate::Number;
 use core::hash::Hasher;
 use ringway_sansio::ShardKey;
 use ringway_sip::grammar::unescaped_octet;

@@ -3,9 +3,9 @@
 //! While presence is off a step costs one branch. Of calls whose users nobody watches, an INVITE costs a keyed hash of each of its
 //! users that is ours, and a BYE, an UPDATE or a re-INVITE one of its Call-ID, and that only while anybody watches, or has an open call, at all.
 
-use crate::auth::proven_sender;
 use crate::base::{Env, Reach, Request};
-use crate::route::Routed;
+use crate::dialog::route::Routed;
+use crate::policy::proven_sender;
 use crate::tables::{LampTable, NewLeg, NotLit, Role};
 use crate::{Action, Aor};
 use alloc::boxed::Box;

@@ -1,11 +1,11 @@
 //! Redirect server (RFC 3261 §8.3).
 
 use crate::base::{Env, Request, write_q};
-use crate::diversion::DivertedTo;
-use crate::gruu::Gruu;
+use crate::dialog::gruu::Gruu;
+use crate::dialog::route::Routed;
 use crate::location::LocationTable;
+use crate::policy::DivertedTo;
 use crate::report::Report;
-use crate::route::Routed;
 use crate::{Aor, Condition, DiversionReason};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};

@@ -2,19 +2,19 @@
 
 use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
-use crate::auth::Authenticator;
+use crate::base::DateText;
 use crate::base::{Env, Request, write_q, write_reply, write_unfolded};
-use crate::date::DateText;
-use crate::drain::Drain;
-use crate::event::{ChangedUser, ContactEnd};
+use crate::dialog::gruu;
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
 };
+use crate::policy::Authenticator;
+use crate::presence::{ChangedUser, ContactEnd};
+use crate::registrar::drain_time::Drain;
 use crate::report::Report;
 use crate::token::UserHash;
 use crate::{
     Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent, NodeNameStatus, Reason,
-    gruu,
 };
 use alloc::vec::Vec;
 use core::cmp::Ordering;

@@ -4,9 +4,10 @@
 use super::register::{Registrar, change_of};
 use super::sharing;
 use crate::base::{Storage, observe};
-use crate::event::ContactEnd;
+use crate::config::aor;
 use crate::location::{Binding, Holding, RecordTime, Removed};
-use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus, aor};
+use crate::presence::ContactEnd;
+use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus};
 use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 

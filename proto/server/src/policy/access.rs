@@ -7,8 +7,8 @@ use super::{ends_or_completes, is_of_call};
 use crate::base::{EdgePart, Grant, Reach, Sender, TrunkTarget};
 use crate::config::Strangers;
 use crate::dialog::{DialogMark, LiveMark};
-use crate::sources::Origin;
 use crate::tables::Way;
+use crate::token::sources::Origin;
 use ringway_sip::Method;
 
 /// Result for a request.

@@ -1,9 +1,10 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
-use crate::sources::SourceHash;
+use crate::Config;
+use crate::dialog::cseq::TrunkNumbers;
+use crate::dialog::gruu;
+use crate::token::sources::SourceHash;
 use crate::token::{Mark, Side, TOKEN, Token, UserHash};
-use crate::trunk::TrunkNumbers;
-use crate::{Config, gruu};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;

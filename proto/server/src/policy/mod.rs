@@ -5,6 +5,8 @@
 mod access;
 mod authenticator;
 mod certified;
+mod diversion;
+mod diverted_to;
 mod methods;
 mod proven;
 mod untrusted;
@@ -12,6 +14,8 @@ mod untrusted;
 pub(crate) use access::{Access, Facts, decide};
 pub(crate) use authenticator::Authenticator;
 pub(crate) use certified::is_certified;
+pub(crate) use diversion::{Diverted, diversions_of};
+pub(crate) use diverted_to::DivertedTo;
 pub(crate) use methods::{ends_or_completes, is_of_call};
 pub(crate) use proven::proven_sender;
 pub(crate) use untrusted::{Permitted, is_method_of_call, remove_fields};

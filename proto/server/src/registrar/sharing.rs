@@ -1,8 +1,9 @@
 //! Storing of changed bindings: in the journal of this server, or in the store that nodes share.
 
+use crate::BindingChange;
 use crate::base::Storage;
+use crate::dialog::edge;
 use crate::location::{LocationTable, Removed};
-use crate::{BindingChange, edge};
 use alloc::vec::Vec;
 use ringway_location::UpdateWriter;
 use ringway_sansio::Instant;

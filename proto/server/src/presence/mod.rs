@@ -16,8 +16,8 @@ mod xml;
 pub(crate) use reg::ContactEnd;
 
 use crate::base::{Env, Owner, Reach, Request, Transactions};
+use crate::dialog::route::Routed;
 use crate::location::LocationTable;
-use crate::route::Routed;
 use crate::tables::SharedTables;
 use crate::{Action, Aor, Config, LampStatus, Payer};
 use alloc::boxed::Box;

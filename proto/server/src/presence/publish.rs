@@ -3,9 +3,9 @@
 use super::package::{EventHeader, PUBLISHED_EVENTS, Package};
 use super::presentity::Publication;
 use super::{Due, Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
-use crate::auth::proven_sender;
 use crate::base::{Env, Request};
-use crate::route::Routed;
+use crate::dialog::route::Routed;
+use crate::policy::proven_sender;
 use crate::{Aor, Payer};
 use alloc::boxed::Box;
 use core::time::Duration;

@@ -5,10 +5,10 @@
 //! is the address of the phone. The MAC covers them. There is no table of tokens.
 
 use crate::base::{EdgePart, Env, Keys, Request};
+use crate::dialog::route::Routed;
 use crate::location::instance_of;
-use crate::route::Routed;
-use crate::sources::SourceHash;
 use crate::tables::{PhoneHash, side_of};
+use crate::token::sources::SourceHash;
 use crate::token::{Side, UserHash};
 use crate::{Cluster, Config};
 use alloc::vec::Vec;
