@@ -3,13 +3,8 @@
 mod admission;
 mod dispatch;
 mod locating;
-mod misses;
-mod options;
 mod redirect;
 mod shard;
-mod stun;
-
-pub use shard::{shard_of_aor, shard_of_user};
 
 use crate::base::{Environment, Grant, Owner, Request, Transactions, derive};
 use crate::dialog::edge::write_link_path;
@@ -29,6 +24,7 @@ use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
+pub use shard::{shard_of_aor, shard_of_user};
 
 /// A registrar, proxy and redirect server for one shard of the users.
 ///
@@ -375,7 +371,7 @@ impl Node for Server {
         let Received { flow, bytes, peer } = received;
         // No SIP message begins so.
         if matches!(bytes, [0 | 1, ..]) && flow.transport == Transport::Udp {
-            return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
+            return admission::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
         self.environment.begin_input();
         if !bytes.starts_with(b"SIP/") {

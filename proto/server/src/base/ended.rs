@@ -1,5 +1,6 @@
-//! INVITEs of users whose transactions ended before the time of retransmissions.
+//! INVITEs that are remembered without a transaction: those that ended early, and those that were refused in a dialog.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 use hashbrown::HashSet;
 use ringway_auth::SeededHash;
@@ -49,5 +50,29 @@ impl EndedInvites {
     pub(crate) fn contains(&self, key: MatchKey) -> bool {
         (!self.young.is_empty() && self.young.contains(&key))
             || (!self.old.is_empty() && self.old.contains(&key))
+    }
+}
+
+/// Keys of the last refused in-dialog INVITEs, for matching their ACKs. An ACK that is not found is forwarded to the
+/// other side of its dialog, which ignores it.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedInDialog {
+    keys: Vec<MatchKey>,
+    next: usize,
+}
+
+impl RefusedInDialog {
+    const KEYS_MAX: usize = 64;
+
+    pub(crate) fn push(&mut self, key: MatchKey) {
+        match self.keys.get_mut(self.next) {
+            Some(oldest) => *oldest = key,
+            None => self.keys.push(key),
+        }
+        self.next = (self.next + 1) % Self::KEYS_MAX;
+    }
+
+    pub(crate) fn contains(&self, key: MatchKey) -> bool {
+        self.keys.contains(&key)
     }
 }

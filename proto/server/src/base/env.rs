@@ -2,22 +2,23 @@
 
 use super::host::{Host, observe};
 use super::keys::Keys;
-use crate::base::EndedInvites;
-use crate::base::ForwardTable;
-use crate::base::RefusedInDialog;
 use crate::base::request::Request;
+use crate::base::{EndedInvites, RefusedInDialog};
 use crate::config::Features;
-use crate::report::CallNames;
-use crate::report::{Parts, Report};
+use crate::report::{CallNames, Parts, Report};
 use crate::tables::SharedTables;
 use crate::{
     Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Config, Counters, Decision, Detail,
     LogEvent, Reason,
 };
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed};
 use ringway_sip::{Message, Method, Uri};
+use ringway_users::Forwards;
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment {
@@ -320,3 +321,33 @@ fn report(host: &dyn Host, now: Instant, message: &[u8], decision: Decision<'_>)
 /// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].
 const FORWARDS_KEY: u64 = 2;
 const ENDED_KEY: u64 = 10;
+
+/// Forwards by address-of-record. A user without any has no entry.
+#[derive(Debug)]
+pub(crate) struct ForwardTable {
+    users: HashMap<Box<[u8]>, Arc<Forwards>, SeededHash>,
+}
+
+impl ForwardTable {
+    pub(crate) fn new(seed: &Seed) -> Self {
+        Self { users: HashMap::with_hasher(SeededHash::new(seed)) }
+    }
+
+    /// Replaces the forwards of `user@domain`; empty ones remove them.
+    pub(crate) fn set(&mut self, aor: &[u8], forwards: Forwards) {
+        if forwards.is_empty() {
+            self.users.remove(aor);
+        } else {
+            self.users.insert(aor.into(), Arc::new(forwards));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Forwards of `user@domain`.
+    pub(crate) fn find(&self, aor: &[u8]) -> Option<&Arc<Forwards>> {
+        self.users.get(aor)
+    }
+}

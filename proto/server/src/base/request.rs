@@ -1,11 +1,11 @@
-//! Request in the pipeline, and response.
+//! Request in the pipeline, response, and owners of transactions.
 
 use crate::base::grant::Grant;
 use crate::{CallName, Config, Payer};
 use core::net::IpAddr;
 use ringway_sansio::{Flow, PeerNames};
 use ringway_sip::{Message, Method, Uri};
-use ringway_transaction::MatchKey;
+use ringway_transaction::{MatchKey, SlabKey};
 
 /// Request that is being handled.
 #[derive(Clone, Copy, Debug)]
@@ -61,5 +61,52 @@ impl Request<'_, '_> {
     /// True if the source is verified.
     pub(crate) const fn is_verified(&self) -> bool {
         self.flow.transport.has_connections() || self.grant.is_verified
+    }
+}
+
+/// Transactions of a shard. Server transactions belong to contexts, client transactions to branches and probes.
+pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, Owner>;
+
+/// Owner of a client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A forwarded request.
+    Branch(BranchId),
+    /// An OPTIONS to a neighbour.
+    Probe(ProbeId),
+    /// A NOTIFY of a subscription.
+    Notify(SlabKey),
+    /// A message that was kept, for the user with this mailbox.
+    Message(SlabKey),
+}
+
+/// Probe of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeId {
+    /// Index in the configuration.
+    pub(crate) neighbour: u8,
+    /// Number of the attempt.
+    pub(crate) attempt: u32,
+}
+
+/// Key of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BranchId {
+    context: SlabKey,
+    number: u32,
+}
+
+impl BranchId {
+    pub(crate) fn new(context: SlabKey, number: usize) -> Self {
+        Self { context, number: u32::try_from(number).unwrap_or(u32::MAX) }
+    }
+
+    /// Context, and index of the branch in it.
+    pub(crate) const fn parts(self) -> (SlabKey, usize) {
+        (self.context, self.number as usize)
+    }
+
+    pub(crate) const fn context(self) -> SlabKey {
+        self.context
     }
 }

@@ -1,46 +1,34 @@
 //! Configuration of a server, set at the start and on a reload.
 
-pub(crate) mod aor;
 mod auth;
-mod certificates;
 mod cluster;
 mod dialplan;
-mod domain;
-mod inner_host;
+pub(crate) mod domain;
 mod media;
 mod network;
-mod nodes;
 mod presence;
-mod realms;
-mod registrar;
 mod trunk;
 
-pub use aor::{Aor, Authenticated};
-pub use auth::{AuthConfig, Strangers};
-pub use certificates::CertificateRules;
-pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+pub use auth::{AuthConfig, CertificateRules, Realms, RegistrarConfig, Strangers};
+pub use cluster::{Cluster, ClusterSecret, Hold, LinkedNode, Links, NodeState, node_domain};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 pub(crate) use dialplan::{in_order, is_plain_name};
+pub use domain::{Aor, Authenticated};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
-pub(crate) use network::is_local;
 pub use network::{InnerHost, Network, NotANetwork, is_private};
-pub use nodes::{Cluster, Hold, NodeState};
 pub use presence::{PresenceConfig, Watchers};
-pub use realms::Realms;
-pub use registrar::RegistrarConfig;
-pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
-
-use alloc::borrow::Cow;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::time::Duration;
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{DEFAULT_PORT, Timers, reply_address};
+pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
 
 /// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
-//! Networks of addresses, for rules that apply to some senders only.
+//! Networks of addresses, for rules that apply to some senders only, and hosts inside the own network (decision 0054).
 
+use crate::Config;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
+use ringway_sansio::Flow;
 
 /// IPv4 or IPv6 network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +193,49 @@ const fn contained_in(v6: Ipv6Addr) -> Option<Ipv4Addr> {
         _ => return None,
     };
     Some(Ipv4Addr::from_bits((high as u32) << 16 | low as u32))
+}
+
+impl Config {
+    /// Reason why a request must not reach a host that it, a redirection or a forward chose; `None`: it may.
+    pub(crate) fn inner_host(&self, ip: IpAddr) -> Option<InnerHost> {
+        let ip = ip.to_canonical();
+        if is_local(ip) {
+            let is_reached = ip.is_loopback() && self.listens_on_loopback_only();
+            return (!is_reached).then_some(InnerHost::Loopback);
+        }
+        // A wide network is meant for the others in it.
+        let is_own = self.is_of_machine(ip);
+        if !is_own && !is_private(ip) {
+            return None;
+        }
+        let may_name = |network: &&Network| !is_own || network.is_one_address();
+        if self.inner_networks.iter().filter(may_name).any(|network| network.contains(ip)) {
+            return None;
+        }
+        let prefix = match ip {
+            _ if is_own => u8::MAX,
+            IpAddr::V4(_) => 24,
+            IpAddr::V6(v6) if v6.is_unique_local() || v6.is_unicast_link_local() => 64,
+            IpAddr::V6(_) => u8::MAX,
+        };
+        Some(InnerHost::Unnamed(Network::around(ip, prefix)))
+    }
+
+    /// True for an address of this machine that is known: of an interface, or of a listener.
+    pub(crate) fn is_of_machine(&self, ip: IpAddr) -> bool {
+        self.machine_addresses.contains(&ip)
+            || self.listeners.iter().any(|of| of.bound.ip() == ip || of.advertised.ip() == ip)
+    }
+
+    /// True if the flow leads to a listener of this server.
+    pub(crate) fn is_own_listener(&self, flow: &Flow) -> bool {
+        let mut listeners = self.listeners_in_use();
+        listeners.any(|(_, of)| of.transport == flow.transport && of.is_at(flow.remote))
+    }
+
+    pub(crate) fn listens_on_loopback_only(&self) -> bool {
+        self.listeners_in_use().all(|(_, listener)| listener.bound.ip().is_loopback())
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Choice of the next message of a user, and of the phone that it is sent to.
 
-use super::contact::ContactId;
+use super::mailbox::ContactId;
 use super::mailbox::{Kept, Mailbox, Mailboxes};
 use crate::Config;
 use crate::base::Env;

@@ -1,7 +1,7 @@
 //! Delivery: attempts, their pace, and the answers of phones.
 
 use super::choice::{Choice, Phone};
-use super::contact::ContactId;
+use super::mailbox::ContactId;
 use super::mailbox::{Attempt, Delivery, Mailbox};
 use super::record::{FIELDS, Record};
 use super::{ATTEMPTS_MAX, DELIVERY_BURST, DELIVERY_TIME, Due, End, Messages, RETRY_MAX, RETRY_MIN};

@@ -1,7 +1,6 @@
 //! MESSAGE for users without a phone: kept, and delivered later (RFC 3428 §7).
 
 mod choice;
-mod contact;
 mod deliver;
 mod keep;
 mod mailbox;

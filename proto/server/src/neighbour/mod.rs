@@ -1,6 +1,5 @@
 //! Connections to neighbours: opened at the start, kept, checked with OPTIONS, opened again after a back-off.
 
-mod alias;
 mod keeper;
 mod link;
 mod sending;

@@ -3,8 +3,8 @@
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
 //! this file, and the methods of a call in `methods`; docs/decisions/0007 has the reasons.
 
-use super::{ends_or_completes, is_of_call};
-use crate::base::{EdgePart, Grant, Reach, Sender, TrunkTarget};
+use crate::Aor;
+use crate::base::{EdgePart, Env, Grant, Reach, Request, Sender, TrunkTarget};
 use crate::config::Strangers;
 use crate::dialog::{DialogMark, LiveMark};
 use crate::tables::Way;
@@ -195,6 +195,45 @@ fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
 
 const fn forward(reach: Reach, sender: Sender) -> Access {
     Access::Forward(Grant::new(reach, sender))
+}
+
+/// True for the methods that begin nothing at their target.
+pub(crate) fn ends_or_completes(method: Method<'_>) -> bool {
+    matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
+}
+
+/// True for the methods that every call needs.
+pub(crate) fn is_of_call(method: Method<'_>) -> bool {
+    match method {
+        Method::Invite
+        | Method::Ack
+        | Method::Bye
+        | Method::Cancel
+        | Method::Prack
+        | Method::Update
+        | Method::Info
+        | Method::Options => true,
+        Method::Register
+        | Method::Message
+        | Method::Subscribe
+        | Method::Publish
+        | Method::Notify
+        | Method::Refer
+        | Method::Other(_) => false,
+    }
+}
+
+/// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
+/// callers, who are no users of ours.
+pub(crate) fn proven_sender(env: &Env<'_>, request: &Request<'_, '_>) -> Option<Aor> {
+    let is_proven = match request.grant.sender {
+        Sender::Proven | Sender::Believed => true,
+        Sender::Trusted => !env.config.trunking.is_trunk(request.source()),
+        Sender::ProvenUnnamed | Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
+    };
+    let mut aor = Aor::default();
+    let is_user = env.config.read_aor(&request.message.from().uri, &mut aor);
+    (is_proven && is_user).then_some(aor)
 }
 
 #[cfg(test)]

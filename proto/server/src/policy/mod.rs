@@ -4,18 +4,10 @@
 
 mod access;
 mod authenticator;
-mod certified;
 mod diversion;
-mod diverted_to;
-mod methods;
-mod proven;
 mod untrusted;
 
-pub(crate) use access::{Access, Facts, decide};
-pub(crate) use authenticator::Authenticator;
-pub(crate) use certified::is_certified;
-pub(crate) use diversion::{Diverted, diversions_of};
-pub(crate) use diverted_to::DivertedTo;
-pub(crate) use methods::{ends_or_completes, is_of_call};
-pub(crate) use proven::proven_sender;
+pub(crate) use access::{Access, Facts, decide, ends_or_completes, is_of_call, proven_sender};
+pub(crate) use authenticator::{Authenticator, is_certified};
+pub(crate) use diversion::{Diverted, DivertedTo, diversions_of};
 pub(crate) use untrusted::{Permitted, is_method_of_call, remove_fields};

@@ -1,7 +1,7 @@
 //! `dialog`: documents of this server, and the versions of those that phones publish (RFC 4235).
 
+use super::documents::{DECLARATION, write_entity, write_text};
 use super::publish::BODY_BYTES_MAX;
-use super::xml::{DECLARATION, write_entity, write_text};
 use crate::{Aor, LampState, Role, ShownCall};
 use alloc::vec::Vec;
 use ringway_sip::{hex16, write_number};

@@ -1,17 +1,15 @@
 //! Event packages of this server's users: SUBSCRIBE and NOTIFY (RFC 6665), PUBLISH (RFC 3903).
 
 mod dialog;
-mod message_summary;
+mod documents;
 mod notify;
 mod package;
-mod presence;
 mod presentity;
 mod publish;
 mod reg;
 mod subscribe;
 mod subscription;
 mod subscriptions;
-mod xml;
 
 pub(crate) use reg::ContactEnd;
 

@@ -4,9 +4,7 @@ use super::dialog::Remotes;
 use super::package::Package;
 use super::presentity::Presentity;
 use super::subscription::{Delivery, End, Subscription};
-use super::{
-    Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
-};
+use super::{Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, documents, reg};
 use crate::ShownCall;
 use crate::base::{Env, Owner};
 use crate::location::LocationTable;
@@ -125,7 +123,7 @@ fn write_document(
         (Package::Dialog, Some(document)) => dialog::write_published(document, version, out),
         (Package::Presence | Package::MessageSummary, Some(document)) => out.extend_from_slice(document),
         (Package::Presence, None) => {
-            presence::write(aor, table.lookup(aor.as_bytes(), now).next().is_some(), out);
+            documents::write_presence(aor, table.lookup(aor.as_bytes(), now).next().is_some(), out);
         }
         (Package::Dialog, None) => {
             // Who calls whom is for the user itself.
@@ -135,7 +133,7 @@ fn write_document(
             };
             return dialog::write(aor, version, calls, remotes, out);
         }
-        (Package::MessageSummary, None) => message_summary::write(aor, out),
+        (Package::MessageSummary, None) => documents::write_message_summary(aor, out),
         (Package::Reg, _) => {
             let ended =
                 user.ended_after(subscription.notified_at).map(|contact| (&*contact.uri, contact.end));

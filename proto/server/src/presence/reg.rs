@@ -1,6 +1,6 @@
 //! `reg`: full documents from the location table (RFC 3680).
 
-use super::xml::{DECLARATION, write_entity, write_text};
+use super::documents::{DECLARATION, write_entity, write_text};
 use crate::Aor;
 use crate::base::write_q;
 use crate::location::Binding;

@@ -1,8 +1,8 @@
 //! SUBSCRIBE (RFC 6665 §4.2.1).
 
+use super::documents::write_user;
 use super::package::{ALLOW_EVENTS, Event, EventHeader, Package};
 use super::subscription::{Delivery, End, Parts as TextParts, Subscription, Texts, seconds_of};
-use super::xml::write_user;
 use super::{Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
 use crate::base::{Env, Request};
 use crate::dialog::route::Routed;

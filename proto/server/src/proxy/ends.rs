@@ -1,18 +1,18 @@
 //! Ends of branches and contexts: failure, the next server or target, timer C, CANCEL (RFC 3261 §16.7 to §16.10); BYEs, which end calls.
 
+use super::Proxy;
 use super::call::{Answer, BranchEnd, BranchNext, CallNext};
 use super::context::{BranchState, ResponseContext};
 use super::reach::failed_last;
 use super::stages::{self, Ended};
 use super::states::KeptStates;
-use super::{Proxy, cancel_reason};
 use crate::base::{BranchId, Env, Grant, Owner, Reach, Request, Sender, Transactions};
 use crate::tables::{CallResult, paused_until};
 use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent, Reason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, TimerKey};
-use ringway_sip::Message;
+use ringway_sip::{HeaderName, Message};
 use ringway_transaction::{Notice, SlabKey};
 
 impl Proxy {
@@ -321,7 +321,7 @@ impl Proxy {
                 // A stranger must not make phones forget a call that they missed.
                 let is_believed =
                     self.contexts.get(context).is_some_and(|context| context.grant.sender.is_believed());
-                let why = is_believed.then(|| cancel_reason::of(request.message)).flatten();
+                let why = is_believed.then(|| cancel_reasons(request.message)).flatten();
                 self.cancel_context(env, transactions, context, why.as_ref());
             }
             _ => {
@@ -470,3 +470,23 @@ const fn effect(config: &Config, grant: &Grant, status: u16) -> Effect {
         _ => Effect::Nothing,
     }
 }
+
+/// For the phones that did not answer: the call is none that was missed (RFC 3326 §3.1).
+pub(super) const ELSEWHERE: &[u8] = b"SIP;cause=200;text=\"Call completed elsewhere\"\n";
+
+/// Values of Reason in a CANCEL, to be copied (RFC 3326 §2). Long ones are left out.
+fn cancel_reasons(cancel: &Message<'_>) -> Option<Arc<[u8]>> {
+    let mut reasons = Vec::new();
+    for value in cancel.lines_of(HeaderName::Reason) {
+        let is_one_line = value.iter().all(|&byte| byte >= b' ' || byte == b'\t');
+        if !is_one_line || reasons.len() + value.len() > REASON_BYTES_MAX {
+            continue;
+        }
+        reasons.extend_from_slice(value);
+        reasons.push(b'\n');
+    }
+    (!reasons.is_empty()).then(|| reasons.into())
+}
+
+/// Maximum bytes of the values of Reason that are copied.
+const REASON_BYTES_MAX: usize = 512;

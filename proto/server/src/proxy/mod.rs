@@ -1,8 +1,6 @@
 //! Proxy (RFC 3261 §16): target set, forking, response context.
 
-mod binding_hop;
 mod call;
-mod cancel_reason;
 mod context;
 mod ends;
 mod fork;
@@ -19,9 +17,9 @@ mod stateless;
 mod states;
 mod targets;
 
-pub(crate) use binding_hop::{BindingHop, hop_to_binding};
 pub use context::RingingCall;
 pub(crate) use states::{Candidate, Released};
+pub(crate) use targets::{BindingHop, hop_to_binding};
 
 use crate::Aor;
 use crate::base::{BranchId, Env, Request, Response, Transactions};

@@ -4,7 +4,7 @@ use super::call::{Answer, BranchEnd, CallNext, Forwarded, MessageStep, Redirecte
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::stages;
-use super::{Proxy, cancel_reason};
+use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
@@ -103,7 +103,7 @@ impl Proxy {
                     env.cx.out.keep(&source, Instant::FAR);
                     let elsewhere =
                         (self.contexts.get(key).is_some_and(|context| context.branches.len() > 1))
-                            .then(|| Arc::from(cancel_reason::ELSEWHERE));
+                            .then(|| Arc::from(ends::ELSEWHERE));
                     self.cancel_branches(&mut env.cx, transactions, key, elsewhere.as_ref());
                     self.contexts.forget_request(key);
                 }

@@ -4,7 +4,7 @@
 use super::register::{Registrar, change_of};
 use super::sharing;
 use crate::base::{Storage, observe};
-use crate::config::aor;
+use crate::config::domain;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::presence::ContactEnd;
 use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus};
@@ -125,7 +125,7 @@ impl Registrar {
         time: RecordTime,
     ) -> Taken {
         let Some(cluster) = &config.cluster else { return Taken::default() };
-        let domain = aor::split(aor).map(|(_, domain)| domain);
+        let domain = domain::split(aor).map(|(_, domain)| domain);
         if !config.domains.iter().any(|own| Some(own.as_bytes()) == domain) {
             return Taken { passed_over: record.entries().count() as u64, ..Taken::default() };
         }

@@ -6,7 +6,6 @@ mod call_name;
 mod call_record;
 mod counters;
 mod decision;
-mod diversion;
 mod fact;
 mod log_event;
 
@@ -16,8 +15,7 @@ pub use call_record::{
     CallCounters, CallEnd, CallLimits, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };
 pub use counters::Counters;
-pub use decision::{Decision, Detail, Reason};
-pub use diversion::DiversionReason;
+pub use decision::{Decision, Detail, DiversionReason, Reason};
 pub(crate) use fact::{DestinationRefusal, MessageLimit, Parts, Report, reason_of};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,

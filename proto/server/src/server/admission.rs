@@ -1,12 +1,14 @@
-//! Admission of requests before they are parsed: block list, rate of the source, and what ends a call beyond it.
+//! Admission of datagrams before they are parsed: block list, rate of the source, what ends a call beyond it; STUN at the port of SIP.
 
 use crate::base::{Env, Grant, Request, Transactions};
 use crate::dialog::route::preprocess;
 use crate::dialog::{LiveMark, live_mark};
 use crate::report::Report;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Token};
 use ringway_sip::{Message, Method, Rejected, Start, Uri};
+use ringway_stun::write_answer;
+use ringway_transaction::may_send_to;
 
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered. `ends` are the rates of
 /// what ends a call beyond the rate of its source.
@@ -120,3 +122,28 @@ pub(super) fn is_source_blocked(env: &mut Env<'_>, flow: &Flow) -> bool {
 
 /// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
 pub(super) const ENDS_PER_S: u32 = 500;
+
+/// Answers a Binding request, within its rate of the source, and drops everything else.
+pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
+    let source = flow.remote;
+    if is_source_blocked(env, &flow) {
+        return;
+    }
+    // Anybody can send it with any address: only what is answered counts.
+    if source.port() == 0 || !may_send_to(source.ip()) || ringway_stun::Message::parse(bytes).is_err() {
+        env.counters.stun_dropped += 1;
+        return;
+    }
+    if !env.tables.admit(env.cx.now, source.ip(), Traffic::Stun) {
+        env.counters.over_rate += 1;
+        return;
+    }
+    let mut is_answered = false;
+    env.cx.out.send_with(flow, Token::NONE, |arena| {
+        is_answered = write_answer(bytes, source, arena).is_ok();
+    });
+    match is_answered {
+        true => env.counters.stun_answered += 1,
+        false => env.counters.stun_dropped += 1,
+    }
+}

@@ -2,12 +2,12 @@
 //! transaction, proxy.
 
 use super::Server;
-use super::options::on_options;
 use super::redirect::redirect;
-use crate::base::{EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget};
-use crate::dialog::edge;
+use crate::base::{
+    EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
+};
 use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
-use crate::dialog::{DialogMark, LiveMark, live_mark};
+use crate::dialog::{DialogMark, LiveMark, edge, live_mark};
 use crate::location::LocationTable;
 use crate::message_store::Messages;
 use crate::policy::{Access, Authenticator, Facts, decide, is_certified};
@@ -552,3 +552,16 @@ fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>)
 
 /// A larger request would exceed the limit after forwarding, so that its CANCEL and ACK could not be generated from it.
 const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;
+
+/// Answers with the capabilities of this server.
+pub(crate) fn on_options(env: &mut Env<'_>, request: &Request<'_, '_>) {
+    if request.message.has(HeaderName::Require) {
+        return env.refuse_extensions(request, HeaderName::Require);
+    }
+    env.reply(request, 200, "OK", |response| {
+        response.header_with(HeaderName::Allow, write_allow);
+        response.header(HeaderName::Accept, b"application/sdp");
+        // RFC 3261 §20.35: without a version, which would tell an attacker which weaknesses to try.
+        response.header(HeaderName::Server, b"Ringway");
+    });
+}

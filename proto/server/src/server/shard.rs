@@ -4,9 +4,8 @@
 //! our branch, a STUN message to any shard. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
 //! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
-use crate::config::aor;
-
 use crate::Number;
+use crate::config::domain;
 use core::hash::Hasher;
 use ringway_sansio::ShardKey;
 use ringway_sip::grammar::unescaped_octet;
@@ -22,7 +21,7 @@ pub fn shard_of_user(key: &ShardKey, user: &[u8], shards: u16) -> u16 {
 
 /// Shard of the user of `user@domain`, as [`shard_of_user`] has it.
 pub fn shard_of_aor(key: &ShardKey, aor: &[u8], shards: u16) -> u16 {
-    shard_of_user(key, aor::split(aor).map_or(aor, |(user, _)| user), shards)
+    shard_of_user(key, domain::split(aor).map_or(aor, |(user, _)| user), shards)
 }
 
 pub(crate) fn shard_of_message(key: &ShardKey, bytes: &[u8], shards: u16) -> u16 {

@@ -3,9 +3,7 @@
 //! Start reading at [`CallTable::on_step`].
 
 mod name;
-mod open;
 mod owners;
-mod recent;
 mod record;
 mod table;
 

@@ -1,16 +1,14 @@
 //! Table of the open calls of one partition.
 
-use super::open::{OpenCall, PASSES_MAX};
 use super::owners::{Owners, oldest};
-use super::recent::RecentPasses;
-use super::record::{CallEnd, CallRecord, CallTexts, cut};
-use crate::report::{CallName, NameHash};
+use super::record::{CallEnd, CallRecord, CallTexts, OpenCall, PASSES_MAX, cut};
+use crate::report::{CallName, NameHash, Pass};
 use crate::{CallEvent, CallSender, CallStep};
 use alloc::collections::VecDeque;
 use core::hash::Hash;
 use core::time::Duration;
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 use ringway_sansio::{Instant, TimerKey, Wheel};
 use ringway_sip::{HeaderName, NameAddr, Start};
 use ringway_transaction::{Slab, SlabKey};
@@ -457,3 +455,44 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(4200);
 const TARGET_BYTES_MAX: usize = CallTexts::BYTES_MAX;
 /// Ended calls that may always be in the orders.
 const ENDED_MIN: usize = 256;
+
+/// Transactions of INVITEs that ended a short time ago. A refusal without a transaction is repeated for a retransmitted
+/// INVITE, which is not a new call.
+#[derive(Debug, Default)]
+pub(super) struct RecentPasses {
+    order: VecDeque<(Instant, Pass)>,
+    passes: HashSet<Pass, NameHash>,
+}
+
+impl RecentPasses {
+    pub(super) fn note(&mut self, now: Instant, pass: Pass) {
+        self.forget_old(now);
+        if self.order.len() >= RECENT_MAX
+            && let Some((_, oldest)) = self.order.pop_front()
+        {
+            self.passes.remove(&oldest);
+        }
+        if self.passes.insert(pass) {
+            self.order.push_back((now, pass));
+        }
+    }
+
+    pub(super) fn contains(&mut self, now: Instant, pass: Pass) -> bool {
+        self.forget_old(now);
+        self.passes.contains(&pass)
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while let Some(&(since, pass)) = self.order.front()
+            && now.since(since) >= REPEATED_FOR
+        {
+            self.order.pop_front();
+            self.passes.remove(&pass);
+        }
+    }
+}
+
+/// 64·T1, the time for which an INVITE is retransmitted.
+const REPEATED_FOR: Duration = Duration::from_secs(32);
+/// Maximum number of remembered transactions.
+const RECENT_MAX: usize = 4096;

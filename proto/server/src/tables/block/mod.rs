@@ -2,7 +2,6 @@
 
 mod caller;
 mod list;
-mod networks;
 mod pattern;
 
 pub use caller::Caller;

@@ -1,4 +1,4 @@
-//! Text in XML documents of this server.
+//! Documents that this server makes: text in XML, `presence` (PIDF, RFC 3863) and `message-summary` (RFC 3842).
 
 use crate::Aor;
 use alloc::vec::Vec;
@@ -41,6 +41,23 @@ pub(super) fn write_text(text: &[u8], out: &mut Vec<u8>) {
             _ => out.push(b'?'),
         }
     }
+}
+
+/// Appends a document with one tuple: open or closed.
+pub(super) fn write_presence(aor: &Aor, is_open: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(DECLARATION);
+    out.extend_from_slice(b"<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"");
+    write_entity(aor, out);
+    out.extend_from_slice(b"\"><tuple id=\"registration\"><status><basic>");
+    out.extend_from_slice(if is_open { b"open" } else { b"closed" });
+    out.extend_from_slice(b"</basic></status></tuple></presence>\r\n");
+}
+
+/// Appends a summary without messages.
+pub(super) fn write_message_summary(aor: &Aor, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Messages-Waiting: no\r\nMessage-Account: ");
+    write_entity(aor, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

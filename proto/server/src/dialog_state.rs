@@ -1,4 +1,4 @@
-//! Steps of forwarded calls, for the lamps of their users.
+//! Dialog state of forwarded calls: the steps of calls of watched users, for `dialog` documents of users whose phones publish none.
 //!
 //! While presence is off a step costs one branch. Of calls whose users nobody watches, an INVITE costs a keyed hash of each of its
 //! users that is ours, and a BYE, an UPDATE or a re-INVITE one of its Call-ID, and that only while anybody watches, or has an open call, at all.
