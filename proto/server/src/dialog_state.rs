@@ -6,7 +6,7 @@
 use crate::base::{Env, Reach, Request};
 use crate::dialog::route::Routed;
 use crate::policy::proven_sender;
-use crate::tables::{LampTable, NewLeg, NotLit, Role};
+use crate::tables::{DialogStates, NewLeg, NotShown, Role};
 use crate::{Action, Aor};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use ringway_transaction::SlabKey;
 
 /// Entries of a forwarded INVITE in the table of lamps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LitCall {
+pub(crate) struct ShownDialogs {
     caller: Option<SlabKey>,
     callee: Option<SlabKey>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn begin(
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     is_diverted: bool,
-) -> Option<Box<LitCall>> {
+) -> Option<Box<ShownDialogs>> {
     if env.config.presence.is_on() { begin_watched(env, request, routed, is_diverted) } else { None }
 }
 
@@ -57,8 +57,8 @@ fn begin_watched(
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     is_diverted: bool,
-) -> Option<Box<LitCall>> {
-    let filter = env.tables.lamps();
+) -> Option<Box<ShownDialogs>> {
+    let filter = env.tables.dialog_state_filter();
     if !filter.is_watching() {
         return None;
     }
@@ -81,44 +81,44 @@ fn begin_watched(
     let shown = |uri| if is_private { &[][..] } else { uri };
     let call_id = message.call_id();
     let new = |user, role, remote| NewLeg { user, role, remote, call_id, from_tag };
-    let mut lit = LitCall { caller: None, callee: None };
+    let mut dialogs = ShownDialogs { caller: None, callee: None };
     let mut refused = 0;
     step(env, |table, now, changed| {
         let before = table.displaced();
         let mut add = |leg: NewLeg<'_>| match table.begin(now, &leg, changed) {
             Ok(key) => Some(key),
-            Err(NotLit::Unwatched) => None,
-            Err(NotLit::Limit) => {
+            Err(NotShown::Unwatched) => None,
+            Err(NotShown::Limit) => {
                 refused += 1;
                 None
             }
         };
         if let Some(caller) = &caller {
-            lit.caller = add(new(caller, Role::Initiator, message.to().uri.as_bytes()));
+            dialogs.caller = add(new(caller, Role::Initiator, message.to().uri.as_bytes()));
         }
         if is_callee {
-            lit.callee = add(new(&callee, Role::Recipient, shown(message.from().uri.as_bytes())));
+            dialogs.callee = add(new(&callee, Role::Recipient, shown(message.from().uri.as_bytes())));
         }
         refused += table.displaced() - before;
     });
-    env.counters.lamps_lit += u64::from(lit.caller.is_some()) + u64::from(lit.callee.is_some());
+    env.counters.lamps_lit += u64::from(dialogs.caller.is_some()) + u64::from(dialogs.callee.is_some());
     env.counters.lamps_refused += refused;
-    (lit.caller.is_some() || lit.callee.is_some()).then(|| Box::new(lit))
+    (dialogs.caller.is_some() || dialogs.callee.is_some()).then(|| Box::new(dialogs))
 }
 
 /// Handles a provisional response.
-pub(crate) fn on_ringing(env: &mut Env<'_>, lit: &LitCall) {
-    step(env, |table, now, changed| lit.keys().for_each(|key| table.ring(now, key, changed)));
+pub(crate) fn on_ringing(env: &mut Env<'_>, shown: &ShownDialogs) {
+    step(env, |table, now, changed| shown.keys().for_each(|key| table.ring(now, key, changed)));
 }
 
 /// Handles the answer.
-pub(crate) fn on_answer(env: &mut Env<'_>, lit: &LitCall, answer: Answer, response: &Message<'_>) {
+pub(crate) fn on_answer(env: &mut Env<'_>, shown: &ShownDialogs, answer: Answer, response: &Message<'_>) {
     let (to_tag, until) = (response.to().tag().unwrap_or_default(), end_of(env, response));
     step(env, |table, now, changed| {
-        if let Some(caller) = lit.caller {
+        if let Some(caller) = shown.caller {
             table.answer(now, caller, to_tag, until, changed);
         }
-        match (lit.callee, answer) {
+        match (shown.callee, answer) {
             (Some(callee), Answer::OfCallee) => table.answer(now, callee, to_tag, until, changed),
             (Some(callee), Answer::OfOther) => table.end_unanswered(now, callee, changed),
             (None, _) => {}
@@ -127,15 +127,15 @@ pub(crate) fn on_answer(env: &mut Env<'_>, lit: &LitCall, answer: Answer, respon
 }
 
 /// Ends the part of the called user: its phones are not called any more.
-pub(crate) fn end_callee(env: &mut Env<'_>, lit: &LitCall) {
-    if let Some(callee) = lit.callee {
+pub(crate) fn end_callee(env: &mut Env<'_>, shown: &ShownDialogs) {
+    if let Some(callee) = shown.callee {
         step(env, |table, now, changed| table.end_unanswered(now, callee, changed));
     }
 }
 
 /// Ends a call, unless it was answered.
-pub(crate) fn end_unanswered(env: &mut Env<'_>, lit: &LitCall) {
-    step(env, |table, now, changed| lit.keys().for_each(|key| table.end_unanswered(now, key, changed)));
+pub(crate) fn end_unanswered(env: &mut Env<'_>, shown: &ShownDialogs) {
+    step(env, |table, now, changed| shown.keys().for_each(|key| table.end_unanswered(now, key, changed)));
 }
 
 /// Ends the calls that a BYE ends, of its sender or of both sides.
@@ -163,24 +163,24 @@ pub(crate) fn refresh(env: &mut Env<'_>, response: &Message<'_>) {
     step(env, |table, now, changed| table.extend(now, response.call_id(), tags, until, changed));
 }
 
-impl LitCall {
+impl ShownDialogs {
     fn keys(&self) -> impl Iterator<Item = SlabKey> {
         self.caller.into_iter().chain(self.callee)
     }
 }
 
 fn has_calls(env: &Env<'_>) -> bool {
-    env.config.presence.is_on() && env.tables.lamps().has_calls()
+    env.config.presence.is_on() && env.tables.dialog_state_filter().has_calls()
 }
 
 fn may_have(env: &Env<'_>, call_id: &[u8]) -> bool {
-    env.tables.lamps().may_have(call_id)
+    env.tables.dialog_state_filter().may_have(call_id)
 }
 
 /// Changes the table, and has the shards of the changed users notify their watchers.
-fn step(env: &mut Env<'_>, change: impl FnOnce(&mut LampTable, Instant, &mut Vec<Aor>)) {
+fn step(env: &mut Env<'_>, change: impl FnOnce(&mut DialogStates, Instant, &mut Vec<Aor>)) {
     let (now, mut changed, mut change) = (env.cx.now, Vec::new(), Some(change));
-    env.tables.change_lamps((), |table| {
+    env.tables.change_dialog_states((), |table| {
         if let Some(change) = change.take() {
             change(table, now, &mut changed);
         }

@@ -62,8 +62,8 @@ pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use server::{shard_of_aor, shard_of_user};
 pub use tables::{
-    BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, FailedServers, LampFilter, LampState,
-    LampStatus, LampTable, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, NewLeg,
-    NotAPattern, NotLit, PausedTrunks, Payer, Role, SharedTables, ShownCall, SideTable, SourceRates,
-    TableLimits, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
+    BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, DialogState, DialogStateFilter, DialogStates,
+    DialogStatus, FailedServers, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable,
+    NewLeg, NotAPattern, NotShown, PausedTrunks, Payer, Role, SharedTables, ShownCall, SideTable,
+    SourceRates, TableLimits, Traffic, TrafficRates, TrunkEvent, TrunkLogins, TrunkPause,
 };

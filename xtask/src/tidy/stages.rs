@@ -10,7 +10,7 @@ const CORE: &str = "proto/server/src/proxy/";
 const MAY_NAME: [&str; 3] = ["mod.rs", "lookups.rs", "limits.rs"];
 
 /// Words of features in names.
-const FEATURES: [&str; 16] = [
+const FEATURES: [&str; 17] = [
     "trunk",
     "relay",
     "media",
@@ -18,6 +18,7 @@ const FEATURES: [&str; 16] = [
     "divers",
     "diverted",
     "lamp",
+    "dialog_state",
     "recurs",
     "numbertarget",
     "number_lookup",

@@ -2,7 +2,7 @@
 
 use super::documents::{DECLARATION, write_entity, write_text};
 use super::publish::BODY_BYTES_MAX;
-use crate::{Aor, LampState, Role, ShownCall};
+use crate::{Aor, DialogState, Role, ShownCall};
 use alloc::vec::Vec;
 use ringway_sip::{hex16, write_number};
 
@@ -53,10 +53,10 @@ fn write_call(call: &ShownCall, remotes: Remotes, out: &mut Vec<u8>) {
             Role::Recipient => b"recipient",
         },
         match call.state {
-            LampState::Trying => b"trying",
-            LampState::Early => b"early",
-            LampState::Confirmed => b"confirmed",
-            LampState::Terminated => b"terminated",
+            DialogState::Trying => b"trying",
+            DialogState::Early => b"early",
+            DialogState::Confirmed => b"confirmed",
+            DialogState::Terminated => b"terminated",
         },
     );
     // A user that calls itself has two dialogs. An `id` begins with a letter.

@@ -17,7 +17,7 @@ use crate::base::{Env, Owner, Reach, Request, Transactions};
 use crate::dialog::route::Routed;
 use crate::location::LocationTable;
 use crate::tables::SharedTables;
-use crate::{Action, Aor, Config, LampStatus, Payer};
+use crate::{Action, Aor, Config, DialogStatus, Payer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -109,9 +109,9 @@ impl Events {
                 self.drop_publications(key);
             }
             // The ends of calls are not reported from now on. Only what this shard noted: another one may serve subscriptions again.
-            tables.change_lamps((), |lamps| {
-                self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user));
-                lamps.forget_unwatched();
+            tables.change_dialog_states((), |states| {
+                self.unwatched.drain(..).for_each(|user| states.unwatch(&user));
+                states.forget_unwatched();
             });
         }
         self.is_on = config.presence.is_on();
@@ -253,8 +253,8 @@ impl Events {
     fn look_at_calls(&mut self, env: &mut Env<'_>, key: SlabKey) {
         let Some(user) = self.presentities.get_mut(key) else { return };
         let (now, mut changed) = (env.cx.now, Vec::new());
-        let status = env.tables.change_lamps(LampStatus::default(), |lamps| {
-            lamps.status(now, user.aor.as_bytes(), &mut changed)
+        let status = env.tables.change_dialog_states(DialogStatus::default(), |states| {
+            states.status(now, user.aor.as_bytes(), &mut changed)
         });
         // Calls of other users may have ended too.
         let others = changed.into_iter().filter(|other| *other != user.aor);
@@ -322,8 +322,9 @@ impl Events {
     /// Gives back the memory of everything that was dropped, and reports the subscriptions to dialogs.
     fn release(&mut self, env: &Env<'_>) {
         if !self.unwatched.is_empty() {
-            env.tables
-                .change_lamps((), |lamps| self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user)));
+            env.tables.change_dialog_states((), |states| {
+                self.unwatched.drain(..).for_each(|user| states.unwatch(&user))
+            });
         }
         self.unreleased.drain(..).for_each(|(source, bytes)| env.tables.release(Payer::Known(source), bytes));
     }

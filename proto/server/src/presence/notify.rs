@@ -84,7 +84,7 @@ impl Events {
         self.body.clear();
         let mut calls = Vec::new();
         if subscription.package == Package::Dialog {
-            env.tables.change_lamps((), |lamps| lamps.calls_of(user.aor.as_bytes(), &mut calls));
+            env.tables.change_dialog_states((), |states| states.calls_of(user.aor.as_bytes(), &mut calls));
         }
         let left_out = write_document(user, subscription, (parts.table, &calls), now, &mut self.body);
         env.counters.lamps_left_out += left_out as u64;

@@ -123,7 +123,7 @@ impl Events {
         }
         env.counters.subscriptions += 1;
         if event.package == Package::Dialog {
-            env.tables.change_lamps((), |lamps| lamps.watch(aor));
+            env.tables.change_dialog_states((), |states| states.watch(aor));
             self.look_at_calls(env, presentity);
         }
         env.cx.out.keep(&flow, expires);

@@ -2,8 +2,8 @@
 
 mod block;
 mod budget;
+mod dialog_states;
 mod failed_servers;
-mod lamps;
 mod neighbours;
 mod owned;
 mod phone_flows;
@@ -14,9 +14,11 @@ mod trunks;
 
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::{MemoryBudget, Payer};
+pub use dialog_states::{
+    DialogState, DialogStateFilter, DialogStates, DialogStatus, NewLeg, NotShown, Role, ShownCall,
+};
 pub use failed_servers::FailedServers;
 pub(crate) use failed_servers::{PAUSE_MAX, paused_until, put_last, retry_after};
-pub use lamps::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};
 pub use neighbours::{CALLS_MAX, NeighbourRoute, NeighbourTable};
 pub(crate) use neighbours::{CallRequest, CallResult};
 pub(crate) use owned::EntryOwner;

@@ -1,9 +1,9 @@
 //! The tables that all shards of a server share.
 
 use super::{
-    BlockList, Caller, DialogExtensions, EntryOwner, FailedServers, LampFilter, LampTable, LocateLimits,
-    LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks, Payer, SideTable, Traffic,
-    TrafficRates, TrunkLogins, TrunkPause,
+    BlockList, Caller, DialogExtensions, DialogStateFilter, DialogStates, EntryOwner, FailedServers,
+    LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks, Payer,
+    SideTable, Traffic, TrafficRates, TrunkLogins, TrunkPause,
 };
 use crate::{CallRate, CallRates, Hold};
 use alloc::boxed::Box;
@@ -58,8 +58,8 @@ pub struct SharedTables {
     paused_trunks: Guarded<PausedTrunks>,
     trunk_logins: Guarded<TrunkLogins>,
     call_rates: Guarded<CallRates>,
-    lamp_filter: Arc<LampFilter>,
-    lamps: Guarded<LampTable>,
+    dialog_state_filter: Arc<DialogStateFilter>,
+    dialog_states: Guarded<DialogStates>,
 }
 
 /// A table in parts, each with its own lock.
@@ -73,7 +73,7 @@ impl SharedTables {
         let rates = |part| TrafficRates::new(limits.per_second, &seed.part(RATES_KEY + part));
         let budget =
             |part| MemoryBudget::of(Arc::clone(&limits.memory), count, &seed.part(BUDGETS_KEY + part));
-        let lamp_filter = Arc::new(LampFilter::new(&seed.part(205)));
+        let dialog_state_filter = Arc::new(DialogStateFilter::new(&seed.part(205)));
         Self {
             memory: Arc::clone(&limits.memory),
             nonces: parts::<L, _>(count, windows),
@@ -94,8 +94,12 @@ impl SharedTables {
             paused_trunks: Guarded::new::<L>(PausedTrunks::default()),
             trunk_logins: Guarded::new::<L>(TrunkLogins::new(&seed.part(208))),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
-            lamps: Guarded::new::<L>(LampTable::new(Arc::clone(&lamp_filter), &seed.part(206), now)),
-            lamp_filter,
+            dialog_states: Guarded::new::<L>(DialogStates::new(
+                Arc::clone(&dialog_state_filter),
+                &seed.part(206),
+                now,
+            )),
+            dialog_state_filter,
             seed: *seed,
         }
     }
@@ -363,13 +367,13 @@ impl SharedTables {
     }
 
     /// Filter in front of the table of lamps.
-    pub fn lamps(&self) -> &LampFilter {
-        &self.lamp_filter
+    pub fn dialog_state_filter(&self) -> &DialogStateFilter {
+        &self.dialog_state_filter
     }
 
     /// Reads or changes the table of lamps.
-    pub fn change_lamps<R>(&self, otherwise: R, change: impl FnMut(&mut LampTable) -> R) -> R {
-        if cfg!(feature = "events") { self.lamps.change(otherwise, change) } else { otherwise }
+    pub fn change_dialog_states<R>(&self, otherwise: R, change: impl FnMut(&mut DialogStates) -> R) -> R {
+        if cfg!(feature = "events") { self.dialog_states.change(otherwise, change) } else { otherwise }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::proxy::call::{Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::context::Best;
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::Payer;
-use crate::proxy::stages::{lamps, trunks};
+use crate::proxy::stages::{dialog_state, trunks};
 use crate::proxy::states::{Diversion, KeptStates, Recursion, TimeLimit};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -179,7 +179,7 @@ fn divert(
     }
     let target = targets.first().map(StoredTarget::uri).unwrap_or_default();
     call.env.report(call.request, Report::Diverted { condition, target, is_known: false });
-    lamps::on_diversion(call.env, forwarded.context);
+    dialog_state::on_diversion(call.env, forwarded.context);
     Some(targets)
 }
 

@@ -6,10 +6,10 @@
 
 mod conversion;
 mod destinations;
+mod dialog_state;
 mod diversion;
 mod flows;
 mod groups;
-mod lamps;
 mod messages;
 mod nodes;
 mod numbers;
@@ -32,7 +32,7 @@ use super::states::{
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request, Response, TrunkTarget};
 use crate::dialog::cseq::RepeatedInvites;
-use crate::dialog_state as lamp;
+use crate::dialog_state::{end_dialog, refresh};
 use crate::proxy::media::is_sdp;
 use crate::report::reason_of as reason_of_forward;
 use crate::{Action, CallStep, Config, Reason};
@@ -219,7 +219,7 @@ pub(super) fn begin(
 ) -> usize {
     let branches = planned.targets.list().len();
     if call.env.features.presence() {
-        lamps::begin(call, planned, forwarded);
+        dialog_state::begin(call, planned, forwarded);
     }
     if call.env.features.recursion() {
         recursion::begin(call, planned, forwarded);
@@ -400,28 +400,28 @@ pub(super) fn on_provisional(env: &Env<'_>, forwarded: &mut Forwarded<'_>, id: B
 /// Handles a step of a call.
 pub(super) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
     if !context.states.is_empty() {
-        lamps::on_step(env, context, step);
+        dialog_state::on_step(env, context, step);
     }
 }
 
 /// Handles the answer of a call.
 pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: BranchId, response: &Message<'_>) {
     if !context.states.is_empty() {
-        lamps::on_answer(env, context, id, response);
+        dialog_state::on_answer(env, context, id, response);
     }
 }
 
 /// Handles the 2xx of a request that refreshes a session.
 pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
     if env.features.presence() {
-        lamp::refresh(env, response);
+        refresh(env, response);
     }
 }
 
 /// Handles a BYE that ends a call.
 pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if env.features.presence() {
-        lamp::end_dialog(env, bye, ended);
+        end_dialog(env, bye, ended);
     }
 }
 
@@ -468,7 +468,7 @@ pub(super) fn cancel_branch(cx: &mut Context<'_, Action>, branch: &mut Branch) {
 /// Handles the end of a context.
 pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut ResponseContext) {
     if !context.states.is_empty() {
-        lamps::on_end(env, context);
+        dialog_state::on_end(env, context);
     }
     for branch in context.branches.iter_mut().filter(|branch| has_media(branch)) {
         relays::give_up(&mut env.cx, lookups, branch);

@@ -5,7 +5,7 @@ mod branch_media;
 use super::targets::OtherFlows;
 use crate::base::Grant;
 use crate::dialog::route::Routed;
-use crate::dialog_state::LitCall;
+use crate::dialog_state::ShownDialogs;
 use crate::proxy::targets::{StoredTarget, Target, Targets};
 use crate::{Aor, Condition, Forwards, Trunking};
 use alloc::boxed::Box;
@@ -33,7 +33,7 @@ pub(super) enum State {
     /// Number that is looked up before it has targets.
     Number(Box<NumberTarget>),
     /// Entries of the call in the table of lamps.
-    Lit(Box<LitCall>),
+    Shown(Box<ShownDialogs>),
     /// Users of a message that is kept if no phone takes it.
     Waiting(Box<Waiting>),
 }
@@ -77,7 +77,7 @@ kept! {
     Diverted(Condition),
     Recursion(Box<Recursion>),
     Number(Box<NumberTarget>),
-    Lit(Box<LitCall>),
+    Shown(Box<ShownDialogs>),
     Waiting(Box<Waiting>),
 }
 
@@ -132,7 +132,7 @@ impl State {
     const fn calls_targets(&self) -> bool {
         match self {
             Self::Later(_) | Self::Diversion(_) => true,
-            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Lit(_) | Self::Waiting(_) => {
+            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Shown(_) | Self::Waiting(_) => {
                 false
             }
         }
@@ -143,7 +143,7 @@ impl State {
             Self::Later(later) => Some(&mut later.timer),
             Self::Diversion(diversion) => Some(&mut diversion.timer),
             Self::Waiting(waiting) => Some(&mut waiting.timer),
-            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Lit(_) => None,
+            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Shown(_) => None,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::harness::{ALICE, BOB, CAROL, Request, STRANGER, Sent, World, invite, 
 use crate::presence::{accepted, body, on, publish, subscribe, with_body};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::{
-    Aor, Condition, ForwardUri, Forwards, LampFilter, LampState, LampTable, NewLeg, NoAnswer, NotLit, Role,
-    Server, Watchers,
+    Aor, Condition, DialogState, DialogStateFilter, DialogStates, ForwardUri, Forwards, NewLeg, NoAnswer,
+    NotShown, Role, Server, Watchers,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn answer(world: &mut World, got: &Sent, status: u16, lines: &[&str]) -> Sent {
 }
 
 fn open(world: &World) -> (usize, usize) {
-    world.memory.tables().change_lamps((0, 0), |lamps| lamps.open())
+    world.memory.tables().change_dialog_states((0, 0), |states| states.open())
 }
 
 const ENDED: [&str; 2] = ["alice: initiator terminated", "bob: recipient terminated"];
@@ -106,7 +106,7 @@ fn the_lamps_of_both_users_follow_a_call() {
     assert_eq!(open(&world), (0, 0));
     world.pass(Duration::from_secs(10));
     assert_eq!(states(&watch(&mut world, "erin", "bob")), "dark");
-    assert!(world.memory.tables().change_lamps(false, |lamps| lamps.is_empty()));
+    assert!(world.memory.tables().change_dialog_states(false, |states| states.is_empty()));
     assert_eq!(world.server.counters().lamps_lit, 2);
 }
 
@@ -233,7 +233,7 @@ fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
         keep(&mut world, left - 5);
         assert_eq!(open(&world), (2, 0), "{line:?}");
         keep(&mut world, 10);
-        world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
+        world.memory.tables().change_dialog_states((), |states| states.expire(world.now, &mut Vec::new()));
         assert_eq!(open(&world), (0, 0), "{line:?}");
     }
 }
@@ -252,7 +252,10 @@ fn a_session_interval_below_the_minimum_is_the_minimum() {
                     world.udp(WATCHER, &notify.answer(200, &[]));
                 }
             }
-            world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
+            world
+                .memory
+                .tables()
+                .change_dialog_states((), |states| states.expire(world.now, &mut Vec::new()));
             assert_eq!(open(&world), expected, "{line}");
         }
     }
@@ -429,7 +432,7 @@ fn the_lamp_of_a_user_whose_call_is_diverted_is_dark() {
         bye.uri = "sip:carol@192.0.2.30".into();
         let got = only(requests(udp(&mut world, ALICE, &bye)));
         udp(&mut world, CAROL, &got.answer(200, &[]));
-        world.memory.tables().change_lamps((), |lamps| lamps.expire(world.now, &mut Vec::new()));
+        world.memory.tables().change_dialog_states((), |states| states.expire(world.now, &mut Vec::new()));
         assert_eq!(open(&world), (0, 0), "{name}");
     }
 }
@@ -445,8 +448,8 @@ fn a_user_removed_or_presence_switched_off_leaves_nothing() {
     world.pass(Duration::from_secs(1));
     assert_eq!(open(&world), (0, 0));
     let tables = world.memory.tables();
-    let left = tables.change_lamps((1, 1), |lamps| (lamps.len(), lamps.users_len()));
-    assert_eq!((left, tables.lamps().is_watching()), ((0, 0), false));
+    let left = tables.change_dialog_states((1, 1), |states| (states.len(), states.users_len()));
+    assert_eq!((left, tables.dialog_state_filter().is_watching()), ((0, 0), false));
     let mut world = watched(|_| {});
     let got = ring(&mut world, &invite("sip:bob@example.org"));
     world.server.remove_user(b"bob@example.org");
@@ -469,7 +472,7 @@ fn a_late_shard_forgets_no_watcher_of_another_one() {
     let (host, tables) = (Arc::clone(&world.memory), world.memory.tables());
     let mut late = Server::new(Arc::clone(&configs[1]), (host, tables), 1, Seed::from_number(9), world.now);
     configs.iter().for_each(|config| world.server.reconfigure(Arc::clone(config)));
-    assert!(!world.memory.tables().lamps().is_watching(), "its own are forgotten");
+    assert!(!world.memory.tables().dialog_state_filter().is_watching(), "its own are forgotten");
     let request = subscribe("dave", WATCHER, "bob", "dialog").call_id("anew").line("Expires: 600");
     let (_, notify) = accepted(world.udp(WATCHER, &request));
     world.udp(WATCHER, &notify.answer(200, &[]));
@@ -528,17 +531,17 @@ fn a_call_displaces_the_oldest_unanswered_one_of_its_user() {
         };
         match table.begin(now, &leg, &mut changed) {
             Ok(key) => table.answer(now, key, b"t", now + Duration::from_secs(60), &mut changed),
-            Err(refusal) => assert_eq!((refusal, number), (NotLit::Limit, 8)),
+            Err(refusal) => assert_eq!((refusal, number), (NotShown::Limit, 8)),
         }
     }
     assert_eq!((table.open(), table.displaced()), ((8, 0), 0));
 }
 
 /// Table of lamps with watched users u0, u1, ….
-fn table(users: usize) -> (LampTable, Arc<LampFilter>, Instant) {
+fn table(users: usize) -> (DialogStates, Arc<DialogStateFilter>, Instant) {
     let (seed, now) = (Seed::from_number(1), Instant::from_secs(1_800_000_000));
-    let filter = Arc::new(LampFilter::new(&seed));
-    let mut table = LampTable::new(Arc::clone(&filter), &seed, now);
+    let filter = Arc::new(DialogStateFilter::new(&seed));
+    let mut table = DialogStates::new(Arc::clone(&filter), &seed, now);
     (0..users).for_each(|user| table.watch(&aor(user)));
     (table, filter, now)
 }
@@ -549,11 +552,11 @@ fn aor(user: usize) -> Aor {
 
 #[test]
 fn the_table_is_bounded_and_every_entry_ends() {
-    let users = LampTable::CALLS_MAX / LampTable::OF_USER_MAX + 1;
+    let users = DialogStates::CALLS_MAX / DialogStates::OF_USER_MAX + 1;
     let (mut table, filter, now) = table(users);
     let (mut lit, mut refused, mut changed) = (Vec::new(), 0, Vec::new());
-    for number in 0..users * LampTable::OF_USER_MAX {
-        let (user, call_id) = (aor(number / LampTable::OF_USER_MAX), format!("call-{number}"));
+    for number in 0..users * DialogStates::OF_USER_MAX {
+        let (user, call_id) = (aor(number / DialogStates::OF_USER_MAX), format!("call-{number}"));
         let leg = NewLeg {
             user: &user,
             role: Role::Recipient,
@@ -563,11 +566,11 @@ fn the_table_is_bounded_and_every_entry_ends() {
         };
         match table.begin(now, &leg, &mut changed) {
             Ok(key) => lit.push((key, call_id)),
-            Err(NotLit::Limit) => refused += 1,
-            Err(NotLit::Unwatched) => panic!("all are watched"),
+            Err(NotShown::Limit) => refused += 1,
+            Err(NotShown::Unwatched) => panic!("all are watched"),
         }
     }
-    assert_eq!((lit.len(), refused), (LampTable::CALLS_MAX, LampTable::OF_USER_MAX));
+    assert_eq!((lit.len(), refused), (DialogStates::CALLS_MAX, DialogStates::OF_USER_MAX));
     assert!(filter.has_calls() && filter.may_have(b"call-0"));
     let until = now + Duration::from_secs(600);
     for (number, (key, call_id)) in lit.iter().enumerate() {
@@ -582,7 +585,7 @@ fn the_table_is_bounded_and_every_entry_ends() {
             _ => table.ring(now, *key, &mut changed),
         }
     }
-    let quarter = LampTable::CALLS_MAX / 4;
+    let quarter = DialogStates::CALLS_MAX / 4;
     assert_eq!(table.open(), (2 * quarter, quarter));
     assert_eq!(changed.len(), users - 1, "each user once");
     table.expire(now + Duration::from_secs(599), &mut changed);
@@ -607,18 +610,18 @@ fn the_table_is_bounded_and_every_entry_ends() {
 fn one_call_in_several_transactions_is_shown_once() {
     let (mut table, _, now) = table(1);
     let (user, mut changed) = (aor(0), Vec::new());
-    let mut begin = |table: &mut LampTable| {
+    let mut begin = |table: &mut DialogStates| {
         let leg = NewLeg { user: &user, role: Role::Initiator, remote: b"", call_id: b"c", from_tag: b"f" };
         table.begin(now, &leg, &mut changed)
     };
     let keys: Vec<_> = (0..8).map(|_| begin(&mut table).unwrap()).collect();
-    assert_eq!(begin(&mut table), Err(NotLit::Limit));
+    assert_eq!(begin(&mut table), Err(NotShown::Limit));
     let mut changed = Vec::new();
     table.ring(now, keys[1], &mut changed);
     table.end_unanswered(now, keys[0], &mut changed);
     let mut shown = Vec::new();
     table.calls_of(b"u0@example.org", &mut shown);
-    assert_eq!(shown.iter().map(|call| call.state).collect::<Vec<_>>(), [LampState::Early]);
+    assert_eq!(shown.iter().map(|call| call.state).collect::<Vec<_>>(), [DialogState::Early]);
 }
 
 /// Branches that lose are no calls of their own: their end puts out no lamp.

@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 ///
 /// Every entry ends: by the end of its call, or at the time that its last step set.
 #[derive(Debug)]
-pub struct LampTable {
-    filter: Arc<LampFilter>,
+pub struct DialogStates {
+    filter: Arc<DialogStateFilter>,
     legs: Slab<Leg>,
     /// Watched users, and those with calls. Peers choose the names: a seeded hash.
     users: HashMap<Box<[u8]>, User, SeededHash>,
@@ -42,7 +42,7 @@ pub struct LampTable {
 struct Leg {
     user: Aor,
     role: Role,
-    state: LampState,
+    state: DialogState,
     remote: Box<[u8]>,
     /// Hashes of Call-ID and tags; the tag of the callee is 0 before the answer.
     call: u64,
@@ -71,7 +71,7 @@ pub enum Role {
 
 /// State of a call (RFC 4235 §3.7.1), in the order in which it shows: of two calls with one name the greater one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LampState {
+pub enum DialogState {
     /// Ended a short time ago.
     Terminated,
     /// Its INVITE is forwarded.
@@ -90,7 +90,7 @@ pub struct ShownCall {
     /// Part of the user.
     pub role: Role,
     /// State.
-    pub state: LampState,
+    pub state: DialogState,
     /// URI of the other side; empty: not shown to anybody.
     pub remote: Box<[u8]>,
 }
@@ -112,25 +112,25 @@ pub struct NewLeg<'a> {
 
 /// Reason why a call is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotLit {
+pub enum NotShown {
     /// Nobody watches the user.
     Unwatched,
-    /// A limit: [`LampTable::CALLS_MAX`], [`LampTable::OF_USER_MAX`], [`LampTable::OF_CALL_MAX`], [`LampTable::AOR_BYTES_MAX`].
+    /// A limit: [`DialogStates::CALLS_MAX`], [`DialogStates::OF_USER_MAX`], [`DialogStates::OF_CALL_MAX`], [`DialogStates::AOR_BYTES_MAX`].
     Limit,
 }
 
 /// State of a user's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LampStatus {
+pub struct DialogStatus {
     /// Number of the last change; it only increases.
     pub changed: u64,
     /// Time at which the first of its open calls ends if no other step comes; `None`: it has none.
     pub next_end: Option<Instant>,
 }
 
-impl LampTable {
+impl DialogStates {
     /// Creates an empty table, which keeps `filter` up to date.
-    pub fn new(filter: Arc<LampFilter>, seed: &Seed, now: Instant) -> Self {
+    pub fn new(filter: Arc<DialogStateFilter>, seed: &Seed, now: Instant) -> Self {
         Self {
             filter,
             legs: Slab::default(),
@@ -167,25 +167,25 @@ impl LampTable {
         now: Instant,
         new: &NewLeg<'_>,
         changed: &mut Vec<Aor>,
-    ) -> Result<SlabKey, NotLit> {
+    ) -> Result<SlabKey, NotShown> {
         self.expire(now, changed);
         let name = new.user.as_bytes();
         if self.users.get(name).is_none_or(|user| user.watchers == 0) {
-            return Err(NotLit::Unwatched);
+            return Err(NotShown::Unwatched);
         }
         let call = self.filter.hash(new.call_id);
         let is_full = self.legs.len() >= Self::CALLS_MAX
             || name.len() > Self::AOR_BYTES_MAX
             || self.by_call.get(&call).is_some_and(|legs| legs.len() >= Self::OF_CALL_MAX);
         if is_full || !self.make_room(name) {
-            return Err(NotLit::Limit);
+            return Err(NotShown::Limit);
         }
         let until = now + UNANSWERED_MAX;
         let remote = if new.remote.len() > Self::REMOTE_BYTES_MAX { &[] } else { new.remote };
         let key = self.legs.insert(Leg {
             user: new.user.clone(),
             role: new.role,
-            state: LampState::Trying,
+            state: DialogState::Trying,
             remote: remote.into(),
             call,
             from: self.filter.hash(new.from_tag),
@@ -198,15 +198,15 @@ impl LampTable {
         if let Some(user) = self.users.get_mut(name) {
             user.legs.push(key);
         }
-        self.set(key, LampState::Trying, until, changed);
+        self.set(key, DialogState::Trying, until, changed);
         Ok(key)
     }
 
     /// Notes that a phone rings.
     pub fn ring(&mut self, now: Instant, key: SlabKey, changed: &mut Vec<Aor>) {
         self.expire(now, changed);
-        if let Some(leg) = self.legs.get(key).filter(|leg| leg.state == LampState::Trying) {
-            self.set(key, LampState::Early, leg.until, changed);
+        if let Some(leg) = self.legs.get(key).filter(|leg| leg.state == DialogState::Trying) {
+            self.set(key, DialogState::Early, leg.until, changed);
         }
     }
 
@@ -222,9 +222,9 @@ impl LampTable {
         self.expire(now, changed);
         let to = self.filter.hash(to_tag);
         let leg = self.legs.get_mut(key);
-        if let Some(leg) = leg.filter(|leg| matches!(leg.state, LampState::Trying | LampState::Early)) {
+        if let Some(leg) = leg.filter(|leg| matches!(leg.state, DialogState::Trying | DialogState::Early)) {
             leg.to = to;
-            self.set(key, LampState::Confirmed, until, changed);
+            self.set(key, DialogState::Confirmed, until, changed);
         }
     }
 
@@ -232,7 +232,7 @@ impl LampTable {
     pub fn end_unanswered(&mut self, now: Instant, key: SlabKey, changed: &mut Vec<Aor>) {
         self.expire(now, changed);
         let leg = self.legs.get(key);
-        if leg.is_some_and(|leg| matches!(leg.state, LampState::Trying | LampState::Early)) {
+        if leg.is_some_and(|leg| matches!(leg.state, DialogState::Trying | DialogState::Early)) {
             self.end(now, key, changed);
         }
     }
@@ -284,8 +284,10 @@ impl LampTable {
             let Some(leg) = self.legs.get_mut(key) else { continue };
             leg.timer = TimerKey::NONE;
             match leg.state {
-                LampState::Terminated => self.remove(key),
-                LampState::Trying | LampState::Early | LampState::Confirmed => self.end(now, key, changed),
+                DialogState::Terminated => self.remove(key),
+                DialogState::Trying | DialogState::Early | DialogState::Confirmed => {
+                    self.end(now, key, changed)
+                }
             }
         }
     }
@@ -304,7 +306,7 @@ impl LampTable {
         let unwatched = self.users.extract_if(|_, user| user.watchers == 0);
         let keys: Vec<_> = unwatched.flat_map(|(_, user)| user.legs).collect();
         for key in keys {
-            if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
+            if self.legs.get(key).is_some_and(|leg| leg.state != DialogState::Terminated) {
                 self.forget_call(key);
             }
             self.remove(key);
@@ -312,12 +314,12 @@ impl LampTable {
     }
 
     /// State of the calls of `user@domain`.
-    pub fn status(&mut self, now: Instant, user: &[u8], changed: &mut Vec<Aor>) -> LampStatus {
+    pub fn status(&mut self, now: Instant, user: &[u8], changed: &mut Vec<Aor>) -> DialogStatus {
         self.expire(now, changed);
-        let Some(user) = self.users.get(user) else { return LampStatus::default() };
+        let Some(user) = self.users.get(user) else { return DialogStatus::default() };
         let open = user.legs.iter().filter_map(|key| self.legs.get(*key));
-        let open = open.filter(|leg| leg.state != LampState::Terminated);
-        LampStatus { changed: user.changed, next_end: open.map(|leg| leg.until).min() }
+        let open = open.filter(|leg| leg.state != DialogState::Terminated);
+        DialogStatus { changed: user.changed, next_end: open.map(|leg| leg.until).min() }
     }
 
     /// Adds the calls of `user@domain` to `shown`. Several entries of one call, as after a fork before this server, are one.
@@ -339,9 +341,9 @@ impl LampTable {
     /// Number of calls that have not ended: of all, and of those that were not answered.
     pub fn open(&self) -> (usize, usize) {
         self.legs.iter().fold((0, 0), |(open, unanswered), (_, leg)| match leg.state {
-            LampState::Terminated => (open, unanswered),
-            LampState::Trying | LampState::Early => (open + 1, unanswered + 1),
-            LampState::Confirmed => (open + 1, unanswered),
+            DialogState::Terminated => (open, unanswered),
+            DialogState::Trying | DialogState::Early => (open + 1, unanswered + 1),
+            DialogState::Confirmed => (open + 1, unanswered),
         })
     }
 
@@ -371,14 +373,14 @@ impl LampTable {
             return true;
         };
         // In the order in which they began.
-        let first = |is_it: fn(LampState) -> bool| {
+        let first = |is_it: fn(DialogState) -> bool| {
             user.legs.iter().copied().find(|key| self.legs.get(*key).is_none_or(|leg| is_it(leg.state)))
         };
-        if let Some(ended) = first(|state| state == LampState::Terminated) {
+        if let Some(ended) = first(|state| state == DialogState::Terminated) {
             self.remove(ended);
             return true;
         }
-        let unanswered = first(|state| matches!(state, LampState::Trying | LampState::Early));
+        let unanswered = first(|state| matches!(state, DialogState::Trying | DialogState::Early));
         let Some(unanswered) = unanswered else { return false };
         self.forget_call(unanswered);
         self.remove(unanswered);
@@ -391,14 +393,14 @@ impl LampTable {
         let tags = (self.filter.hash(one), self.filter.hash(other));
         let is_it = |key: &SlabKey| {
             self.legs.get(*key).is_some_and(|leg| {
-                leg.state == LampState::Confirmed
+                leg.state == DialogState::Confirmed
                     && ((leg.from, leg.to) == tags || (leg.to, leg.from) == tags)
             })
         };
         legs.iter().copied().filter(is_it).collect()
     }
 
-    fn set(&mut self, key: SlabKey, state: LampState, until: Instant, changed: &mut Vec<Aor>) {
+    fn set(&mut self, key: SlabKey, state: DialogState, until: Instant, changed: &mut Vec<Aor>) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         self.ends.cancel(leg.timer);
         (leg.state, leg.until, leg.timer) = (state, until, self.ends.arm(until, key));
@@ -413,8 +415,8 @@ impl LampTable {
 
     /// Ends a call; it is shown as ended for a while.
     fn end(&mut self, now: Instant, key: SlabKey, changed: &mut Vec<Aor>) {
-        if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
-            self.set(key, LampState::Terminated, now + ENDED_SHOWN_FOR, changed);
+        if self.legs.get(key).is_some_and(|leg| leg.state != DialogState::Terminated) {
+            self.set(key, DialogState::Terminated, now + ENDED_SHOWN_FOR, changed);
             self.forget_call(key);
         }
     }
@@ -468,10 +470,10 @@ const ENDED_SHOWN_FOR: Duration = Duration::from_secs(5);
 
 /// Counts of watched users and of lit calls, by parts of their keyed hashes. All shards read it, the table changes it.
 #[derive(Debug)]
-pub struct LampFilter {
+pub struct DialogStateFilter {
     key: [u8; 16],
     watched: AtomicU32,
-    lit: AtomicU32,
+    shown: AtomicU32,
     users: [AtomicU32; SLOTS],
     calls: [AtomicU32; SLOTS],
 }
@@ -483,7 +485,7 @@ pub(super) enum Change {
     Less,
 }
 
-impl LampFilter {
+impl DialogStateFilter {
     /// Creates an empty filter; the key is the first half of `seed`.
     pub fn new(seed: &Seed) -> Self {
         let mut key = [0; 16];
@@ -491,7 +493,7 @@ impl LampFilter {
         Self {
             key,
             watched: AtomicU32::new(0),
-            lit: AtomicU32::new(0),
+            shown: AtomicU32::new(0),
             users: [const { AtomicU32::new(0) }; SLOTS],
             calls: [const { AtomicU32::new(0) }; SLOTS],
         }
@@ -506,7 +508,7 @@ impl LampFilter {
     /// True if any call of a watched user is open.
     #[inline]
     pub fn has_calls(&self) -> bool {
-        self.lit.load(Ordering::Relaxed) > 0
+        self.shown.load(Ordering::Relaxed) > 0
     }
 
     /// False if nobody watches the dialogs of `user@domain`.
@@ -540,7 +542,7 @@ impl LampFilter {
     }
 
     pub(super) fn count_call(&self, call: u64, change: Change) {
-        count(&self.lit, change);
+        count(&self.shown, change);
         count(slot(&self.calls, call), change);
     }
 }
