@@ -30,7 +30,7 @@ mod tables;
 mod token;
 
 pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus, store_failed_reply};
-pub use config::{Aor, Authenticated};
+pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerNumber, CallerPrivacy, CertificateRules, Cluster, ClusterSecret, Config, Hold,
     InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,

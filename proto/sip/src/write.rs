@@ -271,11 +271,16 @@ pub fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
 
 /// Appends the value of the Via header field of a request that asks for `rport` (RFC 3261 §20.42, RFC 3581 §3); `transport` is its
 /// token.
-pub fn write_via(out: &mut Vec<u8>, transport: &str, sent_by: SocketAddr, branch: &[u8]) {
+pub fn write_via(
+    out: &mut Vec<u8>,
+    transport: &str,
+    write_sent_by: impl FnOnce(&mut Vec<u8>),
+    branch: &[u8],
+) {
     out.extend_from_slice(b"SIP/2.0/");
     out.extend_from_slice(transport.as_bytes());
     out.push(b' ');
-    write_host(out, sent_by);
+    write_sent_by(out);
     out.extend_from_slice(b";branch=");
     out.extend_from_slice(branch);
     out.extend_from_slice(b";rport");

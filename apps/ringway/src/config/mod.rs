@@ -6,6 +6,7 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod advertise;
 mod cluster;
 mod exposed;
 mod location;
@@ -26,6 +27,7 @@ pub(crate) use ringway_settings::{
     ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Section, read_document,
 };
 
+pub(crate) use advertise::with_public_ip;
 pub(crate) use cluster::ClusterConfig;
 pub(crate) use location::LocationConfig;
 pub(crate) use records::Records;
@@ -33,6 +35,7 @@ pub(crate) use store::{StoreConfig, StoreQuery};
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
+use ringway_settings::HostPort;
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -68,6 +71,8 @@ pub(crate) struct Config {
     pub(crate) records: Records,
     /// Collector of captured messages.
     pub(crate) hep: Option<ringway_hep::CollectorConfig>,
+    /// STUN server that says which address it sees; set with an advertised address `auto`.
+    pub(crate) stun: Option<HostPort>,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
     /// All keys with their values, to compare two configurations.
@@ -212,6 +217,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        warnings.extend(advertise::warnings(&self.server.advertised));
         warnings.extend(self.open_networks());
         if self.admin.is_public() && self.tls.certificate.is_none() {
             let listen = self.admin.listen;

@@ -26,6 +26,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
     let read = read_document_with_keys(text, name.as_deref(), |reader, top| {
         let mut server = ringway_server::Config::for_domains(read_domains(reader, top));
         let listen = read_listen(reader, top);
+        let stun = super::advertise::read(reader, top, &listen, &mut server);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
         let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
@@ -54,6 +55,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             tls,
             websocket_origins,
             dns_servers,
+            stun,
             media_relays,
             listen,
             workers,

@@ -25,6 +25,8 @@ pub(crate) enum Input {
     Changed,
     /// A node appeared, changed its state or left.
     NodesChanged,
+    /// The public address became known, or has changed.
+    PublicAddress,
     /// The store that nodes share may have lost registrations of this node.
     ShareAgain,
     /// Records of the store that nodes share were read; true: it may have lost some.

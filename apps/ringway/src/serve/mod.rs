@@ -24,6 +24,7 @@ mod nodes;
 mod outside;
 mod peer_stats;
 mod provisioning;
+mod public_address;
 mod record_sink;
 mod records;
 mod reload;
@@ -55,6 +56,7 @@ use listeners::ListenerTable;
 use nodes::SharedWork;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use provisioning::{FollowedDatabase, Following};
+use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
@@ -62,10 +64,11 @@ use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{Server, shard_of_aor, shard_of_user};
+use ringway_server::{LinkedNode, Server, shard_of_aor, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
+use settings::Present;
 pub(crate) use settings::advertised;
 use shown::ShownConfig;
 pub(crate) use start_check::start_errors;
@@ -117,6 +120,10 @@ pub(crate) struct Running {
     clock: Clock,
     /// Database that users come from.
     provisioning: Option<Following>,
+    public_address: Arc<PublicAddress>,
+    /// Thread that asks for it.
+    public_watch: Option<Watch>,
+    inputs: Sender<Input>,
 }
 
 impl Running {
@@ -141,7 +148,9 @@ impl Running {
         let secret = store.secret()?;
         let incarnation = sharing::wall_ms();
         let listeners = ListenerTable::new(&wanted, bound.addresses());
-        let settings = Arc::new(settings::server_config(&config, &listeners, secret, (&[], incarnation)));
+        let public_address = Arc::new(PublicAddress::default());
+        let present = Present { nodes: &[], incarnation, public_ip: None };
+        let settings = Arc::new(settings::server_config(&config, &listeners, secret, present));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         services.set_trunks(&settings);
         tls.set_links(settings.links.as_ref());
@@ -169,6 +178,7 @@ impl Running {
         let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
         let (of_config, of_store) = (Arc::clone(&shown), (Arc::clone(&store), clock));
+        let of_store = (of_store.0, of_store.1, Arc::clone(&public_address));
         let view = Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, of_config, of_store));
         let admin_address = admin.address();
         let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
@@ -177,12 +187,13 @@ impl Running {
             provisioning.as_ref().map(Following::access).filter(|_| config.store.has_tables()),
         );
         let routes = RoutesEditor::new(config.file.clone());
-        let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
+        let control =
+            ServerControl::new(inputs.clone(), users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
         while follower.follow() {}
-        Ok(Self {
+        let mut running = Self {
             config,
             settings,
             runtime,
@@ -200,12 +211,48 @@ impl Running {
             retired: Retired::default(),
             clock,
             provisioning,
-        })
+            public_address,
+            public_watch: None,
+            inputs,
+        };
+        running.watch_public_address();
+        Ok(running)
     }
 
     /// Listeners in the order of the configuration, with their actual ports.
     pub(crate) fn listeners(&self) -> &[Listen] {
         self.runtime.listeners()
+    }
+
+    /// Uses the settings of the present configuration, nodes and public address.
+    fn renew_settings(&mut self) {
+        let nodes = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let settings = self.settings_with(&self.config, &self.listeners, nodes);
+        self.use_settings(Arc::new(settings));
+    }
+
+    /// Settings of the server machine for a configuration and its listeners, and links to `nodes`.
+    fn settings_with(
+        &self,
+        config: &Config,
+        listeners: &ListenerTable,
+        nodes: &[LinkedNode],
+    ) -> ringway_server::Config {
+        let (incarnation, public_ip) = (self.incarnation(), self.public_address.ip());
+        let present = Present { nodes, incarnation, public_ip };
+        settings::server_config(config, listeners, self.settings.secret, present)
+    }
+
+    /// Asks the STUN server of the configuration, if it has one, and no other any more.
+    fn watch_public_address(&mut self) {
+        self.public_watch = None;
+        let Some(server) = &self.config.stun else { return };
+        match self.public_address.watch(server, self.inputs.clone()) {
+            Ok(watch) => self.public_watch = Some(watch),
+            Err(why) => {
+                tracing::error!("the thread that asks for the public address cannot be started: {why}")
+            }
+        }
     }
 
     /// Uses settings whose listeners are open.
@@ -255,6 +302,7 @@ impl Running {
                     let _ = report.send(self.reload(request));
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
+                Ok(Input::PublicAddress) => self.renew_settings(),
                 Ok(Input::ShareAgain) => self.begin_again(&mut shared_work),
                 Ok(Input::Walked(walks, is_loss)) => self.begin_sweep(&mut shared_work, walks, is_loss),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}

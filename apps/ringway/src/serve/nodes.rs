@@ -1,7 +1,7 @@
 //! Changes of the nodes and of the store that they share, applied by the main thread.
 
 use super::sharing::{Again, SharedLocation, Sweep};
-use super::{Running, cluster, settings};
+use super::{Running, cluster};
 use ringway_redis::Walks;
 use ringway_server::{LinkedNode, Server};
 use std::sync::Arc;
@@ -28,13 +28,8 @@ impl Running {
         if nodes == present {
             return;
         }
-        let secret = self.settings.secret;
-        self.use_settings(Arc::new(settings::server_config(
-            &self.config,
-            &self.listeners,
-            secret,
-            (&nodes, self.incarnation()),
-        )));
+        let settings = self.settings_with(&self.config, &self.listeners, &nodes);
+        self.use_settings(Arc::new(settings));
     }
 
     /// Start of this process among those of its node.

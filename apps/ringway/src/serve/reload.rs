@@ -171,12 +171,7 @@ impl Running {
         let attached = self.runtime.attach(&plan.added).map_err(|error| self.explained(&error))?;
         let listeners = self.listeners.after(&plan, attached.listeners(), Instant::now());
         let nodes = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
-        let settings = Arc::new(settings::server_config(
-            &config,
-            &listeners,
-            self.settings.secret,
-            (nodes, self.incarnation()),
-        ));
+        let settings = Arc::new(self.settings_with(&config, &listeners, nodes));
         let of_links =
             if config.cluster == self.config.cluster { None } else { tls::link_material(&config)? };
         let mut outside = NewOutside::default();
@@ -255,7 +250,11 @@ impl Running {
             shared.set_url(&location.url);
         }
         crate::log::change(&config.log);
+        let is_stun_changed = config.stun != self.config.stun;
         (self.config, self.listeners) = (config, listeners);
+        if is_stun_changed {
+            self.watch_public_address();
+        }
         warn_of_settings(&self.config);
         tracing::info!("configuration reloaded");
     }

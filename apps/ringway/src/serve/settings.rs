@@ -2,7 +2,7 @@
 
 use super::cluster;
 use super::listeners::ListenerTable;
-use crate::config::{ClusterConfig, Config, Listener};
+use crate::config::{self, ClusterConfig, Config, Listener};
 use ringway_linux::{Listen, MessageBytesMax};
 use ringway_server::LinkedNode;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -18,12 +18,23 @@ pub(super) fn wanted_listeners(config: &Config) -> Vec<Listen> {
     config.listen.iter().chain(&of_links).map(listen_of).collect()
 }
 
-/// Settings of the machine for its listeners, and links to `nodes`.
+/// State of the server that its settings depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Present<'a> {
+    /// Nodes that are linked to.
+    pub(super) nodes: &'a [LinkedNode],
+    /// Start of this process among those of its node.
+    pub(super) incarnation: u64,
+    /// Address for `auto`, if it is known.
+    pub(super) public_ip: Option<IpAddr>,
+}
+
+/// Settings of the machine for its listeners, and links to nodes.
 pub(super) fn server_config(
     config: &Config,
     table: &ListenerTable,
     secret: [u8; 32],
-    (nodes, incarnation): (&[LinkedNode], u64),
+    Present { nodes, incarnation, public_ip }: Present<'_>,
 ) -> ringway_server::Config {
     let listener = |listen: Listen| ringway_server::Listener {
         transport: listen.transport,
@@ -36,6 +47,7 @@ pub(super) fn server_config(
     ringway_server::Config {
         listeners: table.all().map(listener).collect(),
         removed_listeners: table.removed(),
+        advertised: config::with_public_ip(server.advertised, public_ip),
         machine_addresses: machine_addresses(),
         neighbours,
         links: cluster::links(config, table, nodes),

@@ -2,6 +2,7 @@
 
 use super::drain::DrainState;
 use super::outside::Outside;
+use super::public_address::PublicAddress;
 use super::services::SharedServices;
 use super::sharing::SharedLocation;
 use super::shown::ShownConfig;
@@ -40,6 +41,7 @@ pub(super) struct ServerView {
     database: OnceLock<Arc<Status>>,
     store: Arc<Store>,
     pub(super) drain: DrainState,
+    public_address: Arc<PublicAddress>,
 }
 
 impl ServerView {
@@ -55,7 +57,7 @@ impl ServerView {
         outside: Arc<Outside>,
         tls: &ServerTls,
         config: Arc<ShownConfig>,
-        (store, clock): (Arc<Store>, Clock),
+        (store, clock, public_address): (Arc<Store>, Clock, Arc<PublicAddress>),
     ) -> Self {
         Self {
             shards: runtime.shards(),
@@ -71,6 +73,7 @@ impl ServerView {
             database: OnceLock::new(),
             store,
             drain: DrainState::default(),
+            public_address,
         }
     }
 
@@ -349,6 +352,8 @@ impl ServerView {
             "Lookups refused because too many others of their source found nothing.",
             self.outside.lookups_without_result(),
         ));
+        let of_address = self.public_address.counts();
+        stats.extend(of_address.into_iter().map(|(name, help, value)| Stat::counter(name, help, value)));
         stats.extend(tls::stats(&self.tls, self.dtls.as_deref()));
         stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());

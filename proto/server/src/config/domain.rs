@@ -3,10 +3,8 @@
 use crate::config::is_private;
 use crate::{Config, Number};
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::Flow;
+use core::net::IpAddr;
 use ringway_sip::{Host, Scheme, Uri};
-use ringway_transaction::DEFAULT_PORT;
 
 impl Config {
     /// Domain of `domains` that `uri` is in; `None` for any other URI.
@@ -29,10 +27,7 @@ impl Config {
         let host = uri.host();
         // Neither a name nor an address counts with another port: most contacts have one.
         if let Some(port) = uri.port()
-            && !self
-                .listeners
-                .iter()
-                .any(|listener| listener.bound.port() == port || listener.advertised.port() == port)
+            && !self.is_own_port(port)
         {
             return None;
         }
@@ -40,11 +35,13 @@ impl Config {
         if let Some(domain) = named(host) {
             return Some(domain);
         }
-        if host.as_bytes().ends_with(b".") {
-            return named(host.without_root_dot()).map(|domain| domain.as_str());
+        if host.as_bytes().ends_with(b".")
+            && let Some(domain) = named(host.without_root_dot())
+        {
+            return Some(domain);
         }
-        let address = SocketAddr::new(ip()?, uri.port().unwrap_or(DEFAULT_PORT));
-        if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
+        let is_own = self.is_own_host(host, ip(), uri.port());
+        if is_own { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }
 
     /// Domain of `domains` that a request for `uri` is for: that of a SIP URI, and the first one for a `tel:` URI if there are
@@ -73,12 +70,6 @@ impl Config {
     pub(crate) fn may_be_behind_translator(&self) -> bool {
         let mut addresses = self.listeners_in_use().map(|(_, listener)| listener.advertised.ip());
         addresses.any(|ip| is_private(ip) && !ip.is_loopback() && !ip.is_unspecified())
-    }
-
-    /// True for an address of a listener.
-    pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
-        let address = Flow::canonical(address);
-        self.listeners.iter().any(|listener| listener.is_at(address))
     }
 
     /// True if the sender at `source` is reachable at `contact`: the addresses are equal, or both are of this machine.

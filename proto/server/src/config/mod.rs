@@ -4,6 +4,7 @@ mod auth;
 mod cluster;
 mod dialplan;
 pub(crate) mod domain;
+mod listener;
 mod media;
 mod network;
 mod presence;
@@ -14,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 pub use auth::{AuthConfig, CertificateRules, Realms, RegistrarConfig, Strangers};
 pub use cluster::{Cluster, ClusterSecret, Hold, LinkedNode, Links, NodeState, node_domain};
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
@@ -22,12 +23,14 @@ pub use dialplan::{
 };
 pub(crate) use dialplan::{in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
+pub(crate) use listener::SentBy;
+pub use listener::{Advertised, AdvertisedHost, Listener};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
-use ringway_transaction::{DEFAULT_PORT, Timers, reply_address};
+use ringway_transaction::{Timers, reply_address};
 pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
 
 /// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
@@ -40,6 +43,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
     pub removed_listeners: Vec<ListenerId>,
+    /// Addresses that listeners show to some peers in place of their own; the first one that fits counts. Default: none.
+    pub advertised: Vec<Advertised>,
     /// Addresses of this machine other than loopback: these and loopback count as the same host. Default: none.
     pub machine_addresses: Vec<IpAddr>,
     /// Forwarding or redirecting. Default: [`Mode::Proxy`].
@@ -184,27 +189,6 @@ impl Features {
     }
 }
 
-/// Listener of the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
-    /// Transport protocol.
-    pub transport: Transport,
-    /// Address that it is bound to; may be unspecified.
-    pub bound: SocketAddr,
-    /// Address in Via and Record-Route.
-    pub advertised: SocketAddr,
-}
-
-impl Listener {
-    /// True if this is its address; an unspecified one is also at each loopback address.
-    pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
-        let Self { bound, advertised, .. } = *self;
-        let is_wild =
-            bound.ip().is_unspecified() && bound.port() == address.port() && address.ip().is_loopback();
-        bound == address || advertised == address || is_wild
-    }
-}
-
 /// Server whose connection is kept open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
@@ -249,6 +233,7 @@ impl Config {
             domains,
             listeners: Vec::new(),
             removed_listeners: Vec::new(),
+            advertised: Vec::new(),
             machine_addresses: Vec::new(),
             mode: Mode::Proxy,
             stateful: true,
@@ -374,15 +359,6 @@ impl Config {
         // The listener of links is for nodes only: `hop_to` finds them.
         let is_of_links = self.links.as_ref().is_some_and(|links| usize::from(links.listener.0) == index);
         !is_of_links && self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
-    }
-
-    /// Address of this listener for peers at `remote`.
-    pub(crate) fn sent_by(&self, id: ListenerId, remote: IpAddr) -> SocketAddr {
-        let Some(listener) = self.listener(id) else { return SocketAddr::new(remote, DEFAULT_PORT) };
-        if listener.bound.ip().is_unspecified() && remote.is_loopback() {
-            return SocketAddr::new(remote, listener.bound.port());
-        }
-        listener.advertised
     }
 }
 

@@ -224,6 +224,7 @@ impl Config {
     /// True for an address of this machine that is known: of an interface, or of a listener.
     pub(crate) fn is_of_machine(&self, ip: IpAddr) -> bool {
         self.machine_addresses.contains(&ip)
+            || self.is_advertised_ip(ip)
             || self.listeners.iter().any(|of| of.bound.ip() == ip || of.advertised.ip() == ip)
     }
 

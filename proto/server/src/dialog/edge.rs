@@ -135,7 +135,7 @@ pub(crate) fn write_path(
     out.extend_from_slice(b"<sip:");
     write_token((&keys.flow, &keys.route), from, now.as_secs(), out);
     out.push(b'@');
-    write_host(out, config.sent_by(to.listener, to.remote.ip()));
+    config.sent_by(to.listener, to.remote.ip()).write(out);
     out.extend_from_slice(to.transport.uri_parameter().as_bytes());
     out.extend_from_slice(if is_first_hop { b";lr;ob>" } else { b";lr>" });
 }

@@ -1,6 +1,7 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::config::SentBy;
 use crate::dialog::cseq::TrunkNumbers;
 use crate::dialog::gruu;
 use crate::token::sources::SourceHash;
@@ -11,8 +12,8 @@ use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, PartHasher, Target, Transport};
 use ringway_sip::grammar::{unescape_into, unescaped};
-use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
-use ringway_transaction::{DEFAULT_PORT, may_send_to};
+use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via};
+use ringway_transaction::may_send_to;
 use siphasher::sip::SipHasher13;
 
 /// Prefix of the loop mark in our branches.
@@ -312,13 +313,13 @@ pub(crate) fn write_own_route(
     out: &mut Vec<u8>,
     key: &[u8; 16],
     message: &Message<'_>,
-    host: SocketAddr,
+    host: SentBy<'_>,
     (transport, is_sips): (Transport, bool),
     token: Token,
     made_s: u64,
 ) {
     out.extend_from_slice(if is_sips { b"<sips:" } else { b"<sip:" });
-    write_host(out, host);
+    host.write(out);
     // RFC 5630 §3.1.4: `transport=tls` is for `sip:` URIs only.
     if !(is_sips && transport == Transport::Tls) {
         out.extend_from_slice(transport.uri_parameter().as_bytes());
@@ -360,10 +361,8 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
     let is_marked = |value: &&[u8]| memchr::memmem::find(value, LOOP_MARK).is_some();
     let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
-    vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
-        let port = via.port.unwrap_or(DEFAULT_PORT);
-        via.host.ip().is_some_and(|ip| config.is_own_address(SocketAddr::new(ip, port)))
-    })
+    vias.filter_map(|value| Via::parse(value).ok())
+        .filter(|via| config.is_own_host(via.host, via.host.ip(), via.port))
 }
 
 /// Canonical spelling of a URI (RFC 3261 §19.1.4), except for the order of parameters.

@@ -7,6 +7,7 @@ use super::record::{FIELDS, Record};
 use super::{ATTEMPTS_MAX, DELIVERY_BURST, DELIVERY_TIME, Due, End, Messages, RETRY_MAX, RETRY_MIN};
 use crate::base::DateText;
 use crate::base::{Env, Owner, Transactions};
+use crate::config::SentBy;
 use crate::location::{Binding, LocationTable};
 use crate::neighbour::Sending;
 use crate::presence::{ChangedUser, ContactEnd};
@@ -14,7 +15,6 @@ use crate::proxy::BindingHop;
 use crate::tables::{CallRequest, CallResult, retry_after};
 use crate::{Caller, Detail, LogEvent, MessageDrop, Reason};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_via};
@@ -341,12 +341,12 @@ fn call_id_of(number: u64) -> Vec<u8> {
 fn write_message(
     record: &Record<'_>,
     (call_id, hop): (&[u8], &BindingHop),
-    (host, branch, offers_alias): (SocketAddr, &[u8], bool),
+    (host, branch, offers_alias): (SentBy<'_>, &[u8], bool),
     out: &mut Vec<u8>,
 ) {
     let mut request = MessageWriter::request(out, Method::Message, &hop.uri);
     request.header_with(HeaderName::Via, |out| {
-        write_via(out, hop.flow.transport.via_token(), host, branch);
+        write_via(out, hop.flow.transport.via_token(), |out| host.write(out), branch);
         out.extend_from_slice(if offers_alias { b";alias" } else { b"" });
     });
     request.header_number(HeaderName::MaxForwards, 70);

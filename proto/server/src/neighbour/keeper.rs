@@ -8,7 +8,7 @@ use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, Neigh
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
-use ringway_sip::{Message, Uri, write_host, write_number};
+use ringway_sip::{Message, Uri, write_number};
 use ringway_transaction::{ClientId, Notice, Outgoing};
 
 /// Keeps the connections to neighbours. Only the first shard has any.
@@ -464,7 +464,7 @@ fn write_options(
         b" ",
     ];
     parts.iter().for_each(|part| out.extend_from_slice(part));
-    write_host(out, config.sent_by(flow.listener, flow.remote.ip()));
+    config.sent_by(flow.listener, flow.remote.ip()).write(out);
     let parts: [&[u8]; 11] = [
         if neighbour.offers_alias { b";alias;branch=" } else { b";branch=" },
         branch,

@@ -2,12 +2,13 @@
 
 use super::package::{Event, Package};
 use super::publish::BODY_BYTES_MAX;
+use crate::config::SentBy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, TimerKey};
-use ringway_sip::{HeaderName, MessageWriter, Method, hex16, write_host, write_number, write_via};
+use ringway_sip::{HeaderName, MessageWriter, Method, hex16, write_number, write_via};
 use ringway_transaction::{ClientId, SlabKey};
 
 /// Subscription of a watcher to the state of a user.
@@ -154,11 +155,11 @@ impl Subscription {
     pub(super) const BYTES_MAX: usize = size_of::<Self>() + Texts::BYTES_MAX + NOTIFY_BYTES;
 
     /// Appends the value of this server's Contact.
-    pub(super) fn write_contact(&self, host: core::net::SocketAddr, out: &mut Vec<u8>) {
+    pub(super) fn write_contact(&self, host: SentBy<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.is_sips { b"<sips:" } else { b"<sip:" });
         out.extend_from_slice(self.texts.parts().user);
         out.push(b'@');
-        write_host(out, host);
+        host.write(out);
         // RFC 5630 §3.1.4: `transport=tls` is for `sip:` URIs only.
         if !self.is_sips {
             out.extend_from_slice(self.flow.transport.uri_parameter().as_bytes());
@@ -170,7 +171,7 @@ impl Subscription {
     pub(super) fn write_notify(
         &self,
         now: Instant,
-        host: core::net::SocketAddr,
+        host: SentBy<'_>,
         body: &[u8],
         branch: &[u8],
         out: &mut Vec<u8>,
@@ -178,7 +179,7 @@ impl Subscription {
         let parts = self.texts.parts();
         let mut notify = MessageWriter::request(out, Method::Notify, parts.contact);
         notify.header_with(HeaderName::Via, |out| {
-            write_via(out, self.flow.transport.via_token(), host, branch);
+            write_via(out, self.flow.transport.via_token(), |out| host.write(out), branch);
         });
         notify.header_number(HeaderName::MaxForwards, 70);
         if !parts.routes.is_empty() {

@@ -16,9 +16,7 @@ use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
-use ringway_sip::{
-    Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_host, write_number,
-};
+use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_number};
 
 /// Request with its route and its target set.
 #[derive(Clone, Copy)]
@@ -448,7 +446,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(self.flow.transport.via_token().as_bytes());
         out.push(b' ');
-        write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
+        self.config.sent_by(self.flow.listener, self.flow.remote.ip()).write(out);
         out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
         out.extend_from_slice(b";branch=");

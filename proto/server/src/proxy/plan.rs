@@ -13,7 +13,7 @@ use crate::location::LocationTable;
 use crate::report::Report;
 use crate::token::UserHash;
 use crate::{Detail, Reason};
-use ringway_sip::{HeaderName, Scheme, write_host};
+use ringway_sip::{HeaderName, Scheme};
 
 /// Result of planning, other than targets.
 enum NoTarget {
@@ -203,7 +203,7 @@ fn refuse_scheme(env: &mut Env<'_>, request: &Request<'_, '_>, why: SipsMismatch
     env.refuse(request, 480, "Temporarily Unavailable", |response| {
         response.header_with(HeaderName::Warning, |out| {
             out.extend_from_slice(code);
-            write_host(out, host);
+            host.write(out);
             out.extend_from_slice(text);
         });
     });

@@ -12,6 +12,7 @@
 )]
 #![allow(clippy::duplicate_mod, reason = "the harness of the fuzz target has the settings, too")]
 
+mod advertised;
 mod amplification;
 mod blocks;
 mod call_records;

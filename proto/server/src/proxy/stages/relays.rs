@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Context, RelayResult};
-use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, write_host};
+use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
 pub(super) fn ask_offer(
@@ -223,7 +223,7 @@ pub(super) fn response_with_sdp(
     let mut edit = Edit::new(&message, &mut space);
     edit.push_last(HeaderName::Warning, |out| {
         out.extend_from_slice(b"399 ");
-        write_host(out, env.config.sent_by(response.flow.listener, response.flow.remote.ip()));
+        env.config.sent_by(response.flow.listener, response.flow.remote.ip()).write(out);
         out.extend_from_slice(b" \"Media Not Encrypted End To End\"");
     });
     match edit.write_into(&mut warned) {
