@@ -1,6 +1,6 @@
 //! The rules of language: first lines of doc comments, and words with a plainer term.
 //!
-//! Only prose is checked: comments, strings and documents, not identifiers. `docs/glossary.md` lists our own terms.
+//! Only prose is checked: comments, strings and documents, not identifiers. `docs/reference/glossary.md` lists our own terms.
 
 use super::File;
 
@@ -73,7 +73,17 @@ fn document_findings(file: &File) -> Vec<String> {
         return Vec::new();
     }
     let lines = file.text.lines().enumerate();
-    lines.flat_map(|(number, line)| word_findings(file, number + 1, line)).collect()
+    lines.flat_map(|(number, line)| word_findings(file, number + 1, &without_targets(line))).collect()
+}
+
+/// The line of a document without the targets of its links, which name files.
+fn without_targets(line: &str) -> String {
+    let mut parts = line.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    text
 }
 
 /// The marker and the text of a line that is a doc comment.
@@ -152,7 +162,10 @@ mod tests {
             let expected = format!("proto/users/a.rs:1: `{word}`; write lookup");
             assert_eq!(findings(&file("proto/users/a.rs", &text)), [expected], "{text}");
         }
-        assert_eq!(findings(&file("proto/sip/README.md", &format!("a {word}\n"))).len(), 1);
+        for text in [format!("a {word}\n"), format!("[b](c) {word}\n"), format!("[{word}](c) d\n")] {
+            assert_eq!(findings(&file("proto/sip/README.md", &text)).len(), 1, "{text}");
+        }
+        assert!(findings(&file("proto/sip/README.md", &format!("[b]({word}.md) c\n"))).is_empty());
     }
 
     #[test]
