@@ -99,7 +99,7 @@ pub(crate) fn router(
         .merge(dashboard::router())
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see docs/reference/api.md")
         })
         .layer(from_fn_with_state(access, guard))
 }

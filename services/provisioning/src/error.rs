@@ -28,17 +28,17 @@ pub enum ProvisioningError {
     /// Tables or triggers are missing.
     #[error(
         "tables or triggers of Ringway are missing; if a restore is under way, let it end; otherwise make them by the statements of \
-         docs/databases.md"
+         docs/recipes/databases.md"
     )]
     Incomplete,
     /// The tables cannot be made.
     #[error(
-        "the tables cannot be made: {0}; let a user make them who may: docs/databases.md has the statements, and what MySQL needs for triggers"
+        "the tables cannot be made: {0}; let a user make them who may: docs/recipes/databases.md has the statements, and what MySQL needs for triggers"
     )]
     Create(DatabaseError),
     /// The table of registrations cannot be made.
     #[error(
-        "the table ringway_location cannot be made: {0}; docs/databases.md has the statement, for a user who may"
+        "the table ringway_location cannot be made: {0}; docs/recipes/databases.md has the statement, for a user who may"
     )]
     CreateLocation(DatabaseError),
     /// There is no table of registrations.

@@ -68,7 +68,8 @@ impl Report {
                 ));
             }
             if let Some(first) = master.refused.first() {
-                warnings.push(format!("{first}; allow the user the commands and keys of docs/scale.md"));
+                warnings
+                    .push(format!("{first}; allow the user the commands and keys of docs/recipes/scale.md"));
             }
             if master.memory_policy != "noeviction" {
                 let policy = &master.memory_policy;

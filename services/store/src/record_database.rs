@@ -10,7 +10,10 @@ use std::time::Duration;
 
 /// Record of a call, as it is stored. Times are text in RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names of the record's fields; the user guide has their meaning")]
+#[expect(
+    missing_docs,
+    reason = "the names of the record's fields; docs/recipes/call-records.md has their meaning"
+)]
 pub struct RecordRow<'a> {
     pub call_id: &'a str,
     pub from: &'a str,

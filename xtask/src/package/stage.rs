@@ -50,14 +50,17 @@ fn stage_documents(folder: &Path) -> Result<()> {
     let documents = folder.join("usr/share/doc/ringway");
     for (from, to) in [
         ("LICENSE-MIT", "copyright"),
-        ("docs/user-guide.md", "user-guide.md"),
-        ("docs/tls.md", "tls.md"),
-        ("docs/phone.md", "phone.md"),
-        ("docs/scale.md", "scale.md"),
+        ("docs/README.md", "README.md"),
         ("packaging/ringway-cluster.toml", "examples/ringway-cluster.toml"),
         ("packaging/grafana/ringway.json", "grafana.json"),
     ] {
         copy(&root().join(from), &documents.join(to), 0o644)?;
+    }
+    for pages in ["start", "recipes", "reference"] {
+        for page in fs::read_dir(root().join("docs").join(pages))? {
+            let page = page?;
+            copy(&page.path(), &documents.join(pages).join(page.file_name()), 0o644)?;
+        }
     }
     Ok(())
 }

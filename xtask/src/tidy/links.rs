@@ -8,8 +8,12 @@ use super::File;
 const MAP: &str = "ARCHITECTURE.md";
 /// The heading of that table.
 const WHERE_IS: &str = "Where is";
-/// The guide that has a table of contents.
-const GUIDE: &str = "docs/user-guide.md";
+/// The table of contents of all documents, for readers and for mdbook.
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// Folders with pages for users.
+const PAGES: [&str; 3] = ["docs/start/", "docs/recipes/", "docs/reference/"];
+/// Maximum size of a page for users, in bytes.
+const PAGE_BYTES_MAX: usize = 30_000;
 
 /// Relative links of a Markdown file that lead nowhere.
 pub(super) fn findings(root: &Path, file: &File) -> Vec<String> {
@@ -54,18 +58,26 @@ fn anchor(heading: &str) -> String {
     text.to_lowercase().replace(' ', "-")
 }
 
-/// The user guide has a table of contents with every heading of the second level.
-pub(super) fn contents_findings(files: &[File]) -> Vec<String> {
-    let Some(guide) = files.iter().find(|file| file.path == GUIDE) else {
-        return vec![format!("{GUIDE}:1: the file is missing")];
+/// Documents that are not in the summary, and pages for users that are too long.
+pub(super) fn page_findings(files: &[File]) -> Vec<String> {
+    let Some(summary) = files.iter().find(|file| file.path == SUMMARY) else {
+        return vec![format!("{SUMMARY}:1: the file is missing")];
     };
-    let headings = guide.text.lines().enumerate().filter(|(_, line)| line.starts_with("## "));
-    let missing = headings.filter(|(_, line)| {
-        anchor(line) != "contents" && !guide.text.contains(&format!("](#{})", anchor(line)))
-    });
-    missing
-        .map(|(number, line)| guide.finding(number + 1, format!("`{line}` is not in the contents")))
-        .collect()
+    let mut findings = Vec::new();
+    let documents = files.iter().filter(|file| file.path.ends_with(".md") && file.path != SUMMARY);
+    for (file, name) in documents.filter_map(|file| Some((file, file.path.strip_prefix("docs/")?))) {
+        if !summary.text.contains(&format!("]({name})")) {
+            findings.push(file.finding(1, format!("the page is not in {SUMMARY}")));
+        }
+        let is_page = PAGES.iter().any(|folder| file.path.starts_with(folder));
+        let bytes = file.text.len();
+        if is_page && bytes > PAGE_BYTES_MAX {
+            findings.push(
+                file.finding(1, format!("{bytes} bytes; a page has up to {PAGE_BYTES_MAX}: divide it")),
+            );
+        }
+    }
+    findings
 }
 
 /// Paths in the table "Where is …?" that do not exist.
@@ -118,14 +130,25 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_must_be_in_the_contents() {
-        let guide = |text: &str| [File { path: GUIDE.into(), text: text.into() }];
-        let text = "## Contents\n- [One](#one)\n## One\n## Two\n";
-        assert_eq!(
-            contents_findings(&guide(text)),
-            ["docs/user-guide.md:4: `## Two` is not in the contents"]
-        );
-        assert_eq!(contents_findings(&[]).len(), 1);
+    fn a_page_must_be_in_the_summary_and_not_too_long() {
+        let file = |path: &str, text: String| File { path: path.into(), text };
+        let long = "x".repeat(PAGE_BYTES_MAX + 1);
+        let summary = "- [A](start/a.md)\n- [C](recipes/c.md)\n- [Plan](plan.md)\n".to_owned();
+        let mut files = vec![
+            file(SUMMARY, summary),
+            file("docs/start/a.md", "x".repeat(PAGE_BYTES_MAX)),
+            file("docs/start/b.md", String::new()),
+            file("docs/recipes/c.md", long.clone()),
+            file("docs/plan.md", long.clone()),
+            file("README.md", long),
+        ];
+        let expected = [
+            "docs/start/b.md:1: the page is not in docs/SUMMARY.md",
+            "docs/recipes/c.md:1: 30001 bytes; a page has up to 30000: divide it",
+        ];
+        assert_eq!(page_findings(&files), expected);
+        files.remove(0);
+        assert_eq!(page_findings(&files), ["docs/SUMMARY.md:1: the file is missing"]);
     }
 
     #[test]

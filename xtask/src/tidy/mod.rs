@@ -64,7 +64,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(modules::findings(&files));
     findings.extend(stages::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
-    findings.extend(links::contents_findings(&files));
+    findings.extend(links::page_findings(&files));
     let workspace = workspace(root)?;
     findings.extend(purity::crate_findings(&workspace, &files)?);
     findings.extend(architecture::dependency_findings(&workspace, &files)?);

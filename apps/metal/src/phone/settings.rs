@@ -309,7 +309,8 @@ fn within<T: FromStr + PartialOrd>(
     text.parse().ok().filter(|number| range.contains(number)).ok_or(Refused::Wrong(why))
 }
 
-const UNKNOWN: &str = "is unknown; docs/phone.md names the words of the phone with no operating system";
+const UNKNOWN: &str =
+    "is unknown; docs/reference/phone.md names the words of the phone with no operating system";
 
 /// The first of those that the phone on Linux takes its ports from.
 const RTP_PORT: u16 = 16_384;

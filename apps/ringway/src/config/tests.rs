@@ -86,7 +86,7 @@ fn known_keys(text: &str) -> Option<Vec<String>> {
 
 #[test]
 fn every_key_is_documented() {
-    const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
+    const GUIDE: &str = include_str!("../../../../docs/reference/configuration.md");
     let mut keys = Vec::new();
     for name in known_keys("no_key = 1").unwrap() {
         match known_keys(&format!("[{name}]\nno_key = 1")) {
@@ -99,7 +99,7 @@ fn every_key_is_documented() {
     let is_documented =
         |key: &str| GUIDE.contains(&format!("| `{key}` |")) || GUIDE.contains(&format!("`[{key}]`"));
     let missing: Vec<_> = keys.iter().filter(|key| !is_documented(key)).collect();
-    assert!(missing.is_empty(), "not in docs/user-guide.md: {missing:?}");
+    assert!(missing.is_empty(), "not in docs/reference/configuration.md: {missing:?}");
 }
 
 #[test]

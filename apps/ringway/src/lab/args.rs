@@ -22,7 +22,7 @@ pub(crate) enum LabCommand {
     /// Offer one load to a server, in an open loop
     #[command(after_help = "The attempts start at planned times, however slowly the server responds, and the
 response time counts from the planned time. A result is marked invalid if the
-generator did not do its part in time. docs/lab.md explains it.
+generator did not do its part in time. docs/reference/lab.md explains it.
 
 Conditions of --fail-if: success<99.9%, achieved<99%, retransmissions>1%,
 lag>1ms, and percentiles of the response time, p50 (the median) to p100 (the

@@ -13,7 +13,7 @@ pub(crate) const RUN_HELP: &str =
 loaded from the second one; the targets take turns (A B B A). Every trial is
 written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of
 it. A trial that the generator did not play in time is repeated once and never
-counts. docs/lab.md explains the criteria.
+counts. docs/reference/lab.md explains the criteria.
 
 Targets: ringway, kamailio (with -x tlsf), kamailio-default (with the allocator
 of its package), or HOST:PORT of a running server.

@@ -159,7 +159,7 @@ fn calls_go_over_links_after_the_secret_has_changed() {
     let (alice, bob) = (Phone::new(&b), Phone::new(&a));
     let (from, to) = ("<sip:alice@example.org>;tag=a", "<sip:bob@example.org>");
     let mut cseq = 0;
-    // The order of docs/user-guide.md; the one of the start is 7.
+    // The order of docs/recipes/scale.md; the one of the start is 7.
     for steps in [&[(7, Some(8)), (8, Some(7))][..], &[(8, None)]] {
         for &secrets in steps {
             change_secrets(&mut a, "a", secrets);

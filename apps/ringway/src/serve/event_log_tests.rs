@@ -1,4 +1,4 @@
-//! Tests of the log's events: their names and fields are those of the user guide's table.
+//! Tests of the log's events: their names and fields are those of the table in docs/reference/log.md.
 
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
@@ -120,9 +120,9 @@ fn is_listed(event: &LogEvent<'_>) {
     }
 }
 
-/// Rows of the guide's table of events: level, event, and its fields in alphabetical order.
+/// Rows of the table of events: level, event, and its fields in alphabetical order.
 fn documented() -> BTreeSet<(String, String, Vec<String>)> {
-    let guide = include_str!("../../../../docs/user-guide.md");
+    let guide = include_str!("../../../../docs/reference/log.md");
     let table = guide.split("| Level | Event | Fields |\n|---|---|---|\n").nth(1).unwrap();
     let rows = table.lines().take_while(|line| line.starts_with('|'));
     let words =
@@ -137,7 +137,7 @@ fn documented() -> BTreeSet<(String, String, Vec<String>)> {
 }
 
 #[test]
-fn the_fields_of_each_event_are_those_of_the_user_guide() {
+fn the_fields_of_each_event_are_those_of_the_page() {
     assert!(Message::parse(REQUEST, &Limits::default()).is_ok());
     let address = "192.0.2.1:5060".parse().unwrap();
     let flow = Flow::udp(ringway_sansio::ListenerId(0), address);
@@ -181,6 +181,6 @@ fn the_fields_of_each_event_are_those_of_the_user_guide() {
     let stale: Vec<_> = documented.difference(&written).collect();
     assert!(
         missing.is_empty() && stale.is_empty(),
-        "not in the guide: {missing:#?}\nnot in the log: {stale:#?}"
+        "not on the page: {missing:#?}\nnot in the log: {stale:#?}"
     );
 }

@@ -206,11 +206,13 @@ pub(super) fn stats(layers: &TlsLayers, dtls: Option<&DtlsTransport>) -> Stats {
     let mut stats = Vec::new();
     let tls = layers.counters().counts();
     stats.extend(
-        tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),
+        tls.each()
+            .map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/recipes/tls.md.", value)),
     );
     let dtls = dtls.map(|dtls| dtls.counters().counts()).unwrap_or_default();
     stats.extend(
-        dtls.each().map(|(name, value)| Stat::counter(name, "Counted by DTLS; see docs/tls.md.", value)),
+        dtls.each()
+            .map(|(name, value)| Stat::counter(name, "Counted by DTLS; see docs/recipes/tls.md.", value)),
     );
     if let Some(left_s) = layers.expires_s() {
         stats.push(Stat::gauge(

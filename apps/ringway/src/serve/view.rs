@@ -340,7 +340,7 @@ impl ServerView {
             stats.push(Stat::counter(name, help, value));
         }
         stats.extend(self.counters.counts().each().map(|(name, value)| {
-            Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
+            Stat::counter(name, "Counted by the packet driver; see docs/reference/limits.md.", value)
         }));
         stats.push(Stat::counter(
             "lookups_refused",

@@ -3,7 +3,7 @@
 //! Tested: file, database, API and commands have each call once; rotation, a full disk, a folder that vanishes; any bytes of a peer
 //! make valid JSON; messages reach a HEP collector that comes and goes, and one that cannot be found delays nothing.
 
-use crate::documents::{GUIDE, block};
+use crate::documents::{FAIL2BAN, block};
 use crate::program;
 use crate::program::{Running, TIME_LIMIT};
 use ringway_test_support::programs::has;
@@ -263,7 +263,7 @@ fn logrotate_rotates_the_file_as_the_guide_says() {
     server.lines("calls.jsonl", 1);
     let folder = server.folder.path().to_owned();
     // Only the superuser can become another user.
-    let rotation = block(GUIDE, "# /etc/logrotate.d/ringway");
+    let rotation = block(FAIL2BAN, "# /etc/logrotate.d/ringway");
     let rotation =
         rotation.replace("/var/log/ringway", folder.to_str().unwrap()).replace("su ringway ringway", "");
     fs::write(folder.join("logrotate.conf"), rotation).unwrap();

@@ -16,7 +16,7 @@ fn each_configuration_of_the_cookbook_is_valid() {
         std::fs::write(&file, text).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let text = include_str!("../../../../docs/cookbook.md");
+    let text = include_str!("../../../../docs/recipes/cookbook.md");
     let mut configurations: Vec<&str> =
         text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(configurations.len(), 6);

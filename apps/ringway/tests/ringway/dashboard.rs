@@ -202,11 +202,11 @@ fn every_figure_that_the_dashboards_name_exists() {
     }
 }
 
-/// Each counter in the guide's table of limits is explained in the dashboard too.
+/// Each counter in the table of docs/reference/limits.md is explained in the dashboard too.
 #[test]
-fn the_dashboard_has_the_limits_of_the_guide() {
-    let (guide, reasons) = (read("docs/user-guide.md"), read("services/admin/src/dashboard/reasons.js"));
-    let (_, table) = guide.split_once("\n## Limits\n").unwrap();
+fn the_dashboard_has_the_limits_of_the_documents() {
+    let (page, reasons) = (read("docs/reference/limits.md"), read("services/admin/src/dashboard/reasons.js"));
+    let (_, table) = page.split_once("# Limits\n").unwrap();
     let (table, _) = table.split_once("\nMonitor at least").unwrap();
     let explained = names_after(&reasons, "\n  ['");
     for row in table.lines().filter(|line| line.starts_with("| ")) {

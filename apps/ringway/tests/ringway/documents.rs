@@ -15,11 +15,18 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const COOKBOOK: &str = include_str!("../../../../docs/cookbook.md");
-pub(crate) const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
-const LAB: &str = include_str!("../../../../docs/lab.md");
-const SCALE: &str = include_str!("../../../../docs/scale.md");
-const TLS: &str = include_str!("../../../../docs/tls.md");
+const BROWSER: &str = include_str!("../../../../docs/start/browser.md");
+const COOKBOOK: &str = include_str!("../../../../docs/recipes/cookbook.md");
+const DASHBOARD: &str = include_str!("../../../../docs/recipes/dashboard.md");
+const ENUM: &str = include_str!("../../../../docs/recipes/telephone-numbers.md");
+pub(crate) const FAIL2BAN: &str = include_str!("../../../../docs/recipes/fail2ban.md");
+const HOST_NAMES: &str = include_str!("../../../../docs/recipes/host-names.md");
+const LAB: &str = include_str!("../../../../docs/reference/lab.md");
+const LOG: &str = include_str!("../../../../docs/reference/log.md");
+const RECORDS: &str = include_str!("../../../../docs/recipes/call-records.md");
+const SCALE: &str = include_str!("../../../../docs/recipes/scale.md");
+const TLS: &str = include_str!("../../../../docs/recipes/tls.md");
+const TWO_PHONES: &str = include_str!("../../../../docs/start/two-phones.md");
 
 /// The only block of a document that begins with this text.
 pub(crate) fn block<'d>(document: &'d str, start: &str) -> &'d str {
@@ -96,7 +103,7 @@ fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() 
     fs::remove_dir_all(folder.path().join("etc/jail.d")).unwrap();
     fs::create_dir(folder.path().join("etc/jail.d")).unwrap();
     let filter = folder.path().join("etc/filter.d/ringway.conf");
-    fs::write(&filter, block(GUIDE, "# /etc/fail2ban/filter.d")).unwrap();
+    fs::write(&filter, block(FAIL2BAN, "# /etc/fail2ban/filter.d")).unwrap();
     let log = folder.path().join("syslog");
     let matched = |lines: &str| {
         fs::write(&log, lines).unwrap();
@@ -108,7 +115,7 @@ fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() 
             text.split(" ignored, ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
         count.unwrap_or_else(|| panic!("{text}"))
     };
-    let line = block(GUIDE, "2026-01-02T03:04:05").lines().next().unwrap();
+    let line = block(LOG, "2026-01-02T03:04:05").lines().next().unwrap();
     assert!(line.contains("INFO refused login user=alice address=203.0.113.5"));
     for prefix in
         ["", "Jan  2 03:04:05 host ringway[7]: ", "2026-01-02T03:04:05.679123+00:00 host ringway[7]: "]
@@ -118,8 +125,8 @@ fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() 
     for prefix in ["Jan  2 03:04:05 host other[7]: ", "Jan  2 03:04:05 host ringway[7]: user=x "] {
         assert_eq!(matched(&format!("{prefix}{line}\n")), 0, "{prefix}");
     }
-    let jail = block(GUIDE, "# /etc/fail2ban/jail.d");
-    let of_file = block(GUIDE, "backend = auto").replace("/var/log/syslog", log.to_str().unwrap());
+    let jail = block(FAIL2BAN, "# /etc/fail2ban/jail.d");
+    let of_file = block(FAIL2BAN, "backend = auto").replace("/var/log/syslog", log.to_str().unwrap());
     let commands = |jail: &str| {
         fs::write(folder.path().join("etc/jail.d/ringway.conf"), jail).unwrap();
         let done = Command::new("fail2ban-client").args(["-c", "etc", "-d"]).current_dir(&folder).output();
@@ -135,7 +142,7 @@ fn fail2ban_finds_refused_logins_in_the_log_and_in_syslog_and_takes_its_jails() 
 }
 
 #[test]
-fn systemd_takes_the_service_with_the_lines_of_the_guide_and_lets_it_write_call_records() {
+fn systemd_takes_the_service_with_the_lines_of_the_documents_and_lets_it_write_call_records() {
     if !has("systemd-analyze", "systemd") {
         return;
     }
@@ -153,10 +160,10 @@ fn systemd_takes_the_service_with_the_lines_of_the_guide_and_lets_it_write_call_
         let text = String::from_utf8(done.stderr).unwrap();
         text.lines().filter(|line| line.contains("ringway.service")).collect::<Vec<_>>().join("\n")
     };
-    let text = block(GUIDE, "[Service]");
+    let text = block(DASHBOARD, "[Service]");
     assert_eq!(said(text), "");
     assert!(said(&text.replace("ReadWritePaths", "ReadWritePath")).contains("ReadWritePath"));
-    let records = block(GUIDE, "[records]");
+    let records = block(RECORDS, "[records]");
     assert!(service.contains("\nLogsDirectory=ringway\n") && records.contains("\"/var/log/ringway/"));
     assert!(
         service.contains("\nStateDirectory=ringway\n") && records.contains("\"sqlite:///var/lib/ringway/")
@@ -180,9 +187,9 @@ fn a_name_server_takes_the_records_of_the_documents() {
         done.status.success() && !String::from_utf8(done.stdout).unwrap().contains("has no address records")
     };
     let srv = block(SCALE, "_sip._tcp.example.org.");
-    let all = block(GUIDE, "example.org.            NAPTR");
+    let all = block(HOST_NAMES, "example.org.            NAPTR");
     assert!(is_taken("example.org", srv) && is_taken("example.org", all));
-    assert!(is_taken("numbers.example", block(GUIDE, "3.8.0.0.6.9.2.3.6.1.4.4.numbers.example.")));
+    assert!(is_taken("numbers.example", block(ENUM, "3.8.0.0.6.9.2.3.6.1.4.4.numbers.example.")));
     assert!(!is_taken("example.org", &srv.replace("SRV 10", "SRV")));
     assert!(!is_taken("example.org", &all.replace("sip1.", "sip3.")));
 }
@@ -218,14 +225,15 @@ fn openssl_connects_as_the_documents_say() {
 }
 
 #[test]
-fn a_browser_would_take_the_script_of_the_guide() {
+fn a_browser_would_take_the_script_of_the_documents() {
     if !has("node", "nodejs") {
         return;
     }
     let stub = "const done = []; const JsSIP = {
           WebSocketInterface: class { constructor(url) { this.url = url; } },
           UA: class { constructor(c) { done.push(c.uri, c.sockets[0].url, typeof c.password); } start() { done.push('start'); } call(to) { done.push(to); } } };";
-    let script = format!("{stub}\n{}\nconsole.log(done.join(' '));", block(GUIDE, "const phone = new JsSIP"));
+    let script =
+        format!("{stub}\n{}\nconsole.log(done.join(' '));", block(BROWSER, "const phone = new JsSIP"));
     let done = Command::new("node").args(["-e", &script]).output().unwrap();
     let expected = "sip:alice@example.org wss://example.org:8443 string start sip:bob@example.org\n";
     assert_eq!(String::from_utf8(done.stdout).unwrap(), expected, "{script}");
@@ -234,7 +242,7 @@ fn a_browser_would_take_the_script_of_the_guide() {
 #[test]
 fn kamailio_takes_the_configuration_that_its_page_names() {
     let page = section(COOKBOOK, "Behind a Kamailio edge");
-    let name = page.split("](../tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();
+    let name = page.split("/tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();
     let folder = format!("{}/../../tests/interop/kamailio", env!("CARGO_MANIFEST_DIR"));
     let configuration = fs::read_to_string(format!("{folder}/{name}")).unwrap();
     for command in ["add_path_received()", "record_route()"] {
@@ -255,7 +263,7 @@ fn kamailio_takes_the_configuration_that_its_page_names() {
 }
 
 #[test]
-fn sipp_plays_the_scenario_with_the_list_of_the_guide() {
+fn sipp_plays_the_scenario_with_the_list_of_the_documents() {
     if !has("sipp", "sip-tester") {
         return;
     }
@@ -369,7 +377,7 @@ fn the_office_has_extensions_and_emergency_calls_and_no_strangers() {
 }
 
 #[test]
-fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
+fn two_phones_on_one_machine_call_each_other_as_the_page_says() {
     if !has("baresip", "baresip-core") {
         return;
     }
@@ -383,14 +391,14 @@ fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
     let address = server.address();
     for start in ["printf wonderland | target", "mkdir -p target/phones", "cat > target/phones/alice/config"]
     {
-        let commands = block(GUIDE, start).replace("127.0.0.1:5060", &address);
+        let commands = block(TWO_PHONES, start).replace("127.0.0.1:5060", &address);
         let done = Command::new("sh").args(["-ec", &commands]).current_dir(folder.path()).output().unwrap();
         assert!(done.status.success(), "{commands}\n{done:?}");
     }
-    assert!(GUIDE.contains("Add two users. A running server reads them within a second."));
+    assert!(TWO_PHONES.contains("Add two users. A running server reads them within a second."));
     std::thread::sleep(Duration::from_secs(1));
     let phone = |name: &str| {
-        let words = block(GUIDE, &format!("baresip -f target/phones/{name}"));
+        let words = block(TWO_PHONES, &format!("baresip -f target/phones/{name}"));
         // Its output would wait for a full buffer.
         let mut command = Command::new("stdbuf");
         command.arg("-oL").args(words.split(' '));
@@ -400,7 +408,7 @@ fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
     for phone in [&bob, &alice] {
         phone.says("[1 binding]");
     }
-    assert!(GUIDE.contains("In alice's terminal type `/dial sip:bob@localhost` and Enter."));
+    assert!(TWO_PHONES.contains("In alice's terminal type `/dial sip:bob@localhost` and Enter."));
     keys.write_all(b"/dial sip:bob@localhost\n").unwrap();
     for phone in [&bob, &alice] {
         phone.says("Call established");
@@ -408,7 +416,7 @@ fn two_phones_on_one_machine_call_each_other_as_the_guide_says() {
 }
 
 #[test]
-fn baresip_registers_and_calls_with_the_accounts_of_the_guide() {
+fn baresip_registers_and_calls_with_the_accounts_of_the_page() {
     if !has("baresip", "baresip-core") {
         return;
     }
@@ -425,8 +433,8 @@ fn baresip_registers_and_calls_with_the_accounts_of_the_guide() {
         let address = ready.split(&format!("{transport}:")).nth(1).unwrap();
         address.split_whitespace().next().unwrap().trim_end_matches(',').to_owned()
     };
-    let accounts = block(GUIDE, "<sip:alice@example.org>").replace("PASSWORD", "secret");
-    let settings = block(GUIDE, "cat > target/phones/alice/config");
+    let accounts = block(TWO_PHONES, "<sip:alice@example.org>").replace("PASSWORD", "secret");
+    let settings = block(TWO_PHONES, "cat > target/phones/alice/config");
     let settings = settings.split_once("<<'END'\n").unwrap().1.split_once("END\n").unwrap().0;
     let phone = |name: &str| {
         let own = folder.path().join(name);

@@ -308,10 +308,10 @@ fn messages_are_logged_at_trace_on_one_line_without_credentials() {
     }
 }
 
-/// The user guide's pattern for fail2ban, with fail2ban's expansion of `<HOST>`.
+/// The documented pattern for fail2ban, with fail2ban's expansion of `<HOST>`.
 fn failregex() -> regex_lite::Regex {
-    let guide = include_str!("../../../../docs/user-guide.md");
-    let pattern = guide.lines().find_map(|line| line.strip_prefix("failregex = ")).unwrap();
+    let page = include_str!("../../../../docs/recipes/fail2ban.md");
+    let pattern = page.lines().find_map(|line| line.strip_prefix("failregex = ")).unwrap();
     regex_lite::Regex::new(&pattern.replace("<HOST>", "(?P<host>[0-9A-Fa-f.:]+)")).unwrap()
 }
 

@@ -123,8 +123,10 @@ fn rtpengine_takes_the_command_of_the_documents() {
     if !has("rtpengine", "rtpengine-daemon") {
         return;
     }
-    let documents =
-        [include_str!("../../../../docs/cookbook.md"), include_str!("../../../../docs/user-guide.md")];
+    let documents = [
+        include_str!("../../../../docs/recipes/cookbook.md"),
+        include_str!("../../../../docs/recipes/media-relay.md"),
+    ];
     let [one, other] =
         documents.map(|text| text.lines().find_map(|line| line.strip_prefix("rtpengine --")).unwrap());
     assert_eq!(one, other);

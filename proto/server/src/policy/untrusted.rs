@@ -1,7 +1,7 @@
 //! Header fields that a sender may not give a forwarded request; methods and fields of strangers that reach a trunk: those of a call, and
 //! nothing that a carrier bills, connects or rings by.
 //!
-//! Strangers get there by the forward of a user, and in the dialog that it began. The user guide has the same list.
+//! Strangers get there by the forward of a user, and in the dialog that it began. docs/recipes/trunks.md has the same list.
 
 use super::is_of_call;
 use crate::Config;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_guide_has_the_list() {
-        let guide = include_str!("../../../../docs/user-guide.md");
+        let guide = include_str!("../../../../docs/recipes/trunks.md");
         let (_, list) = guide.split_once("header fields of a stranger reach a trunk: ").unwrap();
         let (list, _) = list.split_once(". ").unwrap();
         let mut listed: Vec<&str> = list.split(", ").map(|name| name.trim_matches('`')).collect();

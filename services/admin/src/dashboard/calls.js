@@ -38,7 +38,7 @@ function ended() {
       holder.replaceChildren(rows.length ? table('Ended calls', columns, rows) : note('No call has ended yet, or this server does not record calls.'));
     } catch (error) {
       const isAbsent = error.status === 404;
-      holder.replaceChildren(note(isAbsent ? 'Not available: this server keeps no call records. The user guide says how to switch them on.' : error.message, isAbsent ? '' : 'bad'));
+      holder.replaceChildren(note(isAbsent ? 'Not available: this server keeps no call records. docs/recipes/call-records.md says how to switch them on.' : error.message, isAbsent ? '' : 'bad'));
     }
   };
   return { element: el('div', {}, el('div', { class: 'tools' }, button('Refresh', load)), holder), load, stop: () => {} };

@@ -13,7 +13,7 @@ export function nodes() {
     try {
       const cluster = await get('/api/cluster');
       if (!cluster.node) {
-        store.replaceChildren(value('This server shares its registrations with no other: [location] url is "local:". docs/scale.md says how to run several.', 'dd'));
+        store.replaceChildren(value('This server shares its registrations with no other: [location] url is "local:". docs/recipes/scale.md says how to run several.', 'dd'));
         return;
       }
       const { url, kind, state, lag_ms: lag, waiting, error } = cluster.store;

@@ -1,4 +1,4 @@
-// Counters of limits: the limit, and its effect for the peer, in the words of the user guide.
+// Counters of limits: the limit, and its effect for the peer, in the words of docs/reference/limits.md.
 
 export const REASONS = [
   ['over_rate', 'per_source_rate',

@@ -285,7 +285,7 @@ fn statement(start: &str) -> Result<&'static str> {
     blocks.find(|block| block.starts_with(start)).with_context(|| format!("no block begins with {start:?}"))
 }
 
-const PAGE: &str = include_str!("../../../../docs/databases.md");
+const PAGE: &str = include_str!("../../../../docs/recipes/databases.md");
 
 fn other_log(stage: &Stage) -> Result<String> {
     Ok(std::fs::read_to_string(stage.path("ringway.err"))?)

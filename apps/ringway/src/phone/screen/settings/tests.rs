@@ -38,7 +38,7 @@ fn errors(text: &str) -> Vec<String> {
 
 #[test]
 fn every_key_is_documented() {
-    const GUIDE: &str = include_str!("../../../../../../docs/phone.md");
+    const GUIDE: &str = include_str!("../../../../../../docs/reference/phone.md");
     let known_keys = |text: &str| {
         let list =
             errors(text).into_iter().find_map(|error| Some(error.split_once("give one of: ")?.1.to_owned()));
@@ -49,11 +49,11 @@ fn every_key_is_documented() {
         let header = if section == "contact" { format!("[[{section}]]") } else { format!("[{section}]") };
         let text =
             GUIDE.split_once(&format!("\n{header}\n")).map(|(_, rest)| rest.split("\n[").next().unwrap());
-        let text = text.unwrap_or_else(|| panic!("docs/phone.md has no {header}"));
+        let text = text.unwrap_or_else(|| panic!("docs/reference/phone.md has no {header}"));
         for key in known_keys(&format!("{header}\nno_key = 1")) {
             assert!(
                 format!("\n{text}").contains(&format!("\n{key} = ")),
-                "docs/phone.md has no {key} in {header}"
+                "docs/reference/phone.md has no {key} in {header}"
             );
             documented += 1;
         }
