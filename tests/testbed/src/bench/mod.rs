@@ -264,7 +264,7 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
         let path = root().join("BENCHMARKS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let after = match args.names.as_slice() {
-            [] => sections::with_sections_of(&text, &before),
+            [] => sections::with_section(&before, report::HEADING, &text),
             _ => without_sockets::with_section(&before, &text),
         };
         std::fs::write(&path, after).with_context(|| path.display().to_string())?;

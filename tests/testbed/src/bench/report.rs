@@ -176,10 +176,13 @@ pub(super) struct Circumstances {
     pub(super) kamailio: String,
 }
 
-/// Renders BENCHMARKS.md.
+/// Heading of the section with the server's table.
+pub(super) const HEADING: &str = "## The server, saturated\n";
+
+/// Renders the section of BENCHMARKS.md with the server's table.
 pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
     let mut text = format!(
-        "# Benchmarks\n\n\
+        "{HEADING}\n\
          Written by `{}`; every figure below was measured in that one run.\n\n\
          CPU time, not wall time: what the server's threads used (`/proc/PID/task/*/schedstat`) divided by the \
          operations completed, all kernel work of its system calls included. Server on one processor, load generator on \

@@ -38,12 +38,6 @@ pub(super) fn publish(workspace: &Path, heading: &str, section: &str, is_written
     Ok(())
 }
 
-/// The table at the head of the file, followed by the existing sections.
-pub(super) fn with_sections_of(table: &str, before: &str) -> String {
-    let sections = before.find("\n## ").and_then(|at| before.get(at..)).unwrap_or_default();
-    format!("{}\n{sections}", table.trim_end())
-}
-
 fn start_of(text: &str, heading: &str) -> Option<usize> {
     if text.starts_with(heading) { Some(0) } else { text.find(&format!("\n{heading}")).map(|at| at + 1) }
 }
@@ -65,8 +59,5 @@ mod tests {
         let twice = with_section(&both, PHONE, "## The phone\n\ntwo\n");
         assert_eq!(twice, "# Benchmarks\n\n| a |\n\n## The phone\n\ntwo\n\n## Without\n\nx\n");
         assert_eq!(section_of("# Benchmarks\n", PHONE), None);
-        let anew = with_sections_of("# Benchmarks\n\n| b |\n", &twice);
-        assert_eq!(anew, twice.replace("| a |", "| b |"));
-        assert_eq!(with_sections_of("| b |\n", "| a |\n"), "| b |\n");
     }
 }
