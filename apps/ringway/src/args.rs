@@ -497,8 +497,8 @@ Examples:
     Remove(NameArgs),
     /// Show or change where a user's calls go when it is busy, does not answer, is not registered, or always
     #[command(
-        after_help = "Give NAME before the options. Without options it shows the forwards. Each option changes one and leaves the others; `off` in
-place of URI ends that one, --off ends all that are not given beside it.
+        after_help = "Give NAME before the options. Without options it shows the forwards. Each option changes one and leaves the others;
+`off` instead of URI ends that one, --off ends all that are not given beside it.
 
 Examples:
   ringway user forward bob --busy sip:carol@example.org --no-answer 20 sip:carol@example.org
@@ -594,57 +594,4 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    const DOCUMENTS: &str = concat!(
-        include_str!("../../../README.md"),
-        include_str!("../../../docs/start/first-steps.md"),
-        include_str!("../../../docs/start/installation.md"),
-        include_str!("../../../docs/start/scripts.md"),
-        include_str!("../../../docs/start/two-phones.md"),
-        include_str!("../../../docs/start/troubleshooting.md"),
-        include_str!("../../../docs/recipes/backup.md"),
-        include_str!("../../../docs/recipes/blocking.md"),
-        include_str!("../../../docs/recipes/kamailio.md"),
-        include_str!("../../../docs/recipes/reload.md"),
-        include_str!("../../../docs/recipes/tls.md"),
-        include_str!("../../../docs/recipes/users.md"),
-        include_str!("../../../docs/reference/lab.md"),
-        include_str!("../../../docs/reference/phone.md"),
-        include_str!("../../../docs/reference/status.md"),
-    );
-
-    /// True if the documents have `text` and no letter, digit or hyphen behind it.
-    fn is_documented(text: &str) -> bool {
-        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');
-        DOCUMENTS.match_indices(text).any(|(at, _)| ends(&DOCUMENTS[at + text.len()..]))
-    }
-
-    fn collect_undocumented(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
-        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
-            let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help" | "version")) else {
-                continue;
-            };
-            if !is_documented(&format!("--{long}")) {
-                missing.push(format!("{path} --{long}"));
-            }
-        }
-        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
-            let path = format!("{path} {}", sub.get_name());
-            if !is_documented(&path) {
-                missing.push(path.clone());
-            }
-            collect_undocumented(sub, &path, missing);
-        }
-    }
-
-    #[test]
-    fn every_command_and_option_is_documented() {
-        let mut missing = Vec::new();
-        collect_undocumented(&Args::command(), "ringway", &mut missing);
-        assert!(missing.is_empty(), "not in README.md or docs/{{start,recipes,reference}}: {missing:#?}");
-        assert!(!is_documented("--pass") && !is_documented("ringway users"));
-    }
-}
+mod tests;
