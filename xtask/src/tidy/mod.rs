@@ -8,6 +8,7 @@ mod links;
 mod modules;
 mod purity;
 mod stages;
+mod tables;
 mod vocabulary;
 mod words;
 
@@ -65,6 +66,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(stages::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(links::page_findings(&files));
+    findings.extend(tables::findings(&files));
     let workspace = workspace(root)?;
     findings.extend(purity::crate_findings(&workspace, &files)?);
     findings.extend(architecture::dependency_findings(&workspace, &files)?);
