@@ -19,6 +19,8 @@ mod routes;
 mod sections;
 mod store;
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;
 mod tls;
 mod trunks;

@@ -1,0 +1,162 @@
+//! Tests of the table of keys in `docs/reference/configuration.md`: its defaults and ranges are those of the program.
+
+use super::*;
+use std::os::unix::fs::PermissionsExt as _;
+
+/// Rows of the table: key, default, range.
+fn rows() -> Vec<[&'static str; 3]> {
+    let page = include_str!("../../../../docs/reference/configuration.md");
+    let table = page.split("| Key | Default | Range | Meaning |\n|---|---|---|---|\n").nth(1).unwrap();
+    let lines = table.lines().take_while(|line| line.starts_with('|'));
+    let rows = lines.map(|line| {
+        let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+        [(); 3].map(|()| cells.next().unwrap())
+    });
+    rows.collect()
+}
+
+/// Text that must precede a key, with its section open at the end.
+fn before(key: &str) -> String {
+    let (section, name) = key.split_once('.').unwrap_or(("", key));
+    let trunk = "[[trunk]]\nname = \"t\"\nuri = \"sip:t.example\"\n";
+    match (section, name) {
+        ("", _) => String::new(),
+        ("store", "url" | "durability") => "[store]\n".to_owned(),
+        ("store", "query_interval_s") => {
+            "[store]\nurl = \"postgres://u@192.0.2.1/d\"\nquery = \"SELECT 1\"\nquery_changed = \"SELECT 2\"\n"
+                .to_owned()
+        }
+        ("store", _) => "[store]\nurl = \"postgres://u@192.0.2.1/d\"\n".to_owned(),
+        ("registrar", "default_expires_s") => "[registrar]\nmin_expires_s = 1\n".to_owned(),
+        ("registrar", "max_expires_s") => "[registrar]\nmin_expires_s = 1\ndefault_expires_s = 1\n".to_owned(),
+        ("location", "ca" | "hold") => {
+            "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:5070\"\nsecret = \"secret\"\n[location]\nurl = \"rediss://192.0.2.8\"\n"
+                .to_owned()
+        }
+        ("records", "keep_days") => "[records]\nurl = \"sqlite://calls.db\"\n".to_owned(),
+        ("records", "max_mb") => "[records]\nfile = \"calls.jsonl\"\n".to_owned(),
+        ("hep", _) => "[hep]\ncollector = \"tcp:192.0.2.1:9060\"\n".to_owned(),
+        ("presence", "min_expires_s") => "[presence]\nmax_expires_s = 86400\n".to_owned(),
+        ("presence", "max_expires_s") => "[presence]\nmin_expires_s = 10\n".to_owned(),
+        ("neighbour", _) => {
+            "[[neighbour]]\nname = \"n\"\nuri = \"sip:n.example;transport=tcp\"\n".to_owned()
+        }
+        ("trunk", _) => trunk.to_owned(),
+        ("route", _) => format!("{trunk}[[route]]\nprefix = \"0\"\nto = [\"t\"]\n"),
+        ("destination", _) => "[[destination]]\nprefix = \"0\"\n".to_owned(),
+        _ => format!("[{section}]\n"),
+    }
+}
+
+/// The name of a key in its section.
+fn name(key: &str) -> &str {
+    key.rsplit('.').next().unwrap()
+}
+
+/// The default of a cell as a value of TOML; `None` if it is no single value.
+fn value(cell: &str) -> Option<String> {
+    let first = cell.split(';').next().unwrap().split(", none").next().unwrap();
+    let number = first.replace(',', "");
+    match first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) {
+        Some(list) if list.starts_with('[') => Some(list.to_owned()),
+        Some(word) => Some(format!("{word:?}")),
+        None if first == "true" || first == "false" || number.parse::<u64>().is_ok() => Some(number),
+        None => None,
+    }
+}
+
+#[test]
+fn defaults_in_the_table_are_those_of_the_program() {
+    let (mut checked, mut others) = (0, Vec::new());
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "5e71c9a8".repeat(8)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = folder.path().join("ringway.toml");
+    for [keys, default, _] in rows() {
+        let key = keys.split('`').nth(1).unwrap();
+        let key = if keys.contains("`route.strip`") { "route.strip" } else { key };
+        let Some(value) = value(default) else {
+            others.push(default);
+            continue;
+        };
+        let before = before(key);
+        let [without, with] = [before.clone(), format!("{before}{} = {value}\n", name(key))].map(|text| {
+            Config::parse(&text, Some(&file)).unwrap_or_else(|errors| panic!("{key}: {text}{errors:?}"))
+        });
+        let changes = without.keys.changes_to(&with.keys);
+        // Keys that a section of a list has and those that it does not have differ in the list of all keys.
+        let with = Config { keys: without.keys.clone(), ..with };
+        assert!(without == with, "the default of {key} is not {value}: {changes:?}");
+        checked += 1;
+    }
+    assert!(checked > 60, "{checked}");
+    others.sort_unstable();
+    others.dedup();
+    // Those that no value has.
+    let described = [
+        "any",
+        "none",
+        "the first domain",
+        "the host of `uri`",
+        "those of `/etc/resolv.conf`",
+        "true with `file` or `url`",
+    ];
+    assert_eq!(others, described);
+}
+
+/// The least and the largest number of a cell such as `1 to 255`, `to 30 s` or `from 1 s`, and true if 0 is permitted beside.
+fn range(cell: &str) -> Option<(u64, Option<u64>, bool)> {
+    let has_zero = cell.starts_with("0, ") || cell.ends_with("; 0");
+    let cell = cell.trim_start_matches("0, ").trim_end_matches("; 0").replace(',', "");
+    let words: Vec<&str> = cell.split(' ').collect();
+    let number = |word: &str| word.parse().ok();
+    match words.as_slice() {
+        ["from", least, ..] => Some((number(least)?, None, has_zero)),
+        ["to", most, ..] => Some((0, Some(number(most)?), has_zero)),
+        [least, "to", most, ..] => Some((number(least)?, Some(number(most)?), has_zero)),
+        _ => None,
+    }
+}
+
+#[test]
+fn ranges_in_the_table_are_those_of_the_program() {
+    let mut checked = 0;
+    for [keys, default, cell] in rows() {
+        let key = keys.split('`').nth(1).unwrap();
+        let is_number = value(default).is_some_and(|value| value.parse::<u64>().is_ok());
+        let Some((least, most, has_zero)) = range(cell).filter(|_| is_number || key.ends_with("_per_hour"))
+        else {
+            continue;
+        };
+        if keys.contains(", ") {
+            // Two keys, one of which is a text.
+            continue;
+        }
+        let before = before(key);
+        let faults = |value: i128| match Config::parse(&format!("{before}{} = {value}\n", name(key)), None) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(ConfigError::to_string).collect(),
+        };
+        let mut inside = vec![i128::from(least)];
+        let mut outside = vec![i128::from(least) - 1];
+        if let Some(most) = most.map(i128::from) {
+            inside.push(most);
+            outside.push(most + 1);
+        }
+        if has_zero {
+            inside.push(0);
+            outside.retain(|&value| value != 0);
+        }
+        for value in inside {
+            assert_eq!(faults(value), Vec::<String>::new(), "{key} = {value} is in the range {cell}");
+        }
+        for value in outside {
+            let faults = faults(value);
+            let is_named = faults.iter().any(|fault| fault.contains(name(key)));
+            assert!(is_named, "{key} = {value} is not in the range {cell}: {faults:?}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 20, "{checked}");
+}
