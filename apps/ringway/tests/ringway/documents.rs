@@ -21,6 +21,7 @@ const DASHBOARD: &str = include_str!("../../../../docs/recipes/dashboard.md");
 const ENUM: &str = include_str!("../../../../docs/recipes/telephone-numbers.md");
 pub(crate) const FAIL2BAN: &str = include_str!("../../../../docs/recipes/fail2ban.md");
 const HOST_NAMES: &str = include_str!("../../../../docs/recipes/host-names.md");
+const KAMAILIO: &str = include_str!("../../../../docs/recipes/kamailio.md");
 const LAB: &str = include_str!("../../../../docs/reference/lab.md");
 const LOG: &str = include_str!("../../../../docs/reference/log.md");
 const RECORDS: &str = include_str!("../../../../docs/recipes/call-records.md");
@@ -240,26 +241,53 @@ fn a_browser_would_take_the_script_of_the_documents() {
 }
 
 #[test]
-fn kamailio_takes_the_configuration_that_its_page_names() {
+fn the_page_of_the_edge_names_what_its_configuration_calls() {
     let page = section(COOKBOOK, "Behind a Kamailio edge");
-    let name = page.split("/tests/interop/kamailio/").nth(1).unwrap().split(')').next().unwrap();
-    let folder = format!("{}/../../tests/interop/kamailio", env!("CARGO_MANIFEST_DIR"));
-    let configuration = fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    let configuration = kamailio_configuration(kamailio_links(page)[0]);
     for command in ["add_path_received()", "record_route()"] {
-        assert!(page.contains(command) && configuration.contains(command), "{name} has no {command}");
+        assert!(
+            page.contains(command) && configuration.contains(command),
+            "the page or edge.cfg has no {command}"
+        );
     }
+}
+
+#[test]
+fn kamailio_takes_each_configuration_that_the_documents_name() {
+    let mut names: Vec<&str> =
+        [COOKBOOK, KAMAILIO, SCALE, TLS].into_iter().flat_map(kamailio_links).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names, ["dispatcher.cfg", "edge.cfg", "next-hop.cfg", "tls.cfg"]);
     if !has("kamailio", "kamailio") {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let file = folder.path().join(name);
+    let file = folder.path().join("kamailio.cfg");
     let is_taken = |text: &str| {
-        fs::write(&file, text.replace("@PORT@", "5060").replace("@RINGWAY@", "127.0.0.1:5070")).unwrap();
+        fs::write(&file, text).unwrap();
         let done = Command::new("kamailio").arg("-c").arg("-f").arg(&file).output().unwrap();
         done.status.success()
     };
-    assert!(is_taken(&configuration));
-    assert!(!is_taken(&configuration.replace("add_path_received", "add_path_recieved")));
+    for name in names {
+        // It is an address in this one, a port in the others.
+        let ringway = if name == "edge.cfg" { "127.0.0.1:5070" } else { "5070" };
+        let text = kamailio_configuration(name).replace("@PORT@", "5060").replace("@TLS@", "5061");
+        let text = text.replace("@RINGWAY@", ringway);
+        assert!(is_taken(&text), "{name}");
+        assert!(!is_taken(&text.replace("t_relay(", "t_realy(")), "{name} with a wrong function");
+    }
+}
+
+/// Names of the configurations of Kamailio that a document links to.
+fn kamailio_links(document: &str) -> Vec<&str> {
+    let links = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.filter_map(|link| link.split_once("/tests/interop/kamailio/").map(|(_, name)| name)).collect()
+}
+
+fn kamailio_configuration(name: &str) -> String {
+    let folder = format!("{}/../../tests/interop/kamailio", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(format!("{folder}/{name}")).unwrap()
 }
 
 #[test]
