@@ -137,3 +137,84 @@ fn the_pages_of_commands_have_the_help_texts_of_the_program() {
         assert!(has(command), "{command:?} is on one page");
     }
 }
+
+/// Blocks of code of all pages for users, with the page.
+fn blocks() -> Vec<(String, String)> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut blocks = Vec::new();
+    for folder in ["start", "recipes", "reference"] {
+        for page in fs::read_dir(docs.join(folder)).unwrap() {
+            let page = page.unwrap();
+            let name = format!("docs/{folder}/{}", page.file_name().to_string_lossy());
+            // Help texts have a test of their own.
+            if name.contains("/commands") {
+                continue;
+            }
+            let text = fs::read_to_string(page.path()).unwrap();
+            let found = text.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+            blocks.extend(found.map(|(_, block)| (name.clone(), block.to_owned())));
+        }
+    }
+    blocks
+}
+
+/// Words of a line as a shell has them; an operator is a word of its own.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match quote {
+            Some(mark) if c == mark => quote = None,
+            Some(_) => word.get_or_insert_default().push(c),
+            None => match c {
+                '\'' | '"' => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                '#' if word.is_none() => break,
+                ' ' => words.extend(word.take()),
+                '|' | '&' | ';' | '(' | ')' | '<' | '>' => {
+                    words.extend(word.take());
+                    words.push(c.to_string());
+                }
+                _ => word.get_or_insert_default().push(c),
+            },
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// Commands of this program in a line.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let words = words(line);
+    let is_operator = |word: &String| ["|", "&", ";", "(", ")", "<", ">"].contains(&word.as_str());
+    let mut commands = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let is_first =
+            at == 0 || is_operator(&words[at - 1]) || ["$", "--"].contains(&words[at - 1].as_str());
+        if is_first && ["ringway", "target/release/ringway"].contains(&word.as_str()) {
+            commands.push(words[at..].iter().take_while(|word| !is_operator(word)).cloned().collect());
+        }
+    }
+    commands
+}
+
+#[test]
+fn commands_in_the_documents_are_valid() {
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (page, block) in blocks() {
+        // A word alone is a name.
+        let commands: Vec<_> = block.replace("\\\n", " ").lines().flat_map(commands).collect();
+        for command in commands.iter().filter(|command| command.len() > 1) {
+            tried += 1;
+            if let Err(error) = Args::try_parse_from(command) {
+                let error = error.to_string();
+                wrong.push(format!("{page}: {command:?}: {}", error.lines().next().unwrap_or_default()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(tried > 60, "{tried}");
+    let line = "printf 'a b' | ringway call \"sip:b c\" --json   # ringway show > x";
+    assert_eq!(commands(line), [["ringway", "call", "sip:b c", "--json"].map(str::to_owned)]);
+}

@@ -1,4 +1,4 @@
-//! Tests of the table of keys in `docs/reference/configuration.md`: its defaults and ranges are those of the program.
+//! Tests of the documents: defaults and ranges in the table of keys are those of the program, and all configurations are valid.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
@@ -159,4 +159,42 @@ fn ranges_in_the_table_are_those_of_the_program() {
         checked += 1;
     }
     assert!(checked > 20, "{checked}");
+}
+
+#[test]
+fn each_configuration_in_the_documents_is_valid() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let folder = tempfile::tempdir().unwrap();
+    // Passwords are read from the current folder, unless their path is absolute.
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "5e71c9a8".repeat(8)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let with_secrets = |block: &str| {
+        let files = ["carrier.password", "redis-password", "cluster-secret", "database-password"];
+        files.iter().fold(block.to_owned(), |block, name| {
+            block.replace(&format!("{name:?}"), &format!("{:?}", secret.display().to_string()))
+        })
+    };
+    let file = folder.path().join("ringway.toml");
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for kind in ["start", "recipes", "reference"] {
+        for page in fs::read_dir(docs.join(kind)).unwrap() {
+            let page = page.unwrap().path();
+            let text = fs::read_to_string(&page).unwrap();
+            let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+            // The phone's settings have a test of their own; a build without OpenSSL refuses it.
+            let is_checked = |block: &&str| {
+                !block.starts_with("[account]")
+                    && (cfg!(feature = "legacy-tls") || !block.contains("danger_legacy"))
+            };
+            for block in blocks.filter(is_checked) {
+                if let Err(errors) = Config::parse(&with_secrets(block), Some(&file)) {
+                    wrong.push(format!("{}: {block}{errors:?}", page.display()));
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 20, "{checked}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
