@@ -27,6 +27,7 @@ mod provisioning;
 mod public_address;
 mod record_sink;
 mod records;
+mod recovery;
 mod reload;
 mod report;
 mod routes;
@@ -58,21 +59,18 @@ use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver}
 use provisioning::{FollowedDatabase, Following};
 use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
+use recovery::{load, new_nodes, recover, start_writer};
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
-use ringway_linux::{
-    Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
-};
-use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{LinkedNode, Server, shard_of_aor, shard_of_user};
-use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
+use ringway_linux::{Bound, Clock, Hosts, Listen, MarkedPackets, MessageTrace, Runtime, StreamLimits};
+use ringway_server::Server;
+use ringway_store::{Durability, Store};
 use routes::RoutesEditor;
 use services::SharedServices;
 use settings::Present;
 pub(crate) use settings::advertised;
 use shown::ShownConfig;
 pub(crate) use start_check::start_errors;
-use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -135,21 +133,15 @@ impl Running {
         inputs: Sender<Input>,
         followed: Option<FollowedDatabase>,
     ) -> Result<Self, Failure> {
-        let clock = Clock::new();
-        let store = Arc::new(store);
-        let hosts = Arc::new(Hosts::default());
+        let (clock, store, hosts) = (Clock::new(), Arc::new(store), Arc::new(Hosts::default()));
         let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &random::seed()?)?;
         tls.warn_of_expiry();
         tls.set_websocket(&config);
-        let wanted = settings::wanted_listeners(&config);
-        let bound = Bound::bind(&wanted, usize::from(config.workers))
-            .map_err(|error| Failure::failed(error.to_string()))?;
-        let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
-        let secret = store.secret()?;
-        let incarnation = sharing::wall_ms();
+        let (wanted, bound, admin) = bind(&config)?;
+        let (secret, incarnation) = (store.secret()?, sharing::wall_ms());
         let listeners = ListenerTable::new(&wanted, bound.addresses());
         let public_address = Arc::new(PublicAddress::default());
-        let present = Present { nodes: &[], incarnation, public_ip: None };
+        let present = Present::at_start(incarnation);
         let settings = Arc::new(settings::server_config(&config, &listeners, secret, present));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         services.set_trunks(&settings);
@@ -177,18 +169,15 @@ impl Running {
         let _ = shards_cell.set(runtime.shards());
         let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
-        let (of_config, of_store) = (Arc::clone(&shown), (Arc::clone(&store), clock));
-        let of_store = (of_store.0, of_store.1, Arc::clone(&public_address));
+        let (of_config, of_store) =
+            (Arc::clone(&shown), (Arc::clone(&store), clock, Arc::clone(&public_address)));
         let view = Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, of_config, of_store));
         let admin_address = admin.address();
         let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
-        let users = StoredUsers::new(
-            Arc::clone(&store),
-            provisioning.as_ref().map(Following::access).filter(|_| config.store.has_tables()),
-        );
-        let routes = RoutesEditor::new(config.file.clone());
-        let control =
-            ServerControl::new(inputs.clone(), users, Arc::clone(&view), Arc::clone(&shown), routes);
+        let users = users_of(&config, &store, provisioning.as_ref());
+        let (of_view, routes) =
+            ((Arc::clone(&view), Arc::clone(&shown)), RoutesEditor::new(config.file.clone()));
+        let control = ServerControl::new(inputs.clone(), users, of_view.0, of_view.1, routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
@@ -222,37 +211,6 @@ impl Running {
     /// Listeners in the order of the configuration, with their actual ports.
     pub(crate) fn listeners(&self) -> &[Listen] {
         self.runtime.listeners()
-    }
-
-    /// Uses the settings of the present configuration, nodes and public address.
-    fn renew_settings(&mut self) {
-        let nodes = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
-        let settings = self.settings_with(&self.config, &self.listeners, nodes);
-        self.use_settings(Arc::new(settings));
-    }
-
-    /// Settings of the server machine for a configuration and its listeners, and links to `nodes`.
-    fn settings_with(
-        &self,
-        config: &Config,
-        listeners: &ListenerTable,
-        nodes: &[LinkedNode],
-    ) -> ringway_server::Config {
-        let (incarnation, public_ip) = (self.incarnation(), self.public_address.ip());
-        let present = Present { nodes, incarnation, public_ip };
-        settings::server_config(config, listeners, self.settings.secret, present)
-    }
-
-    /// Asks the STUN server of the configuration, if it has one, and no other any more.
-    fn watch_public_address(&mut self) {
-        self.public_watch = None;
-        let Some(server) = &self.config.stun else { return };
-        match self.public_address.watch(server, self.inputs.clone()) {
-            Ok(watch) => self.public_watch = Some(watch),
-            Err(why) => {
-                tracing::error!("the thread that asks for the public address cannot be started: {why}")
-            }
-        }
     }
 
     /// Uses settings whose listeners are open.
@@ -370,6 +328,21 @@ impl Running {
     }
 }
 
+/// Binds the listeners and the admin API.
+fn bind(config: &Config) -> Result<(Vec<Listen>, Bound, Admin), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let wanted = settings::wanted_listeners(config);
+    let bound = Bound::bind(&wanted, usize::from(config.workers)).map_err(|error| failed(&error))?;
+    let admin = Admin::bind(config.admin.listen).map_err(|error| failed(&error))?;
+    Ok((wanted, bound, admin))
+}
+
+/// Users that the admin API changes: in the store, or in the tables of a database.
+fn users_of(config: &Config, store: &Arc<Store>, followed: Option<&Following>) -> StoredUsers {
+    let access = followed.map(Following::access).filter(|_| config.store.has_tables());
+    StoredUsers::new(Arc::clone(store), access)
+}
+
 /// Starts what follows calls and captures messages, if it is configured.
 fn start_observers(
     config: &Config,
@@ -461,146 +434,6 @@ fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
     })
 }
 
-fn new_nodes(
-    settings: &Arc<ringway_server::Config>,
-    services: &Arc<SharedServices>,
-    workers: usize,
-    seed: Seed,
-    now: Instant,
-) -> Vec<Node> {
-    // A single worker needs one shard only.
-    let count = if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) };
-    let transactions = TRANSACTIONS_MAX.div_ceil(count);
-    let mut settings = ringway_server::Config::clone(settings);
-    settings.transaction_limits =
-        ringway_transaction::Limits { servers_max: transactions, clients_max: transactions };
-    let settings = &Arc::new(settings);
-    let shared = || (Arc::clone(services) as _, Arc::clone(services.tables()));
-    let shard = |shard| Server::new(Arc::clone(settings), shared(), shard, seed, now);
-    (0..count as u16).map(shard).collect()
-}
-
-/// Loads subscribers and permanent contacts from the database. Returns the number of the last change that was applied
-/// to the bindings too.
-fn load(
-    store: &Store,
-    config: &Config,
-    services: &SharedServices,
-    nodes: &mut [Node],
-) -> Result<u64, Failure> {
-    let mut contacts: HashMap<String, Vec<String>> = HashMap::new();
-    let loaded = store.load(
-        |row| services.add_subscriber(&row),
-        |name, domain, contact| {
-            contacts.entry(format!("{name}@{domain}")).or_default().push(contact.to_owned());
-        },
-    )?;
-    let count = nodes.len() as u16;
-    for (aor, contacts) in &contacts {
-        let shard = shard_of_aor(&services.shard_key(), aor.as_bytes(), count);
-        let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
-        if let Some(node) = nodes.get_mut(usize::from(shard)) {
-            node.set_permanent_contacts(aor.as_bytes(), &list);
-        }
-    }
-    blocks::load(store, services)?;
-    // Later than the rest: changes in between are applied again.
-    store.load_forwards(|name, domain, forwards| {
-        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
-        if let Some(node) = nodes.get_mut(usize::from(shard)) {
-            node.set_forwards(format!("{name}@{domain}").as_bytes(), forwards);
-        }
-    })?;
-    other_realms(store, config).iter().for_each(|warning| tracing::warn!("{warning}"));
-    Ok(loaded.applied)
-}
-
-/// Warnings about passwords for another realm. An error of the query does not prevent the start; the next access to the
-/// store reports it.
-fn other_realms(store: &Store, config: &Config) -> Vec<String> {
-    if !config.server.auth.enabled {
-        return Vec::new();
-    }
-    let realms = &config.server.auth.realms;
-    let warning = |other: OtherRealm| {
-        let OtherRealm { domain, realm, users, name } = other;
-        let (noun, have) = if users == 1 { ("user", "has") } else { ("users", "have") };
-        format!(
-            "{users} {noun} of {domain}, {name:?} one of them, {have} a password for the realm {realm:?} instead of {:?}: they \
-             cannot log in until `ringway user passwd` gives them one, or [auth] names their realm",
-            realms.of(domain.as_bytes())
-        )
-    };
-    let others = store.subscribers_of_other_realms(|domain| realms.of(domain.as_bytes()));
-    others.unwrap_or_default().into_iter().map(warning).collect()
-}
-
-/// Restores the bindings and the kept messages of earlier runs from the journal into `nodes`.
-fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> Result<Bindings, Failure> {
-    let count = nodes.len() as u16;
-    let mut unreadable = 0_u64;
-    let bindings = Bindings::recover(&config.store.url, |aor, record| {
-        let shard = shard_of_aor(&key, aor, count);
-        if let Some(node) = nodes.get_mut(usize::from(shard))
-            && node.restore(aor, record, now).is_err()
-        {
-            unreadable += 1;
-        }
-    })?;
-    if unreadable > 0 {
-        tracing::warn!("{unreadable} registrations or messages in the store are invalid and are ignored");
-    }
-    Ok(bindings)
-}
-
-fn start_writer(
-    bindings: Bindings,
-    config: &Config,
-    inboxes: Inboxes,
-    shards: &Arc<OnceLock<Shards<Node>>>,
-) -> Result<Writer, Failure> {
-    let is_strict = config.store.durability == Durability::Strict;
-    let on_durable = move |_| {
-        if is_strict {
-            inboxes.wake();
-        }
-    };
-    bindings
-        .start(config.store.durability, snapshot_source(Arc::clone(shards)), on_durable)
-        .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
-}
-
-/// Walks the bindings and the kept messages shard by shard. A few users at a time are copied under the shard's lock and written
-/// after unlocking, so that no message waits for the disk.
-fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
-    Box::new(move |put| {
-        let shards = shards.wait();
-        let mut copied: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        for shard in 0..shards.len() as u16 {
-            for walk in [bindings_from, messages_from] {
-                let mut from = Some(0);
-                while let Some(first) = from {
-                    let copy = |node: &mut Node| {
-                        walk(node, first, &mut |key, record| copied.push((key.to_vec(), record.to_vec())))
-                    };
-                    from = shards.with_shard(shard, copy).flatten();
-                    for (key, record) in copied.drain(..) {
-                        put(&key, &record);
-                    }
-                }
-            }
-        }
-    })
-}
-
-fn bindings_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u32> {
-    node.location().records_from(first, USERS_AT_ONCE, each)
-}
-
-fn messages_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u32> {
-    node.message_records_from(first, MESSAGES_AT_ONCE, each)
-}
-
 fn warn_of_settings(config: &Config) {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -630,18 +463,3 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Time before this limit at which pending requests are answered with an error.
 const ERROR_RESPONSES_BEFORE: Duration = Duration::from_secs(1);
-
-/// Shards per worker: enough that two workers rarely need the same one.
-const SHARDS_PER_WORKER: usize = 8;
-
-const SHARDS_MAX: usize = 1024;
-
-/// Maximum number of transactions of each kind in all shards. A transaction exists for 32 s, so this permits 60,000
-/// calls/s; an answered call occupies about 600 bytes for that time.
-const TRANSACTIONS_MAX: usize = 2_000_000;
-
-/// Users that a snapshot copies at once under a lock.
-const USERS_AT_ONCE: u32 = 256;
-
-/// Messages that a snapshot copies at once under a lock: half a mebibyte.
-const MESSAGES_AT_ONCE: u32 = 48;

@@ -1,7 +1,11 @@
-//! Changes of the nodes and of the store that they share, applied by the main thread.
+//! Changes of the nodes, of the store that they share and of the public address, applied by the main thread.
 
+use super::control::Input;
+use super::listeners::ListenerTable;
+use super::settings::{self, Present};
 use super::sharing::{Again, SharedLocation, Sweep};
 use super::{Running, cluster};
+use crate::config::Config;
 use ringway_redis::Walks;
 use ringway_server::{LinkedNode, Server};
 use std::sync::Arc;
@@ -30,6 +34,40 @@ impl Running {
         }
         let settings = self.settings_with(&self.config, &self.listeners, &nodes);
         self.use_settings(Arc::new(settings));
+    }
+
+    /// Uses the settings of the present configuration, nodes and public address.
+    pub(super) fn renew_settings(&mut self) {
+        let nodes = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let settings = self.settings_with(&self.config, &self.listeners, nodes);
+        self.use_settings(Arc::new(settings));
+    }
+
+    /// Settings of the server machine for a configuration and its listeners, and links to `nodes`.
+    pub(super) fn settings_with(
+        &self,
+        config: &Config,
+        listeners: &ListenerTable,
+        nodes: &[LinkedNode],
+    ) -> ringway_server::Config {
+        let (incarnation, public_ip) = (self.incarnation(), self.public_address.ip());
+        let present = Present { nodes, incarnation, public_ip };
+        settings::server_config(config, listeners, self.settings.secret, present)
+    }
+
+    /// Asks the STUN server of the configuration, if it has one, and no other any more.
+    pub(super) fn watch_public_address(&mut self) {
+        self.public_watch = None;
+        let Some(server) = &self.config.stun else { return };
+        let inputs = self.inputs.clone();
+        // The main thread has ended if it cannot be sent.
+        let on_change = move || drop(inputs.send(Input::PublicAddress));
+        match self.public_address.watch(server, on_change) {
+            Ok(watch) => self.public_watch = Some(watch),
+            Err(why) => {
+                tracing::error!("the thread that asks for the public address cannot be started: {why}")
+            }
+        }
     }
 
     /// Start of this process among those of its node.

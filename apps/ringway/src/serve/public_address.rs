@@ -3,7 +3,6 @@
 //! A thread asks every 30 s. An answer is a stranger's word: it counts only if it is a public address, and a change only if a second
 //! answer agrees. The main thread puts it into the settings; nothing waits for it.
 
-use super::control::Input;
 use crate::random;
 use ringway_linux::Clock;
 use ringway_sansio::Instant;
@@ -13,7 +12,6 @@ use ringway_stun::{DEFAULT_PORT, StunClient, StunEvent};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -60,16 +58,20 @@ impl PublicAddress {
         ]
     }
 
-    /// Begins to ask `server`; changes are sent to `inputs`.
+    /// Begins to ask `server`; `on_change` is called when the address becomes known, and when it changes.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn watch(self: &Arc<Self>, server: &HostPort, inputs: Sender<Input>) -> io::Result<Watch> {
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        server: &HostPort,
+        on_change: impl Fn() + Send + 'static,
+    ) -> io::Result<Watch> {
         let stop = Arc::new(AtomicBool::new(false));
         let asker = Asker {
             server: server.clone(),
             found: Arc::clone(self),
-            inputs,
+            on_change: Box::new(on_change),
             stop: Arc::clone(&stop),
             clock: Clock::new(),
             last_failure: String::new(),
@@ -124,7 +126,7 @@ impl Answers {
 struct Asker {
     server: HostPort,
     found: Arc<PublicAddress>,
-    inputs: Sender<Input>,
+    on_change: Box<dyn Fn() + Send>,
     stop: Arc<AtomicBool>,
     clock: Clock,
     /// Failure that was logged: the same one is not repeated.
@@ -195,8 +197,7 @@ impl Asker {
         self.last_failure.clear();
         if self.found.set(ip) {
             tracing::info!("public address {ip}, by the STUN server {}", self.name());
-            // The main thread has ended if this fails.
-            let _ = self.inputs.send(Input::PublicAddress);
+            (self.on_change)();
         }
     }
 

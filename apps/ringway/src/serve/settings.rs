@@ -29,6 +29,13 @@ pub(super) struct Present<'a> {
     pub(super) public_ip: Option<IpAddr>,
 }
 
+impl Present<'_> {
+    /// State at the start: no node and no public address is known.
+    pub(super) const fn at_start(incarnation: u64) -> Self {
+        Self { nodes: &[], incarnation, public_ip: None }
+    }
+}
+
 /// Settings of the machine for its listeners, and links to nodes.
 pub(super) fn server_config(
     config: &Config,
