@@ -95,8 +95,10 @@ fn defaults_in_the_table_are_those_of_the_program() {
     others.dedup();
     // Those that no value has.
     let described = [
+        "all",
         "any",
         "none",
+        "public addresses",
         "the first domain",
         "the host of `uri`",
         "those of `/etc/resolv.conf`",
