@@ -1,5 +1,7 @@
 //! The command line.
 
+mod users;
+
 use crate::cert::CertArgs;
 use crate::lab::LabArgs;
 use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
@@ -8,6 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub(crate) use users::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
 
 const EXAMPLES: &str = "Examples:
   ringway demo                           see it work, without any set-up
@@ -38,7 +41,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the server
     #[command(
-        after_help = "Without --config it reads ./ringway.toml if there is one, else it uses safe defaults.
+        after_help = "Without --config it reads the first of $RINGWAY_CONFIG, ./ringway.toml and /etc/ringway/ringway.toml that there is, else it
+uses safe defaults.
 It prints one line beginning with `ready` when it listens. SIGTERM stops it gracefully; SIGHUP reloads.
 
 Examples:
@@ -57,6 +61,10 @@ Examples:
   ringway check ringway.toml --json
   ringway check ringway.toml --against-running")]
     Check(CheckArgs),
+    /// Print a configuration file with every key, its default and its meaning
+    #[command(after_help = "Examples:
+  ringway config example > ringway.toml")]
+    Config(ConfigArgs),
     /// Make the running server read its configuration and certificates again, and print what that changes
     #[command(after_help = "It changes everything or, when something is wrong or needs a restart, nothing.
 
@@ -151,7 +159,7 @@ Examples:
 pub(crate) struct BackupArgs {
     /// The new file
     pub(crate) file: PathBuf,
-    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    /// The server's configuration, which names its database (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print the result as JSON
@@ -164,7 +172,7 @@ pub(crate) struct BackupArgs {
 pub(crate) struct RestoreArgs {
     /// The backup, or the database of another server
     pub(crate) file: PathBuf,
-    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    /// The server's configuration, which names its database (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Only print what it would change
@@ -197,7 +205,7 @@ pub(crate) struct MigrateArgs {
     /// Only print what it would change
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    /// The server's configuration, which names its database (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print the result as JSON
@@ -239,7 +247,7 @@ pub(crate) struct ManArgs {
 /// Arguments of `ringway serve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServeArgs {
-    /// The configuration (default: ./ringway.toml if it exists)
+    /// The configuration (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -247,9 +255,8 @@ pub(crate) struct ServeArgs {
 /// Arguments of `ringway check`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// The configuration to check
-    #[arg(default_value = "ringway.toml")]
-    pub(crate) file: PathBuf,
+    /// The configuration to check (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
+    pub(crate) file: Option<PathBuf>,
     /// Also print what a reload would change in the running server, whose admin API has the address in the file
     #[arg(long)]
     pub(crate) against_running: bool,
@@ -259,6 +266,21 @@ pub(crate) struct CheckArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `ringway config`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ConfigArgs {
+    /// Output
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// Outputs of `ringway config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Every key with its default and its meaning, as comments
+    Example,
 }
 
 /// Arguments of `ringway reload`.
@@ -308,7 +330,7 @@ pub(crate) struct BlockArgs {
     /// Command to run.
     #[command(subcommand)]
     pub(crate) command: BlockCommand,
-    /// The server's configuration (default: ./ringway.toml if it exists)
+    /// The server's configuration (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print the result as JSON
@@ -373,7 +395,7 @@ pub(crate) struct BlockPatternArgs {
 /// The running server that a command asks.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServerArgs {
-    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
+    /// The server's configuration, which has the address of its admin API (default: the first of $RINGWAY_CONFIG, ./ringway.toml, /etc/ringway/ringway.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address of the admin API, if it differs from the configuration
@@ -430,145 +452,6 @@ pub(crate) struct TraceArgs {
     /// Print this call only
     #[arg(long, value_name = "CALL-ID")]
     pub(crate) call: Option<String>,
-}
-
-/// Arguments of `ringway user`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:
-  ringway user add alice
-  echo \"$PASSWORD\" | ringway user add bob@example.org --password-stdin
-  ringway user import users.csv
-  ringway user bind gateway sip:gw@192.0.2.7:5060")]
-pub(crate) struct UserArgs {
-    /// Command to run.
-    #[command(subcommand)]
-    pub(crate) command: UserCommand,
-    /// The server's configuration (default: ./ringway.toml if it exists)
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-/// Commands of `ringway user`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum UserCommand {
-    /// Add a user
-    #[command(after_help = "Without --password-stdin it generates a strong password and prints it once.
-
-Examples:
-  ringway user add alice
-  ringway user add alice --domain example.org
-  echo \"$PASSWORD\" | ringway user add alice --password-stdin")]
-    Add(PasswordArgs),
-    /// Add many users from a CSV file: all of them, or none
-    #[command(
-        after_help = "The header is `username,password` and optionally `domain`; the first invalid row is reported.
-
-Example:
-  ringway user import users.csv
-  ringway user import users.csv --replace --dry-run"
-    )]
-    Import {
-        /// The CSV file
-        file: PathBuf,
-        /// Make the users those of the list: remove the others, with what belongs to them, and change other passwords
-        #[arg(long)]
-        replace: bool,
-        /// Only print what --replace would change
-        #[arg(long, requires = "replace")]
-        dry_run: bool,
-    },
-    /// List all users with their permanent contacts
-    #[command(after_help = "Example:
-  ringway user list --json")]
-    List,
-    /// Change a user's password
-    #[command(after_help = "Without --password-stdin it generates a strong password and prints it once.
-
-Examples:
-  ringway user passwd alice
-  echo \"$PASSWORD\" | ringway user passwd alice --password-stdin")]
-    Passwd(PasswordArgs),
-    /// Remove a user and its permanent contacts
-    #[command(after_help = "Example:
-  ringway user remove alice")]
-    Remove(NameArgs),
-    /// Show or change where a user's calls go when it is busy, does not answer, is not registered, or always
-    #[command(
-        after_help = "Give NAME before the options. Without options it shows the forwards. Each option changes one and leaves the others;
-`off` instead of URI ends that one, --off ends all that are not given beside it.
-
-Examples:
-  ringway user forward bob --busy sip:carol@example.org --no-answer 20 sip:carol@example.org
-  ringway user forward bob --unregistered sip:bob@mobile.example.net
-  ringway user forward bob --busy off
-  ringway user forward bob --off
-  ringway user forward bob --json"
-    )]
-    Forward(ForwardArgs),
-    /// Add a permanent contact of a user, which needs no registration
-    #[command(after_help = "Example:
-  ringway user bind gateway sip:gw@192.0.2.7:5060")]
-    Bind {
-        #[command(flatten)]
-        user: NameArgs,
-        /// The contact: a SIP URI
-        contact: String,
-    },
-    /// Remove one or all permanent contacts of a user
-    #[command(after_help = "Examples:
-  ringway user unbind gateway sip:gw@192.0.2.7:5060
-  ringway user unbind gateway")]
-    Unbind {
-        #[command(flatten)]
-        user: NameArgs,
-        /// The contact; all if omitted
-        contact: Option<String>,
-    },
-}
-
-/// A user.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct NameArgs {
-    /// The user's name, or NAME@DOMAIN
-    pub(crate) name: String,
-    /// The user's domain (default: the first of the configuration)
-    #[arg(long)]
-    pub(crate) domain: Option<String>,
-}
-
-/// Forwards of a user.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct ForwardArgs {
-    #[command(flatten)]
-    pub(crate) user: NameArgs,
-    /// Target of every call; the user's own phones do not ring
-    #[arg(long, value_name = "URI")]
-    pub(crate) always: Option<String>,
-    /// Target of calls if every phone of the user is busy
-    #[arg(long, value_name = "URI")]
-    pub(crate) busy: Option<String>,
-    /// Target of calls that nobody answers within SECONDS (1 to 180)
-    #[arg(long, num_args = 1..=2, value_names = ["SECONDS", "URI"])]
-    pub(crate) no_answer: Option<Vec<String>>,
-    /// Target of calls if the user has no phone that can be reached
-    #[arg(long, value_name = "URI")]
-    pub(crate) unregistered: Option<String>,
-    /// End all forwards that are not given beside it
-    #[arg(long)]
-    pub(crate) off: bool,
-}
-
-/// A user and its new password.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct PasswordArgs {
-    #[command(flatten)]
-    pub(crate) user: NameArgs,
-    /// Read the password from standard input instead of generating one
-    #[arg(long)]
-    pub(crate) password_stdin: bool,
 }
 
 /// Parses the command line. `Err`: the exit status after help or an error was printed.

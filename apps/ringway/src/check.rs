@@ -14,9 +14,10 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let text = Config::read(&args.file)?;
+    let path = Config::find_or_default(args.file.as_deref());
+    let text = Config::read(&path)?;
     let mut report = None;
-    let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
+    let (warnings, errors) = match Config::parse(&text, Some(&path)) {
         Ok(config) => {
             if args.against_running {
                 report = Some(compared(args, &config)?);
@@ -24,11 +25,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let warnings = config.warnings().into_iter().chain(of_tls(&config));
             let warnings = warnings.chain(of_inner_networks(&config));
             let warnings = warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect();
-            (warnings, start_errors(&config, &args.file))
+            (warnings, start_errors(&config, &path))
         }
         Err(errors) => (Vec::new(), errors),
     };
-    let file = args.file.display().to_string();
+    let file = path.display().to_string();
     if args.json {
         let errors: Vec<_> = errors
             .iter()

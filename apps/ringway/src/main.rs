@@ -31,7 +31,7 @@ mod tls_args;
 mod trace;
 mod user;
 
-use args::{Args, Command};
+use args::{Args, Command, ConfigCommand};
 use config::Config;
 use failure::Failure;
 use std::process::ExitCode;
@@ -57,6 +57,9 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::User(user) => user::run(user),
         Command::Cert(cert) => cert::run(cert),
         Command::Check(check) => check::run(&check),
+        Command::Config(args) => match args.command {
+            ConfigCommand::Example => Ok(output::line(config::example().trim_end())?),
+        },
         Command::Reload(reload) => reload::run(&reload),
         Command::Drain(args) => drain::run(&args),
         Command::Block(block) => block::run(&block),

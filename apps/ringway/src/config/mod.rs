@@ -8,6 +8,7 @@
 
 mod advertise;
 mod cluster;
+mod example;
 mod exposed;
 mod location;
 mod media;
@@ -18,6 +19,7 @@ mod records;
 mod routes;
 mod sections;
 mod store;
+mod table;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]
@@ -31,6 +33,7 @@ pub(crate) use ringway_settings::{
 
 pub(crate) use advertise::with_public_ip;
 pub(crate) use cluster::ClusterConfig;
+pub(crate) use example::text as example;
 pub(crate) use location::LocationConfig;
 pub(crate) use records::Records;
 pub(crate) use store::{StoreConfig, StoreQuery};
@@ -43,8 +46,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// File that is read without `--config`, if it exists.
+/// Files that are read without `--config` and without [`VARIABLE`], the first that exists.
+const DEFAULT_FILES: [&str; 2] = [DEFAULT_FILE, "/etc/ringway/ringway.toml"];
+/// File in the current folder.
 const DEFAULT_FILE: &str = "ringway.toml";
+/// Variable with the path of the file.
+const VARIABLE: &str = "RINGWAY_CONFIG";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,14 +137,28 @@ impl Config {
     /// Maximum size of a configuration file.
     pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
-    /// Reads `file`; without one `./ringway.toml` if it exists, else the defaults. For a reload, pass the `file` of the
-    /// current configuration.
+    /// Reads `file`, without one that of [`Config::find`], else the defaults. For a reload, use [`Config::load_again`].
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
-        let default = Path::new(DEFAULT_FILE);
-        let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
-            return Self::parse("", None).map_err(configuration);
-        };
+        Self::load_again(Self::find(file).as_deref())
+    }
+
+    /// Reads the `file` of a configuration in use; `None`: the defaults.
+    pub(crate) fn load_again(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(file) = file else { return Self::parse("", None).map_err(configuration) };
         Self::parse(&Self::read(file)?, Some(file)).map_err(configuration)
+    }
+
+    /// The file that is read: `given`, that of `$RINGWAY_CONFIG`, `./ringway.toml`, `/etc/ringway/ringway.toml`, in this order. The last two
+    /// only if they exist; `None`: there is none.
+    pub(crate) fn find(given: Option<&Path>) -> Option<PathBuf> {
+        let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let default = || DEFAULT_FILES.iter().map(Path::new).find(|path| path.exists()).map(Path::to_owned);
+        given.map(Path::to_owned).or(named).or_else(default)
+    }
+
+    /// The same for a command that needs a file: `ringway.toml` if there is none.
+    pub(crate) fn find_or_default(given: Option<&Path>) -> PathBuf {
+        Self::find(given).unwrap_or_else(|| DEFAULT_FILE.into())
     }
 
     /// Reads the text of a configuration file.

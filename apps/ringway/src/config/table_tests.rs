@@ -3,18 +3,6 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// Rows of the table: key, default, range.
-fn rows() -> Vec<[&'static str; 3]> {
-    let page = include_str!("../../../../docs/reference/configuration.md");
-    let table = page.split("| Key | Default | Range | Meaning |\n|---|---|---|---|\n").nth(1).unwrap();
-    let lines = table.lines().take_while(|line| line.starts_with('|'));
-    let rows = lines.map(|line| {
-        let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
-        [(); 3].map(|()| cells.next().unwrap())
-    });
-    rows.collect()
-}
-
 /// Text that must precede a key, with its section open at the end.
 fn before(key: &str) -> String {
     let (section, name) = key.split_once('.').unwrap_or(("", key));
@@ -53,18 +41,6 @@ fn name(key: &str) -> &str {
     key.rsplit('.').next().unwrap()
 }
 
-/// The default of a cell as a value of TOML; `None` if it is no single value.
-fn value(cell: &str) -> Option<String> {
-    let first = cell.split(';').next().unwrap().split(", none").next().unwrap();
-    let number = first.replace(',', "");
-    match first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) {
-        Some(list) if list.starts_with('[') => Some(list.to_owned()),
-        Some(word) => Some(format!("{word:?}")),
-        None if first == "true" || first == "false" || number.parse::<u64>().is_ok() => Some(number),
-        None => None,
-    }
-}
-
 #[test]
 fn defaults_in_the_table_are_those_of_the_program() {
     let (mut checked, mut others) = (0, Vec::new());
@@ -73,11 +49,10 @@ fn defaults_in_the_table_are_those_of_the_program() {
     fs::write(&secret, "5e71c9a8".repeat(8)).unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let file = folder.path().join("ringway.toml");
-    for [keys, default, _] in rows() {
-        let key = keys.split('`').nth(1).unwrap();
-        let key = if keys.contains("`route.strip`") { "route.strip" } else { key };
-        let Some(value) = value(default) else {
-            others.push(default);
+    for row in table::rows() {
+        let key = row.keys[0];
+        let Some(value) = row.value() else {
+            others.push(row.default);
             continue;
         };
         let before = before(key);
@@ -124,14 +99,14 @@ fn range(cell: &str) -> Option<(u64, Option<u64>, bool)> {
 #[test]
 fn ranges_in_the_table_are_those_of_the_program() {
     let mut checked = 0;
-    for [keys, default, cell] in rows() {
-        let key = keys.split('`').nth(1).unwrap();
-        let is_number = value(default).is_some_and(|value| value.parse::<u64>().is_ok());
+    for row in table::rows() {
+        let (key, cell) = (row.keys[0], row.range);
+        let is_number = row.value().is_some_and(|value| value.parse::<u64>().is_ok());
         let Some((least, most, has_zero)) = range(cell).filter(|_| is_number || key.ends_with("_per_hour"))
         else {
             continue;
         };
-        if keys.contains(", ") {
+        if row.keys.len() > 1 {
             // Two keys, one of which is a text.
             continue;
         }

@@ -88,6 +88,33 @@ fn a_check_disturbs_no_server_and_makes_no_file() {
     check();
 }
 
+#[test]
+fn the_file_is_the_given_one_then_that_of_the_variable_then_that_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ringway.toml", "named.toml", "given.toml"] {
+        fs::write(folder.path().join(name), "[store]\nurl = \"memory:\"\n").unwrap();
+    }
+    let variable = ("RINGWAY_CONFIG", Path::new("named.toml"));
+    let run = |args: &[&str]| Running::start_with_variable(folder.path(), args, variable).done().ok();
+    assert_eq!(run(&["check", "given.toml"]), "given.toml: ok\n");
+    assert_eq!(run(&["check"]), "named.toml: ok\n");
+    let unset = Running::start(folder.path(), &["check"], "").done().ok();
+    assert_eq!(unset, "ringway.toml: ok\n");
+    // One that it names and that does not exist is an error, as one after --config.
+    let missing = ("RINGWAY_CONFIG", Path::new("missing.toml"));
+    let refused = Running::start_with_variable(folder.path(), &["serve"], missing).done().refused(2);
+    assert!(refused.contains("missing.toml: cannot read it"), "{refused}");
+}
+
+#[test]
+fn the_example_of_a_configuration_is_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Running::start(folder.path(), &["config", "example"], "").done().ok();
+    fs::write(folder.path().join("ringway.toml"), &example).unwrap();
+    assert_eq!(Running::start(folder.path(), &["check"], "").done().ok(), "ringway.toml: ok\n");
+    assert!(example.contains("\n#nonce_lifetime_s = 300\n"), "{example}");
+}
+
 /// Folder with files that a server can use, and with some that it cannot.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,145 @@
+//! `ringway config example`: a configuration file with every key, its default and its meaning, from the table in the documents.
+
+use super::Config;
+use super::table::{Row, rows};
+
+/// The text of the file. Every key is a comment, so that it has the defaults until a line is changed.
+pub(crate) fn text() -> String {
+    let mut text = String::from(
+        "# Configuration of ringway: every key with its default. Take the # before a key away to change it; ringway check says\n\
+         # what is wrong. A key without a value has no default. Pages: docs/README.md\n",
+    );
+    let (top, of_sections): (Vec<Row>, Vec<Row>) = rows().partition(|row| section_of(row).is_none());
+    for row in top.iter().filter(|row| !is_list(row)) {
+        add(&mut text, row, "");
+    }
+    let mut open = "";
+    for row in &of_sections {
+        let section = section_of(row).unwrap_or_default();
+        if section != open {
+            open = section;
+            let list = top.iter().find(|row| row.keys.first() == Some(&section) && is_list(row));
+            match list {
+                Some(list) => {
+                    text.push('\n');
+                    add_comment(&mut text, list);
+                    text.push_str(&format!("#[[{section}]]\n"));
+                }
+                // One that needs keys is a comment too.
+                None if Config::parse(&format!("[{section}]\n"), None).is_err() => {
+                    text.push_str(&format!("\n#[{section}]\n"));
+                }
+                None => text.push_str(&format!("\n[{section}]\n")),
+            }
+        }
+        if is_list(row) {
+            text.push('\n');
+            add_comment(&mut text, row);
+            for key in &row.keys {
+                text.push_str(&format!("#[[{key}]]\n"));
+            }
+            continue;
+        }
+        add(&mut text, row, section);
+    }
+    text
+}
+
+/// Section of the keys of a row; `None`: they are at the top of the file.
+fn section_of(row: &Row) -> Option<&'static str> {
+    row.keys.first().and_then(|key| key.rsplit_once('.')).map(|(section, _)| section)
+}
+
+/// True for a row of sections `[[name]]`.
+fn is_list(row: &Row) -> bool {
+    row.meaning.starts_with("sections `[[")
+}
+
+fn add(text: &mut String, row: &Row, section: &str) {
+    text.push('\n');
+    add_comment(text, row);
+    let value = row.value();
+    for key in &row.keys {
+        let name = key.strip_prefix(section).map_or(*key, |rest| rest.trim_start_matches('.'));
+        match &value {
+            Some(value) if row.keys.len() == 1 => text.push_str(&format!("#{name} = {value}\n")),
+            Some(_) | None => text.push_str(&format!("#{name} =\n")),
+        }
+    }
+}
+
+/// Appends meaning, default and range as a comment.
+fn add_comment(text: &mut String, row: &Row) {
+    let mut line = without_links(row.meaning);
+    if row.value().is_none() && row.default != "none" && !row.default.is_empty() {
+        line.push_str(&format!(" (default: {})", row.default.replace('`', "")));
+    }
+    if !row.range.is_empty() {
+        line.push_str(&format!(" ({})", row.range.replace('`', "")));
+    }
+    let mut width = 0;
+    text.push('#');
+    for word in line.split(' ') {
+        if width + word.chars().count() > LINE_CHARS {
+            text.push_str("\n#");
+            width = 0;
+        }
+        text.push(' ');
+        text.push_str(word);
+        width += word.chars().count() + 1;
+    }
+    text.push('\n');
+}
+
+/// Markdown without the targets of links and without code marks; references to other pages go.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, after)) = rest.split_once("](") {
+        let (before, label) = before.rsplit_once('[').unwrap_or((before, ""));
+        text.push_str(before);
+        text.push_str(label);
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    text.push_str(rest);
+    text.replace(" (more)", "").replace(" (guide)", "").replace('`', "")
+}
+
+/// Width of a comment in characters.
+const LINE_CHARS: usize = 110;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_valid_and_has_every_key_and_the_defaults() {
+        let text = text();
+        let parsed = Config::parse(&text, None).unwrap();
+        let default = Config::parse("", None).unwrap();
+        assert_eq!(parsed.keys, default.keys);
+        for row in rows() {
+            for key in row.keys {
+                let name = key.rsplit('.').next().unwrap();
+                let is_there = [format!("#{name} ="), format!("#[[{key}]]")]
+                    .iter()
+                    .any(|line| text.lines().any(|of| of.starts_with(line.as_str())));
+                assert!(is_there, "{key}");
+            }
+        }
+        assert!(text.contains("\n[auth]\n") && text.contains("#realm =\n"), "{text}");
+        assert!(!text.contains("](") && !text.contains('`'), "Markdown is left");
+    }
+
+    #[test]
+    fn a_line_without_its_mark_is_a_key_in_its_section() {
+        let text = text();
+        for line in ["#workers = 0", "#level = \"info\""] {
+            let changed = text.replace(&format!("\n{line}\n"), &format!("\n{}\n", &line[1..]));
+            assert_ne!(changed, text, "{line}");
+            assert_eq!(Config::parse(&changed, None).unwrap().keys, Config::parse("", None).unwrap().keys);
+        }
+        let wrong = text.replace("\n#level = \"info\"", "\nlevel = \"loud\"");
+        assert!(Config::parse(&wrong, None).unwrap_err()[0].to_string().contains("[log] level"));
+    }
+}
