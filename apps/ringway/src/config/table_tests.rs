@@ -26,6 +26,7 @@ fn before(key: &str) -> String {
         ("hep", _) => "[hep]\ncollector = \"tcp:192.0.2.1:9060\"\n".to_owned(),
         ("presence", "min_expires_s") => "[presence]\nmax_expires_s = 86400\n".to_owned(),
         ("presence", "max_expires_s") => "[presence]\nmin_expires_s = 10\n".to_owned(),
+        ("advertise", _) => "[[advertise]]\naddress = \"203.0.113.1\"\n".to_owned(),
         ("neighbour", _) => {
             "[[neighbour]]\nname = \"n\"\nuri = \"sip:n.example;transport=tcp\"\n".to_owned()
         }
@@ -66,9 +67,7 @@ fn defaults_in_the_table_are_those_of_the_program() {
         checked += 1;
     }
     assert!(checked > 60, "{checked}");
-    others.sort_unstable();
-    others.dedup();
-    // Those that no value has.
+    // Those that no single value has.
     let described = [
         "all",
         "any",
@@ -79,7 +78,8 @@ fn defaults_in_the_table_are_those_of_the_program() {
         "those of `/etc/resolv.conf`",
         "true with `file` or `url`",
     ];
-    assert_eq!(others, described);
+    others.retain(|default| !described.contains(default));
+    assert_eq!(others, [""; 0]);
 }
 
 /// The least and the largest number of a cell such as `1 to 255`, `to 30 s` or `from 1 s`, and true if 0 is permitted beside.
