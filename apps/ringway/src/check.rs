@@ -134,7 +134,7 @@ fn of_location(config: &Config) -> Vec<String> {
 /// Warning about the table of registrations in the database, which this connects to.
 fn of_write_back(config: &Config) -> Option<String> {
     let url = config.store.database.as_ref().filter(|_| config.store.write_back)?;
-    let error = ringway_provisioning::check_location_table(url).err()?;
+    let error = ringway_sql::provisioning::check_location_table(url).err()?;
     Some(format!("[store] write_back: {}: {error}; the server starts all the same", url.shown()))
 }
 

@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::failure::Failure;
-use ringway_database::DatabaseUrl;
-use ringway_provisioning::{ProvisioningError, UserTables};
+use ringway_sql::connection::DatabaseUrl;
+use ringway_sql::provisioning::{ProvisioningError, UserTables};
 use ringway_store::{Store, StoreUrl, UserName};
 use tempfile::TempDir;
 

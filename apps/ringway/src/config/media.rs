@@ -1,7 +1,7 @@
 //! `[media]`: media relays.
 
 use super::{Reader, Section};
-use ringway_rtpengine::RELAYS_MAX;
+use ringway_ng::RELAYS_MAX;
 use ringway_server::{Config, MediaConfig, RelayFailure, RelayRule, SrtpRule};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

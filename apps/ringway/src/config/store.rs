@@ -1,7 +1,7 @@
 //! `[store]`: the file of users, and the database that they come from.
 
 use super::{Reader, Section, password_file};
-use ringway_database::DatabaseUrl;
+use ringway_sql::connection::DatabaseUrl;
 use ringway_store::{Durability, StoreUrl};
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use super::run_args::RunArgs;
 use crate::failure::Failure;
-use ringway_database::DatabaseUrl;
 use ringway_lab::campaign::target::UserDatabase;
 use ringway_lab::server::Database;
-use ringway_provisioning::{remove_tables, table_names};
+use ringway_sql::connection::DatabaseUrl;
+use ringway_sql::provisioning::{remove_tables, table_names};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -9,7 +9,7 @@ use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::{backup, output, password};
 use proposal::proposal;
-use ringway_migration::{MigrationError, Origin, read_accounts, read_settings};
+use ringway_sql::migration::{MigrationError, Origin, read_accounts, read_settings};
 use ringway_store::{Backups, Restoration};
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     };
     let password = args.password_stdin.then(password::from_stdin).transpose()?;
     let mut source =
-        ringway_migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
+        ringway_sql::migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
     Users::check_passwords_are_ours(&config)?;
     let database = Database::open(&config, Wanted::Any, "no users can be added to it")?;
     let (_folder, list) = Database::temporary()?;

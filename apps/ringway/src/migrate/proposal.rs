@@ -2,7 +2,7 @@
 
 use super::taken::Taken;
 use crate::output::printable;
-use ringway_migration::{Database, Settings};
+use ringway_sql::migration::{Database, Settings};
 use std::fmt::Write as _;
 
 /// A configuration with what is certain, and the rest as comments.

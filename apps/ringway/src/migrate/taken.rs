@@ -4,7 +4,7 @@ use crate::args::MigrateArgs;
 use crate::config::Config;
 use crate::output::printable;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_migration::{Account, LeftTable, Settings};
+use ringway_sql::migration::{Account, LeftTable, Settings};
 use ringway_store::{Ha1, Hashes, Restoration, Restored, UserName};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Passwords that are read from the database while a request waits.
 
 use ringway_admin::Stat;
-use ringway_provisioning::DangerLookup;
 use ringway_server::Ha1;
+use ringway_sql::provisioning::DangerLookup;
 use std::cell::RefCell;
 
 /// Lookups of passwords by the threads that handle requests: each reads one, and uses it for the same request.

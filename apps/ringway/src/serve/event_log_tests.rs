@@ -1,7 +1,7 @@
 //! Tests of the log's events: their names and fields are those of the table in docs/reference/log.md.
 
 use super::*;
-use ringway_rtpengine::{RelayChange, RelayState};
+use ringway_ng::{RelayChange, RelayState};
 use ringway_server::{
     CallEvent, CallSender, Condition, DiversionReason, InnerHost, MessageDrop, NeighbourDown, NeighbourKind,
 };

@@ -28,6 +28,7 @@ mod public_address;
 mod record_sink;
 mod records;
 mod recovery;
+mod relays;
 mod reload;
 mod report;
 mod routes;

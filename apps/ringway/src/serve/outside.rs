@@ -1,14 +1,15 @@
 //! DNS servers and media relays of the running server, which a reload replaces.
 
 use super::Node;
+use super::relays::Relays;
 use super::services::SharedServices;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::random;
 use ringway_dns::{Resolver, Servers};
 use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
+use ringway_ng::{RelayChange, RelayState};
 use ringway_resolve::Usable;
-use ringway_rtpengine::{RelayChange, RelayState, Relays};
 use ringway_sansio::{Event, RelayKind, ShardKey};
 use ringway_server::{Action, shard_of_user};
 use std::any::Any;

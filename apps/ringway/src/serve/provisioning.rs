@@ -4,8 +4,10 @@ use crate::config::{Config, StoreQuery};
 use crate::database;
 use crate::failure::Failure;
 use ringway_admin::Stat;
-use ringway_database::{DatabaseAccess, DatabaseUrl};
-use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery, WriteBackCounts};
+use ringway_sql::connection::{DatabaseAccess, DatabaseUrl};
+use ringway_sql::provisioning::{
+    Counts, Follower, Provisioning, ProvisioningError, UserQuery, WriteBackCounts,
+};
 use ringway_store::{Provisioned, Store, StoreUrl};
 use std::time::Duration;
 

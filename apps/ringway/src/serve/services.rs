@@ -11,13 +11,13 @@ use super::trunks::TrunkTable;
 use crate::config::Config;
 use ringway_admin::Stat;
 use ringway_linux::SystemLocks;
-use ringway_provisioning::{DangerLookup, WriteBack};
 use ringway_sansio::{Flow, Instant, MemoryBound, Seed, ShardKey, Transport};
 use ringway_server::{
     BindingChange, CallNames, Ha1, Hold, Host, LogEvent, NameForm, NodeName, NodeNameStatus, NodeState,
     SharedTables, SideTable, StoreFailed, StoreStatus, TableLimits, TrunkEvent,
 };
 use ringway_sip::Message;
+use ringway_sql::provisioning::{DangerLookup, WriteBack};
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Users for the admin API, in the store or in a database.
 
-use ringway_database::DatabaseAccess;
-use ringway_provisioning::{ProvisioningError, UserTables};
+use ringway_sql::connection::DatabaseAccess;
+use ringway_sql::provisioning::{ProvisioningError, UserTables};
 use ringway_store::{Store, StoreError, UserName};
 use std::sync::Arc;
 

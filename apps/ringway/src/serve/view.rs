@@ -15,10 +15,10 @@ use ringway_admin::{
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
-use ringway_provisioning::{Provisioning, Status};
-use ringway_rtpengine::RelayState;
+use ringway_ng::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
 use ringway_server::{NeighbourTable, RegistrationRef, TrunkPause, shard_of_user};
+use ringway_sql::provisioning::{Provisioning, Status};
 use ringway_store::{Store, UserName};
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;

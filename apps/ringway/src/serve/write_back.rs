@@ -4,11 +4,11 @@ use super::Node;
 use super::services::SharedServices;
 use crate::config::Config;
 use crate::failure::Failure;
-use ringway_database::DatabaseAccess;
 use ringway_linux::{Clock, Shards};
-use ringway_provisioning::{DangerLookup, LiveRegistration, LiveRegistrations, Position, WriteBack};
 use ringway_sansio::{Instant, ShardKey};
 use ringway_server::{RegistrationRef, shard_of_aor};
+use ringway_sql::connection::DatabaseAccess;
+use ringway_sql::provisioning::{DangerLookup, LiveRegistration, LiveRegistrations, Position, WriteBack};
 use std::fs;
 
 /// Registrations of the shards. Each is copied under the lock of its shard and written after unlocking.

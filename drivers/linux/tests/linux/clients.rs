@@ -1,5 +1,5 @@
 //! UDP clients that the workers serve. Tested: timeouts, datagrams at the worker that sent, results at shards in the same
-//! turn, the end of service. Not tested here: the client of media relays (`services/rtpengine`).
+//! turn, the end of service. Not tested here: the client of media relays (`apps/ringway/src/serve/relays.rs`).
 
 use crate::node::{events, start, until};
 use ringway_linux::{Config, DatagramClient, Inboxes};
