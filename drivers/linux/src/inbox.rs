@@ -1,17 +1,19 @@
-//! Inboxes of the workers: a queue of commands and an eventfd for each.
+//! Inboxes of the workers: a queue of commands and an eventfd for each, and the sockets of listeners and UDP clients that
+//! commands add or close.
 //!
 //! The eventfd is written only while the worker sleeps. The worker announces its sleep before it checks the inbox for
 //! the last time, and a sender checks the announcement after it has queued its command; so at least one of them sees
 //! the other.
 
-use crate::socket_change::SocketChange;
 use crate::sys::EventFd;
-use ringway_sansio::{ConnectionId, Dialler, Event, Flow, Instant, Token};
-use std::fmt;
-use std::io;
+use ringway_sansio::{ConnectionId, Dialler, Event, Flow, Instant, ListenerId, Token, Transport};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
 
 /// Handle to the inboxes of all workers.
 #[derive(Clone)]
@@ -229,6 +231,49 @@ const COMMANDS_MAX: usize = 65_536;
 
 /// Maximum number of bytes in one inbox.
 const BYTES_MAX: usize = 32 << 20;
+
+/// UDP client of a service, such as the control of media relays, with a socket for each worker.
+///
+/// The workers call it without a lock on a node. It must not block. Its results go to shards by
+/// [`Inboxes::deliver_at`](crate::Inboxes::deliver_at), in the same turn of the calling worker.
+pub trait DatagramClient: fmt::Debug + Send + Sync {
+    /// Socket that a worker reads. `None`: it has none.
+    fn socket(&self, worker: usize) -> Option<BorrowedFd<'_>>;
+
+    /// Handles a datagram of the worker's socket.
+    fn on_datagram(&self, worker: usize, now: Instant, from: SocketAddr, bytes: &[u8]);
+
+    /// Performs what is due. An early call has no effect.
+    fn on_timeout(&self, worker: usize, now: Instant);
+
+    /// Time of the next necessary call of [`DatagramClient::on_timeout`], by any worker; [`Instant::FAR`] if there is none.
+    /// It may become earlier only in calls by a worker, and before the workers begin to read the sockets.
+    fn next_due(&self) -> Instant;
+}
+
+/// Socket of one worker for one listener.
+#[derive(Debug)]
+pub(crate) enum ListenSocket {
+    Datagram(UdpSocket, Transport),
+    Stream(TcpListener, Transport),
+}
+
+/// Change of a worker's listeners, or of the clients that it serves.
+#[derive(Debug)]
+pub(crate) enum SocketChange {
+    /// Take the socket of a new listener, and do not read from it yet. The result is sent back.
+    Add(ListenerId, ListenSocket, SyncSender<io::Result<()>>),
+    /// Begin to read from it.
+    Read(ListenerId),
+    /// Close one that is not read from: nothing that has arrived is handled.
+    Discard(ListenerId, SyncSender<io::Result<()>>),
+    /// Handle what has arrived, and close it.
+    Close(ListenerId, SyncSender<io::Result<()>>),
+    /// Serve a client. The result is sent back.
+    Watch(Arc<dyn DatagramClient>, SyncSender<io::Result<()>>),
+    /// Serve a client no longer.
+    Forget(Arc<dyn DatagramClient>),
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,224 @@
-//! Listeners that are added and closed while the runtime runs.
+//! Listeners: parsing, binding for several workers, adding and closing while the runtime runs; UDP clients that are attached
+//! likewise.
 //!
 //! A new listener is bound and given to every worker before anything reads from it, so that a failure changes nothing.
 //! Each worker confirms what it did: after a listener was closed, its address can be bound again.
 
-use crate::inbox::Inboxes;
-use crate::listen::{BindError, LISTENERS_MAX, Listen, bind_copies};
-use crate::socket_change::SocketChange;
-use ringway_sansio::ListenerId;
-use std::io;
+use crate::inbox::{DatagramClient, Inboxes, ListenSocket, SocketChange};
+use crate::sys;
+use ringway_sansio::{ListenerId, Transport};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
+use std::{fmt, io};
+
+/// Transport and address of a listener, written as in the configuration: `udp:0.0.0.0:5060`, `tcp:[::]:5060`.
+///
+/// `[::]` listens on IPv6 only; IPv4 needs its own listener, so that every address has one notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Listen {
+    /// The transport.
+    pub transport: Transport,
+    /// Address; port 0 selects a free port.
+    pub address: SocketAddr,
+}
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Self, ListenError> {
+        let (name, address) = text.split_once(':').ok_or_else(|| ListenError::Form(text.to_owned()))?;
+        let transport = Transport::from_name(name).ok_or_else(|| ListenError::Transport(name.to_owned()))?;
+        let address = address.parse().map_err(|_| ListenError::Address(address.to_owned()))?;
+        Ok(Self { transport, address })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.transport, self.address)
+    }
+}
+
+/// Error of parsing a [`Listen`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// The colon is missing.
+    #[error("`{0}` is not a listener: write TRANSPORT:ADDRESS:PORT, like udp:0.0.0.0:5060")]
+    Form(String),
+    /// Unknown transport.
+    #[error("`{0}` is not a transport: write udp, tcp, tls, ws, wss or dtls")]
+    Transport(String),
+    /// Invalid address or port.
+    #[error("`{0}` is not an address: write an IP address and a port, like 0.0.0.0:5060 or [::]:5060")]
+    Address(String),
+}
+
+/// Bound listeners with a socket for each worker; nothing is read from them yet.
+pub struct Bound {
+    pub(crate) listeners: Vec<Listen>,
+    /// Sockets of each worker, one for each listener.
+    pub(crate) sockets: Vec<Vec<ListenSocket>>,
+    pub(crate) inboxes: Inboxes,
+}
+
+impl Bound {
+    /// Binds `listeners` for `workers` threads (0: one for each core). The kernel distributes flows over the workers'
+    /// sockets (`SO_REUSEPORT`), each flow always to the same socket.
+    ///
+    /// # Errors
+    /// An address is in use, also by another instance of this program; too many listeners; no file descriptors are
+    /// left.
+    pub fn bind(listeners: &[Listen], workers: usize) -> Result<Self, BindError> {
+        let workers = match workers {
+            0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            asked => asked,
+        }
+        .min(WORKERS_MAX);
+        if listeners.len() > LISTENERS_MAX {
+            return Err(BindError::TooMany);
+        }
+        let mut bound = Vec::with_capacity(listeners.len());
+        let mut sockets: Vec<Vec<ListenSocket>> = (0..workers).map(|_| Vec::new()).collect();
+        for listen in listeners {
+            let (actual, copies) = bind_copies(*listen, workers)?;
+            bound.push(actual);
+            for (worker, socket) in sockets.iter_mut().zip(copies) {
+                worker.push(socket);
+            }
+        }
+        let inboxes = Inboxes::new(workers).map_err(BindError::Machine)?;
+        Ok(Self { listeners: bound, sockets, inboxes })
+    }
+
+    /// Listeners in the given order, with their actual ports.
+    pub fn addresses(&self) -> &[Listen] {
+        &self.listeners
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Inboxes of the workers; usable before the runtime starts.
+    pub fn inboxes(&self) -> Inboxes {
+        self.inboxes.clone()
+    }
+}
+
+/// Error of [`Bound::bind`] and [`Runtime::attach`](crate::Runtime::attach).
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// A listener could not be bound.
+    #[error("cannot listen on {listener}: {}", describe(.why))]
+    Listener {
+        /// The listener.
+        listener: Listen,
+        /// Error of the system.
+        why: io::Error,
+    },
+    /// More listeners than [`ListenerId`](ringway_sansio::ListenerId) can number.
+    #[error("too many listeners: at most {LISTENERS_MAX} are possible")]
+    TooMany,
+    /// No file descriptors are left.
+    #[error("cannot set up the workers: {0}; raise the limit of open files (ulimit -n)")]
+    Machine(io::Error),
+}
+
+/// Maximum number of workers: the number of a connection has eight bits for its worker, and one value is reserved for
+/// other descriptors.
+pub(crate) const WORKERS_MAX: usize = 255;
+
+/// Maximum number of listeners of a runtime, those that were closed included: their numbers are 8 bits wide.
+pub const LISTENERS_MAX: usize = 255;
+
+/// Maximum number of connections that the kernel queues for each worker; the system's limit may be lower.
+const BACKLOG: i32 = 1024;
+
+/// Size of a datagram socket's kernel buffer: a tenth of a second at 100,000 messages/s.
+const DATAGRAM_BUFFER_BYTES: usize = 8 << 20;
+
+/// Time without an acknowledgement after which a connection is closed.
+const UNANSWERED: Duration = Duration::from_secs(30);
+
+/// Idle time before the first TCP keep-alive.
+const PROBE_AFTER: Duration = Duration::from_secs(120);
+
+fn describe(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it or choose another port".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        io::ErrorKind::PermissionDenied => "not permitted; ports below 1024 need a privilege".to_owned(),
+        _ => why.to_string(),
+    }
+}
+
+/// Binds the first socket without `SO_REUSEPORT`, which fails if the address is in use, and sets the option afterwards:
+/// a second server cannot bind the address.
+fn bind_copies(listen: Listen, workers: usize) -> Result<(Listen, Vec<ListenSocket>), BindError> {
+    try_bind_copies(listen, workers).map_err(|why| BindError::Listener { listener: listen, why })
+}
+
+fn try_bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<ListenSocket>)> {
+    let first = unbound(listen)?;
+    bind_and_listen(&first, listen)?;
+    first.set_reuse_port(true)?;
+    let address = first.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let actual = Listen { transport: listen.transport, address };
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        let socket = unbound(listen)?;
+        socket.set_reuse_port(true)?;
+        bind_and_listen(&socket, actual)?;
+        sockets.push(socket);
+    }
+    let typed = sockets.into_iter().map(|socket| match listen.transport.is_stream() {
+        false => ListenSocket::Datagram(socket.into(), listen.transport),
+        true => ListenSocket::Stream(socket.into(), listen.transport),
+    });
+    Ok((actual, typed.collect()))
+}
+
+fn unbound(listen: Listen) -> io::Result<Socket> {
+    let domain = Domain::for_address(listen.address);
+    let is_stream = listen.transport.is_stream();
+    let socket = match is_stream {
+        false => Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?,
+        true => Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?,
+    };
+    socket.set_nonblocking(true)?;
+    if listen.address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if is_stream {
+        // Connections of the last run in TIME-WAIT do not block the port.
+        socket.set_reuse_address(true)?;
+        set_stream_options(&socket)?;
+    } else {
+        sys::set_buffers(socket.as_fd(), DATAGRAM_BUFFER_BYTES);
+    }
+    Ok(socket)
+}
+
+fn bind_and_listen(socket: &Socket, listen: Listen) -> io::Result<()> {
+    socket.bind(&listen.address.into())?;
+    if listen.transport.is_stream() { socket.listen(BACKLOG) } else { Ok(()) }
+}
+
+/// Sets the options of a stream. Accepted connections inherit them from the listening socket.
+pub(crate) fn set_stream_options(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(UNANSWERED / 2))?;
+    socket.set_tcp_user_timeout(Some(UNANSWERED))
+}
 
 /// New listeners with a socket at each worker, which nothing is read from yet. Dropping it closes them.
 #[must_use]
@@ -79,7 +288,7 @@ fn change(
 }
 
 /// Requests a change from a worker and waits for its result.
-pub(crate) fn confirmed(
+fn confirmed(
     inboxes: &Inboxes,
     worker: usize,
     change: impl FnOnce(SyncSender<io::Result<()>>) -> SocketChange,
@@ -95,3 +304,87 @@ pub(crate) fn confirmed(
 
 /// Time limit for the confirmation of a worker.
 const CONFIRMATION_MAX: Duration = Duration::from_secs(5);
+
+/// A client that the workers serve until this value is dropped.
+#[must_use]
+#[derive(Debug)]
+pub struct Watched {
+    inboxes: Inboxes,
+    client: Arc<dyn DatagramClient>,
+}
+
+impl Watched {
+    /// Makes every worker serve a client.
+    pub(crate) fn begin(client: Arc<dyn DatagramClient>, inboxes: Inboxes) -> io::Result<Self> {
+        // The workers forget it if one of them fails.
+        let watched = Self { inboxes, client };
+        for worker in 0..watched.inboxes.workers() {
+            let client = Arc::clone(&watched.client);
+            confirmed(&watched.inboxes, worker, |done| SocketChange::Watch(client, done))?;
+        }
+        Ok(watched)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for worker in 0..self.inboxes.workers() {
+            if let Some(inbox) = self.inboxes.of(worker) {
+                inbox.change_sockets(SocketChange::Forget(Arc::clone(&self.client)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_parsed_and_displayed_alike() {
+        for text in [
+            "udp:0.0.0.0:5060",
+            "tcp:127.0.0.1:0",
+            "tls:[::]:5061",
+            "ws:0.0.0.0:80",
+            "wss:[::1]:443",
+            "dtls:[::]:5061",
+        ] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_invalid_listener_has_a_specific_error() {
+        let wrong = |text: &str| text.parse::<Listen>().unwrap_err();
+        assert_eq!(wrong("5060"), ListenError::Form("5060".into()));
+        assert_eq!(wrong("sctp:0.0.0.0:5060"), ListenError::Transport("sctp".into()));
+        assert_eq!(wrong("udp:localhost:5060"), ListenError::Address("localhost:5060".into()));
+        assert_eq!(wrong("udp:0.0.0.0"), ListenError::Address("0.0.0.0".into()));
+        assert_eq!(wrong("udp:0.0.0.0:70000"), ListenError::Address("0.0.0.0:70000".into()));
+    }
+
+    #[test]
+    fn an_address_is_bound_by_one_server_only() {
+        for text in ["udp:127.0.0.1:0", "tcp:127.0.0.1:0"] {
+            let first = Bound::bind(&[text.parse().unwrap()], 2).unwrap();
+            let again = Bound::bind(first.addresses(), 2).err().unwrap();
+            assert!(
+                matches!(&again, BindError::Listener { why, .. } if why.kind() == io::ErrorKind::AddrInUse),
+                "{again}"
+            );
+            assert!(again.to_string().contains("another program"), "{again}");
+            let addresses = first.addresses().to_vec();
+            drop(first);
+            Bound::bind(&addresses, 2).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_same_listener_twice_is_an_error() {
+        let bound = Bound::bind(&["udp:127.0.0.1:0".parse().unwrap()], 1).unwrap();
+        let free = bound.addresses()[0];
+        drop(bound);
+        assert!(Bound::bind(&[free, free], 1).is_err());
+    }
+}

@@ -1,18 +1,13 @@
 //! Runtime: worker threads for bound listeners and shards, from start to stop.
 
-use crate::action::ActionSink;
-use crate::client::DatagramClient;
 use crate::config::{Config, MessageBytesMax};
-use crate::counters::{Counters, Counts};
-use crate::inbox::Inboxes;
-use crate::listen::{BindError, Bound, Listen};
-use crate::listeners::{self, Attached};
-use crate::listing::Connections;
-use crate::shard::Shards;
+use crate::counters::{Counters, Counts, TurnCounts};
+use crate::inbox::{DatagramClient, Inboxes};
+use crate::listeners::{self, Attached, BindError, Bound, Listen, Watched};
+use crate::shard::{ActionSink, Shards};
+use crate::shared::connections::Connections;
 use crate::shared::{Common, Phase};
 use crate::sys;
-use crate::turn_times::TurnCounts;
-use crate::watched::Watched;
 use crate::worker::{Parts, Worker};
 use ringway_sansio::{Event, ListenerId, Node};
 use std::io;
@@ -189,7 +184,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
     fn spawn(
         &mut self,
         index: usize,
-        sockets: Vec<crate::socket_change::ListenSocket>,
+        sockets: Vec<crate::inbox::ListenSocket>,
         sink: Arc<dyn ActionSink<N::Action>>,
     ) -> io::Result<()>
     where

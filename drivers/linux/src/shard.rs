@@ -1,13 +1,15 @@
-//! Shards: nodes behind locks, with their next deadlines.
+//! Shards: nodes behind locks, with their next deadlines; the nodes of a worker, their output since its last flush, and the
+//! executor of the actions that they request.
 //!
 //! Any worker may run any shard for a message; the timers of a shard are run by its owner, worker `shard % workers`.
 
 use crate::inbox::Inboxes;
-use ringway_sansio::{Context, Instant, Node, ShardKey, Token};
+use ringway_sansio::{Context, Event, Instant, Node, Outbox, Received, ShardKey, Token};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::vec::Drain;
 
 /// Shard that gets the report if a packet with this token cannot be sent: the upper 16 bits of the token. Every node
 /// that uses tokens follows this.
@@ -57,7 +59,7 @@ impl<N: Node> Shards<N> {
     }
 
     /// Shard of a message.
-    pub(crate) fn of_message(&self, bytes: &[u8]) -> u16 {
+    fn of_message(&self, bytes: &[u8]) -> u16 {
         N::shard_of(&self.key, bytes, self.list.len() as u16)
     }
 
@@ -157,6 +159,99 @@ fn deadline_of<N: Node>(node: &N) -> Instant {
 
 /// Maximum number of pending calls for one node.
 const CALLS_MAX: usize = 1024;
+
+/// Access of a worker to the nodes.
+pub(crate) struct Nodes<N: Node> {
+    pub(crate) worker: usize,
+    pub(crate) shards: Shards<N>,
+    pub(crate) sink: Arc<dyn ActionSink<N::Action>>,
+    /// True if packets may have to be held: the sink is called after each call of a node.
+    pub(crate) is_strict: bool,
+}
+
+/// Output of the nodes since the last flush.
+pub(crate) struct Batch<A> {
+    pub(crate) out: Outbox,
+    /// Empty between calls; kept for its capacity.
+    pub(crate) actions: Vec<A>,
+    /// Number that the store must reach for all actions that this worker requested.
+    pub(crate) stored_at: u64,
+}
+
+impl<N: Node> Nodes<N> {
+    pub(crate) fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
+        let shard = self.shards.of_message(received.bytes);
+        self.call(batch, now, shard, |node, cx| node.on_message(cx, received));
+    }
+
+    pub(crate) fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
+        self.call(batch, now, shard, |node, cx| node.on_event(cx, event));
+    }
+
+    pub(crate) fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
+        self.call(batch, now, shard, |node, cx| node.on_timeout(cx));
+    }
+
+    pub(crate) fn call(
+        &self,
+        batch: &mut Batch<N::Action>,
+        now: Instant,
+        shard: u16,
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>),
+    ) {
+        self.shards.run(Some(self.worker), shard, |node| {
+            f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
+            if self.is_strict || !batch.actions.is_empty() {
+                let required = self.sink.act(self.worker, shard, batch.actions.drain(..));
+                batch.stored_at = batch.stored_at.max(required);
+            }
+        });
+    }
+}
+
+/// Executes actions that nodes request, such as storing a binding or a DNS lookup. The program passes one to the runtime.
+///
+/// It is called on the worker's thread while the node is still locked, so that actions of successive messages are
+/// requested in their order, regardless of the worker. It must therefore not block (it queues the work for other
+/// threads) and must not access a shard.
+pub trait ActionSink<A>: Send + Sync {
+    /// Takes the actions of one call to the node of `shard`, before the packets of that call are sent. Returns the
+    /// number that [`ActionSink::stored_through`] reaches when all of them are durable; the numbers returned to a
+    /// worker never decrease. A sink that stores nothing returns 0. With
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored) it is called after each call of the
+    /// node, otherwise only if there are actions.
+    fn act(&self, worker: usize, shard: u16, actions: Drain<'_, A>) -> u64;
+
+    /// Number up to which all requested actions are durable. Read only with
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored); when it grows, call
+    /// [`Inboxes::wake`](crate::Inboxes::wake).
+    fn stored_through(&self) -> u64;
+
+    /// True if this change ([`Packet::change`](ringway_sansio::Packet::change)) will not be stored. Read as
+    /// [`ActionSink::stored_through`] is.
+    fn refuses(&self, _change: u64) -> bool {
+        false
+    }
+
+    /// Packet to send instead of one that confirms a change that is refused.
+    fn refusal(&self, packet: &[u8]) -> Vec<u8> {
+        packet.to_vec()
+    }
+}
+
+/// Sink for nodes that request no actions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoActions;
+
+impl<A> ActionSink<A> for NoActions {
+    fn act(&self, _worker: usize, _shard: u16, _actions: Drain<'_, A>) -> u64 {
+        0
+    }
+
+    fn stored_through(&self) -> u64 {
+        0
+    }
+}
 
 #[cfg(test)]
 mod tests {

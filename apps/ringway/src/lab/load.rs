@@ -11,7 +11,7 @@ use ringway_lab::load::{
 };
 use ringway_lab::process;
 use ringway_lab::times::SECONDS_MAX;
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
 use std::net::SocketAddr;
 use std::sync::Arc;

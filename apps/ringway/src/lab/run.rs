@@ -9,7 +9,7 @@ use ringway_lab::campaign::target::{Site, Target, UserDatabase};
 use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
 use ringway_lab::record::{self, Record, Writer};
 use ringway_lab::server::{Environment, find_kamailio};
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

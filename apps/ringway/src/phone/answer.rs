@@ -10,7 +10,7 @@ use crate::phone::settings::{ScriptSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{passwords, register, tell};
 use ringway_agent::Role;
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use ringway_phone::{CallNumber, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};

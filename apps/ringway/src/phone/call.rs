@@ -9,7 +9,7 @@ use crate::phone::settings::{Settings, is_sips};
 use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{register, tell};
 use ringway_agent::Role;
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use ringway_phone::{IncomingPolicy, TransferPolicy};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ use crate::failure::Failure;
 use crate::output;
 use attend::{say, say_message};
 use outcome::Outcome;
-use ringway_linux::signals::Signal;
+use ringway_linux::process::Signal;
 use ringway_phone::PhoneEvent;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use crate::phone::outcome::Verdict;
 use crate::phone::settings::Settings;
 use crate::phone::telephone::{Behaviour, Telephone};
 
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use ringway_phone::{Abilities, IncomingPolicy, PhoneEvent, TransferPolicy};
 use serde_json::json;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::stored_users::{ChangeError, StoredUsers};
 use super::view::ServerView;
 use super::{Node, forwards, users};
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};
-use ringway_linux::signals::Signal;
+use ringway_linux::process::Signal;
 use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, StoreError, UserName};
 use serde_json::json;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};

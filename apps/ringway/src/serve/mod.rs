@@ -62,7 +62,7 @@ use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
 use recovery::{load, new_nodes, recover, start_writer};
 use ringway_admin::{Admin, AdminServer, Control, View};
-use ringway_linux::signals::{Signal, watch_with};
+use ringway_linux::process::{Signal, watch_with};
 use ringway_linux::{Bound, Clock, Hosts, Listen, MarkedPackets, MessageTrace, Runtime, StreamLimits};
 use ringway_server::Server;
 use ringway_store::{Durability, Store};
@@ -86,7 +86,7 @@ type Node = Server;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
-    ringway_linux::memory::limit_free_heap();
+    ringway_linux::process::limit_free_heap();
     let (sender, inputs) = channel();
     let signals = sender.clone();
     watch_with(move |signal| signals.send(Input::Signal(signal)).is_ok())
@@ -281,7 +281,7 @@ impl Running {
             high_water = high_water.max(reserved);
             let is_over = reserved < TRIM_BYTES_MIN / 16 && high_water > TRIM_BYTES_MIN / 8;
             if is_over || high_water - reserved > TRIM_BYTES_MIN {
-                ringway_linux::memory::release_unused();
+                ringway_linux::process::release_unused();
                 high_water = reserved;
             }
             self.log_limits();

@@ -317,7 +317,7 @@ impl Host for SharedServices {
 /// available memory.
 fn memory_bytes(memory_mb: u32) -> usize {
     let bytes = match memory_mb {
-        0 => ringway_linux::memory::available_bytes().map_or(MEMORY_UNKNOWN, |bytes| bytes / 4),
+        0 => ringway_linux::process::available_bytes().map_or(MEMORY_UNKNOWN, |bytes| bytes / 4),
         mb => u64::from(mb) << 20,
     };
     usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -5,10 +5,9 @@
 
 mod entry;
 
-use crate::connection_id::{Kind, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::counters::Counters;
-use crate::listing::OpenConnection;
 use crate::shared::Common;
+use crate::shared::connections::{Kind, OpenConnection, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::tcp::Report;
 use entry::{Entry, hello_hash};
 use ringway_datagram::{Association, Associations, FirstDatagram, Output};

@@ -1,11 +1,10 @@
 //! Tested: ticks and time stamps of a call on loopback, that a tick allocates nothing, commands, reports, deadlines, floods,
 //! long datagrams, ports. Limits are wide, because a test machine is busy; the benchmarks have the strict ones.
 
-use super::counts::Counters;
-use super::tick_loop::{Shared, TickLoop};
+use super::tick_loop::{Counters, Shared, TickLoop};
 use super::*;
-use crate::clock::Clock;
 use crate::sys::EventFd;
+use crate::system::Clock;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

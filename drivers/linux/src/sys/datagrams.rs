@@ -1,6 +1,6 @@
 //! Batches of datagrams: `recvmmsg` and `sendmmsg`.
 
-use super::name::{Name, empty_header};
+use super::socket::{Name, empty_header};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::size_of;

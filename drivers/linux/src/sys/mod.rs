@@ -8,24 +8,20 @@
 mod control;
 mod datagrams;
 mod epoll;
-mod icmp;
-mod name;
 mod process;
 mod socket;
-mod stamped;
 
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+pub use control::{IcmpBatch, QueuedIcmp, Stamped, StampedBatch, queue_icmp_errors, stamp_arrivals};
 pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
-pub use icmp::{IcmpBatch, QueuedIcmp, queue_icmp_errors};
 pub use process::{
     limit_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
     thread_cpu_time, trim_heap,
 };
 pub use socket::{accept, defer_port, set_buffers, wait_writable};
-pub use stamped::{Stamped, StampedBatch, stamp_arrivals};
-
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {

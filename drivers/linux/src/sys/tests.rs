@@ -1,6 +1,6 @@
 //! Tested: addresses, batches, waiting, timers, time stamps, priority. Not tested: opening files, locking memory.
 
-use super::name::Name;
+use super::socket::Name;
 use super::*;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

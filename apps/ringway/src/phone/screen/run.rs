@@ -7,7 +7,7 @@ use super::worker::PhoneHandle;
 use super::{calls, setup};
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
-use ringway_linux::signals::{Signal, watch};
+use ringway_linux::process::{Signal, watch};
 use ringway_ui::phone::{Effect, Event, Host, Model, PasswordPlace, Registration, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

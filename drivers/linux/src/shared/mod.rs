@@ -1,17 +1,17 @@
 //! State that the workers of a runtime share.
 
-use crate::clock::Clock;
-use crate::config::{Config, MessageBytesMax};
-use crate::connection_id::{Kind, USES_MAX};
+pub(crate) mod connections;
+mod sources;
+
+use crate::config::{Config, Direction, Layers, MessageBytesMax, MessageTrace};
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
-use crate::layers::Layers;
-use crate::listing::Connections;
-use crate::sources::Sources;
-use crate::trace::{Direction, MessageTrace};
+use crate::system::Clock;
+use connections::{Connections, Kind, USES_MAX};
 use ringway_datagram::Associations;
 use ringway_sansio::{Flow, Transport};
 use ringway_stream::StreamLimits;
+use sources::Sources;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,6 +1,6 @@
 //! A stream connection with its socket.
 
-use crate::listen::set_stream_options;
+use crate::listeners::set_stream_options;
 use crate::sys::{Interest, defer_port};
 use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
 use ringway_stream::{CloseReason, Connection, Layer, Origin, PassThrough, StreamLimits, WriteFailed};

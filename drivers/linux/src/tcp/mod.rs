@@ -2,23 +2,20 @@
 //!
 //! A slot whose generations are used up is not used again, so a [`ConnectionId`] is never reused.
 
-mod dials;
 mod room;
+pub(crate) mod stream;
 
-use crate::connection_id::{Kind, SLOTS_MAX, USES_MAX, id_of, parts_of};
+use crate::config::{BoxedLayer, Resume};
 use crate::counters::Counters;
-use crate::layers::{BoxedLayer, Resume};
-use crate::listing::OpenConnection;
 use crate::shared::Common;
-use crate::stream::{Filled, More, Stream, Written};
+use crate::shared::connections::{Kind, OpenConnection, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::sys::{self, Epoll, Interest};
-use dials::Dials;
 use ringway_sansio::{
     ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
     Transport, Wheel,
 };
 use ringway_stream::{CloseReason, Origin};
-use room::Crowded;
+use room::{Crowded, Dials};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -27,6 +24,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use stream::{Filled, More, Stream, Written};
 
 pub(crate) struct Streams<F> {
     worker: usize,

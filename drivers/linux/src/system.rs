@@ -1,6 +1,7 @@
-//! Clock of the nodes.
+//! Clock of the nodes, and locks of the system for what the shards of a machine share.
 
-use ringway_sansio::Instant;
+use ringway_sansio::{Instant, Locked, Locks};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Wall clock that is read once and continued by the monotonic clock: stored times remain valid after a restart, and
@@ -29,6 +30,28 @@ impl Clock {
 impl Default for Clock {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Locks of the system, with any number of readers at a time. The value stays usable after a panic of its holder.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemLocks;
+
+struct SystemLock<T>(RwLock<T>);
+
+impl Locks for SystemLocks {
+    fn lock<T: Send + Sync + 'static>(value: T) -> Box<dyn Locked<T> + Send + Sync> {
+        Box::new(SystemLock(RwLock::new(value)))
+    }
+}
+
+impl<T> Locked<T> for SystemLock<T> {
+    fn read(&self, read: &mut dyn FnMut(&T)) {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn change(&self, change: &mut dyn FnMut(&mut T)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

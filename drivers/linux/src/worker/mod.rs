@@ -4,28 +4,21 @@
 //! transport's reports to the shards. Actions of a node are passed to the sink before the node is unlocked; the packets
 //! of one batch are sent at its end.
 
-mod clients;
-mod listeners;
+mod attached;
+mod transports;
 
-use crate::action::ActionSink;
 use crate::associations::AssociationTable;
-use crate::connected::{Connected, owner_of, send_connected};
-use crate::connection_id;
+use crate::config::Direction;
 use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
-use crate::icmp::IcmpErrors;
-use crate::inbox::{Command, Commands, Inbox};
-use crate::listen::WORKERS_MAX;
-use crate::nodes::{Batch, Nodes};
-use crate::shard::{Shards, shard_of_token};
-use crate::shared::{Common, Phase};
-use crate::socket_change::ListenSocket;
-use crate::stream::{Filled, More};
+use crate::inbox::{Command, Commands, Inbox, ListenSocket};
+use crate::listeners::WORKERS_MAX;
+use crate::shard::{ActionSink, Batch, Nodes, Shards, shard_of_token};
+use crate::shared::{Common, Phase, connections};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
+use crate::tcp::stream::{Filled, More};
 use crate::tcp::{Frames, Report, Streams};
-use crate::trace::Direction;
-use crate::udp;
-use clients::Clients;
+use attached::Clients;
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Transport,
 };
@@ -34,6 +27,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
+use transports::{Connected, IcmpErrors, owner_of, send_connected};
 
 /// Components of a worker that are created before its thread.
 pub(crate) struct Parts<N: Node> {
@@ -472,7 +466,7 @@ impl<N: Node> Worker<N> {
             }
         }
         for &(id, until) in batch.out.kept() {
-            match connection_id::owner_of(id) {
+            match connections::owner_of(id) {
                 owner if owner == *index => connections.keep(id, until),
                 owner => {
                     if let Some(inbox) = common.inboxes.of(owner) {
@@ -549,7 +543,7 @@ fn send_datagrams<F: ringway_sansio::Framer>(
     streams: &mut Streams<F>,
 ) {
     if let Some(Some(socket)) = via.and_then(|listener| udp.get(listener)) {
-        udp::send_all(sending, socket.as_fd(), counters, |token| streams.unreachable(token));
+        transports::send_all(sending, socket.as_fd(), counters, |token| streams.unreachable(token));
     }
 }
 
