@@ -10,43 +10,24 @@
 //! Start reading at [`LocationStore`].
 #![forbid(unsafe_code)]
 
-mod backoff;
 mod connection;
-mod error;
-mod fetches;
-mod heart;
-mod keys;
-mod lookups;
 mod nodes;
-mod pace;
 mod pending;
 mod probe;
-mod read_session;
 mod reader;
-mod reader_state;
-mod refused;
-mod reply;
 mod scripts;
 mod settings;
 mod shared;
 mod sink;
-mod socket;
 mod status;
 mod store;
-mod stream;
-mod sweep;
-mod topology;
-mod url;
-mod value;
 mod walk;
 mod writer;
 
-pub use error::{StoreError, UrlError};
-pub use keys::tag_of_user;
 pub use probe::{MasterReport, Report, probe};
-pub use settings::Settings;
+pub use scripts::tag_of_user;
+pub use settings::{LocationUrl, Settings};
 pub use sink::{Event, NodeInfo, NodeState, Sink};
-pub use status::{Kind, Status};
+pub use status::{Kind, Status, StoreError, UrlError};
 pub use store::LocationStore;
-pub use sweep::Walks;
-pub use url::LocationUrl;
+pub use walk::Walks;

@@ -1,10 +1,10 @@
-//! Updates that wait to be written: the newest one of each address-of-record, in the order of the oldest one that it replaced.
+//! Updates that wait to be written: the newest one of each address-of-record, in the order of the oldest one that it
+//! replaced; and updates that are not in the store though their numbers are settled.
 
-use crate::keys::{self, AOR_BYTES_MAX};
-use crate::refused::Refused;
+use crate::scripts::{self, AOR_BYTES_MAX};
 use hashbrown::HashTable;
 use ringway_location::{BYTES_MAX, Update};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::mem;
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ impl Pending {
         Self { is_strict, ..Self::default() }
     }
 
-    /// Appends an update, with its [`keys::hash`], at `now`.
+    /// Appends an update, with its [`scripts::hash`], at `now`.
     pub(crate) fn append(&mut self, (hash, aor): (u64, &[u8]), update: &[u8], now: Instant) -> Appended {
         self.last += 1;
         let mut appended = Appended { number: self.last, ..Appended::default() };
@@ -211,8 +211,8 @@ fn read(aor: &[u8], update: &[u8]) -> Option<bool> {
 }
 
 /// Maximum number and bytes of updates that wait.
-pub(crate) const RECORDS_MAX: usize = 200_000;
-pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+const RECORDS_MAX: usize = 200_000;
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of updates of a user, within the time of a batch, whose answers become refusals if the store refuses the last of them.
 const NUMBERS_MAX: usize = 16;
 /// Number of the oldest updates among which a refresh is looked for when one must be dropped.
@@ -222,8 +222,38 @@ const SLOTS_KEPT: usize = 4_096;
 
 /// The hash and the address-of-record.
 pub(crate) fn hashed(aor: &[u8]) -> (u64, &[u8]) {
-    (keys::hash(aor), aor)
+    (scripts::hash(aor), aor)
 }
+
+/// Numbers of the last updates that the store refused, or that were dropped.
+#[derive(Default)]
+pub(crate) struct Refused {
+    order: VecDeque<u64>,
+    numbers: HashSet<u64>,
+}
+
+impl Refused {
+    /// Adds numbers; beyond [`REFUSED_MAX`] the oldest are forgotten.
+    pub(crate) fn add(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            if self.numbers.insert(*number) {
+                self.order.push_back(*number);
+            }
+        }
+        while self.order.len() > REFUSED_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.numbers.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.numbers.contains(&number)
+    }
+}
+
+/// Maximum number of refused updates that are remembered, about 20 bytes each. An answer is held for 32 s at most.
+const REFUSED_MAX: usize = 65_536;
 
 #[cfg(test)]
 #[path = "pending_tests.rs"]

@@ -94,3 +94,13 @@ fn answers_that_wait_hear_of_updates_that_are_never_written() {
     }
     assert!(pending.refused.contains(6) && !pending.refused.contains(7), "the oldest was dropped");
 }
+
+#[test]
+fn the_last_ones_are_remembered() {
+    let mut refused = Refused::default();
+    refused.add(&[3, 3, 5]);
+    assert!(refused.contains(3) && !refused.contains(4) && refused.contains(5));
+    let many: Vec<u64> = (10..10 + REFUSED_MAX as u64 - 1).collect();
+    refused.add(&many);
+    assert!(!refused.contains(3) && refused.contains(5) && refused.order.len() == REFUSED_MAX);
+}

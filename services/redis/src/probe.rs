@@ -1,10 +1,10 @@
 //! Check of a store before it is used.
 
+use crate::connection::socket::OnWait;
+use crate::connection::topology::Topology;
 use crate::connection::{Connection, REPLY_TIME_MAX};
 use crate::scripts::{Script, Scripts};
-use crate::socket::OnWait;
-use crate::topology::Topology;
-use crate::url::shown_host;
+use crate::settings::shown_host;
 use crate::{Kind, LocationUrl, StoreError};
 use redis::{Cmd, InfoDict, cmd};
 use ringway_location::{BYTES_MAX, EntryId, NodeName, Registered, UpdateWriter};

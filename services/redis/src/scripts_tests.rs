@@ -66,7 +66,7 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
     let server = RedisServer::start(&[]);
     let host = ("127.0.0.1".to_owned(), server.port());
     let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
-    let on_wait: crate::socket::OnWait = Arc::new(|| {});
+    let on_wait: crate::connection::socket::OnWait = Arc::new(|| {});
     let (mut client, _) = Connection::connect(&host, &url, &on_wait).unwrap();
     let scripts = Scripts::new();
     client.load(&scripts).unwrap();
@@ -162,7 +162,7 @@ fn a_damaged_record_blocks_no_update() {
     let server = RedisServer::start(&[]);
     let host = ("127.0.0.1".to_owned(), server.port());
     let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
-    let on_wait: crate::socket::OnWait = Arc::new(|| {});
+    let on_wait: crate::connection::socket::OnWait = Arc::new(|| {});
     let (mut client, _) = Connection::connect(&host, &url, &on_wait).unwrap();
     let scripts = Scripts::new();
     client.load(&scripts).unwrap();

@@ -1,7 +1,8 @@
-//! Reading of all records, tag by tag and page by page, while the streams are followed.
+//! Reading of all records, tag by tag and page by page, while the streams are followed; what such a read did not confirm is
+//! dropped. Users whose records are read by their keys because entries of a stream are not enough.
 
-use crate::keys::TAGS;
-use std::collections::VecDeque;
+use crate::scripts::TAGS;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Reading of all records.
@@ -88,6 +89,93 @@ impl Walk {
 /// Maximum number of records read a second after the first time.
 const RATE_AGAIN: u32 = 20_000;
 
+/// Number of the newest read of all records of each tag; 0: none.
+pub type Walks = [u32; TAGS];
+
+/// Reads of all records, and the time after them.
+pub(crate) struct Sweep {
+    walks: Walks,
+    last: u32,
+    is_open: bool,
+    is_loss: bool,
+    /// Number of checks of the store's marks at the end of the reads.
+    ended_at: Option<u64>,
+}
+
+impl Sweep {
+    pub(crate) const fn new() -> Self {
+        Self { walks: [0; TAGS], last: 0, is_open: false, is_loss: false, ended_at: None }
+    }
+
+    /// Notes that the records of some tags are read from now on; `is_loss`: the store may have lost some. Returns the number of the read.
+    pub(crate) fn begin(&mut self, tags: &[usize], is_loss: bool) -> u32 {
+        self.last = self.last.saturating_add(1);
+        for tag in tags {
+            if let Some(walk) = self.walks.get_mut(*tag) {
+                *walk = self.last;
+            }
+        }
+        (self.is_open, self.ended_at) = (true, None);
+        self.is_loss |= is_loss;
+        self.last
+    }
+
+    /// Reads, and whether the store may have lost data, once nothing is being read and the marks of the store were checked since: a loss
+    /// is found by them. `checks` is the number of checks.
+    pub(crate) fn due(&mut self, is_reading: bool, checks: u64) -> Option<(Walks, bool)> {
+        if !self.is_open || is_reading {
+            return None;
+        }
+        let ended_at = *self.ended_at.get_or_insert(checks);
+        // One that was under way at the end is not enough.
+        if checks < ended_at + 2 {
+            return None;
+        }
+        self.is_open = false;
+        Some((self.walks, std::mem::take(&mut self.is_loss)))
+    }
+}
+
+/// Users whose records are read by their keys. Their number is bounded by that of the entries of a reply: with as many as
+/// [`FETCHES_MAX`] the reader asks for no news.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    /// Numbers of the newest updates of this node that the records answer; 0: none.
+    waiting: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Fetches {
+    /// Adds a user; one that waits is read once.
+    pub(crate) fn add(&mut self, aor: Vec<u8>, number: u64) {
+        let known = self.waiting.entry(aor).or_default();
+        *known = (*known).max(number);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// False while the reader may not ask for news.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() < FETCHES_MAX
+    }
+
+    /// The next users, with the numbers of their updates.
+    pub(crate) fn next(&self) -> Vec<(Vec<u8>, u64)> {
+        self.waiting.iter().take(FETCHED_AT_ONCE).map(|(aor, number)| (aor.clone(), *number)).collect()
+    }
+
+    /// Removes a user that was read.
+    pub(crate) fn remove(&mut self, aor: &[u8]) {
+        self.waiting.remove(aor);
+    }
+}
+
+/// Number of users that wait from which on the reader asks for no news.
+const FETCHES_MAX: usize = 1_024;
+/// Number of users that are read together: 4 MiB at most.
+const FETCHED_AT_ONCE: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +199,37 @@ mod tests {
         assert_eq!(walk.page(), Some((6, "0".to_owned())));
         walk.read("0", 200, later);
         assert_eq!(walk.next_at(), Some(later + Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn what_was_not_read_is_dropped_after_two_checks_of_the_marks() {
+        let mut sweep = Sweep::new();
+        assert_eq!(sweep.due(false, 9), None, "nothing was read");
+        assert_eq!(sweep.begin(&[0, 1, 2], false), 1);
+        assert_eq!((sweep.due(true, 10), sweep.due(false, 20), sweep.due(false, 21)), (None, None, None));
+        // The second check found a loss.
+        assert_eq!(sweep.begin(&[1], true), 2);
+        assert_eq!((sweep.due(true, 22), sweep.due(false, 23), sweep.due(false, 24)), (None, None, None));
+        let (walks, is_loss) = sweep.due(false, 25).unwrap();
+        assert_eq!((&walks[..4], is_loss), (&[1, 2, 1, 0][..], true));
+        assert_eq!(sweep.due(false, 99), None);
+        sweep.begin(&[3], false);
+        sweep.due(false, 99);
+        assert_eq!(sweep.due(false, 101).map(|(walks, is_loss)| (walks[3], is_loss)), Some((3, false)));
+    }
+
+    #[test]
+    fn a_user_is_read_once_for_the_newest_update() {
+        let mut fetches = Fetches::default();
+        for (aor, number) in [(b"b", 0), (b"a", 3), (b"a", 7), (b"a", 0)] {
+            fetches.add(aor.to_vec(), number);
+        }
+        assert_eq!(fetches.next(), [(b"a".to_vec(), 7), (b"b".to_vec(), 0)]);
+        fetches.remove(b"a");
+        for number in 1..FETCHES_MAX as u32 {
+            assert!(fetches.has_room());
+            fetches.add(number.to_le_bytes().to_vec(), 0);
+        }
+        assert!(!fetches.has_room() && fetches.next().len() == FETCHED_AT_ONCE);
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that writes updates.
+//! The thread that writes updates in batches.
 //!
 //! ```text
 //!   connect -> marks of the store (lost data?) -> heartbeat -> [ gather <= 256 updates -> script for each, pipelined -> durable ]*
@@ -6,18 +6,17 @@
 //!      +------------------------------- pause ----------------------------+
 //! ```
 
-use crate::backoff::Backoff;
-use crate::connection::REPLY_TIME_MAX;
-use crate::heart::Heart;
-use crate::keys::{self, TAGS};
-use crate::pace::Pace;
+mod heart;
+
+use crate::connection::reply::number;
+use crate::connection::socket::OnWait;
+use crate::connection::topology::Topology;
+use crate::connection::{Backoff, REPLY_TIME_MAX};
 use crate::pending::{Slot, waited_ms};
-use crate::scripts::Scripts;
+use crate::scripts::{self, Scripts, TAGS};
 use crate::shared::{Part, Seldom, Shared};
-use crate::socket::OnWait;
-use crate::topology::Topology;
-use crate::value::number;
 use crate::{Event, StoreError};
+use heart::Heart;
 use redis::{Cmd, ServerError, Value, cmd};
 use ringway_location::Update;
 use std::sync::atomic::Ordering;
@@ -59,7 +58,8 @@ struct Outcome {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let keys = |tag| TagKeys { records: keys::records(tag), all: keys::all(tag), log: keys::log(tag) };
+        let keys =
+            |tag| TagKeys { records: scripts::records(tag), all: scripts::all(tag), log: scripts::log(tag) };
         Self {
             heart: Heart::new(Arc::clone(&shared)),
             backoff: Backoff::new(shared.settings.seed),
@@ -214,7 +214,7 @@ impl Writer {
         let now = Instant::now();
         let mut used = vec![false; store.masters.len()];
         for slot in &mut self.batch {
-            let tag = keys::tag_of(slot.hash);
+            let tag = scripts::tag_of(slot.hash);
             let Some(keys) = self.keys.get(tag) else { continue };
             Update::set_waited(&mut slot.update, waited_ms(slot.at, now));
             self.key.clear();
@@ -242,7 +242,7 @@ impl Writer {
     fn receive(&mut self, store: &mut Topology) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
         for slot in &mut self.batch {
-            let connection = store.of_tag(keys::tag_of(slot.hash))?;
+            let connection = store.of_tag(scripts::tag_of(slot.hash))?;
             let reply = connection.receive(REPLY_TIME_MAX)?;
             let Value::ServerError(error) = reply else {
                 slot.is_done = true;
@@ -341,3 +341,44 @@ const CONFIRM_TIME_MS: u32 = 500;
 /// Time limit of a stop while the store fails.
 const STOP_TIME_MAX: Duration = Duration::from_millis(2_500);
 const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Times of batches: updates of the same moment are written together, at once if there are many.
+#[derive(Default)]
+struct Pace {
+    last_batch: Option<Instant>,
+}
+
+impl Pace {
+    /// Notes a batch that is written now.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.last_batch = Some(now);
+    }
+
+    /// Time until the next batch of `waiting` updates.
+    pub(crate) fn wait(&self, now: Instant, waiting: usize, is_stopped: bool) -> Duration {
+        let since = self.last_batch.map_or(INTERVAL, |last| now.saturating_duration_since(last));
+        let is_due = is_stopped || waiting >= FULL;
+        if is_due { Duration::ZERO } else { INTERVAL.saturating_sub(since) }
+    }
+}
+
+/// Time between two batches that are not full: with the reader's interval, less than the 20 ms after which other nodes have a change.
+const INTERVAL: Duration = Duration::from_millis(10);
+const FULL: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_waits_for_updates_of_the_same_moment_unless_it_is_full() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        assert_eq!(pace.wait(start, 1, false), Duration::ZERO, "the first one");
+        pace.begin(start);
+        let soon = start + Duration::from_millis(2);
+        assert_eq!(pace.wait(soon, 1, false), INTERVAL - Duration::from_millis(2));
+        assert_eq!(pace.wait(soon, FULL, false), Duration::ZERO);
+        assert_eq!(pace.wait(soon, 1, true), Duration::ZERO, "a stop");
+        assert_eq!(pace.wait(start + INTERVAL, 1, false), Duration::ZERO);
+    }
+}

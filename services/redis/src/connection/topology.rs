@@ -1,9 +1,9 @@
 //! Masters of a store and the tags that they serve.
 
+use crate::connection::reply::{bytes, number};
+use crate::connection::socket::OnWait;
 use crate::connection::{Connection, Host};
-use crate::keys::{self, TAGS};
-use crate::socket::OnWait;
-use crate::value::{bytes, number};
+use crate::scripts::{self, TAGS};
 use crate::{Kind, LocationUrl, StoreError};
 use redis::{InfoDict, Value, cmd};
 
@@ -75,7 +75,7 @@ impl Topology {
         let ranges: Vec<(u64, u64, Host)> =
             ranges.iter().filter_map(|range| read_range(range.as_sequence()?, host)).collect();
         for tag in 0..TAGS {
-            connection.push(cmd("CLUSTER").arg("KEYSLOT").arg(keys::log(tag)));
+            connection.push(cmd("CLUSTER").arg("KEYSLOT").arg(scripts::log(tag)));
         }
         connection.send()?;
         let mut masters: Vec<Master> = Vec::new();
@@ -89,7 +89,7 @@ impl Topology {
                 let server = connection.server();
                 return Err(StoreError::new(format_args!(
                     "{server}: the cluster serves no slot of {}",
-                    keys::log(tag)
+                    scripts::log(tag)
                 )));
             };
             *index = match masters.iter().position(|master| master.host == *host) {

@@ -1,14 +1,13 @@
 //! A connection of the reader to all masters.
 
 use crate::connection::REPLY_TIME_MAX;
-use crate::keys::{self, TAGS};
-use crate::reader_state::{COUNT_MAX, ReaderState, wait};
-use crate::scripts::Scripts;
+use crate::connection::reply::{bytes, items, number, text};
+use crate::connection::socket::OnWait;
+use crate::connection::topology::Topology;
+use crate::reader::stream::{Id, News, is_valid, number_of};
+use crate::reader::{COUNT_MAX, ReaderState, wait};
+use crate::scripts::{self, Scripts, TAGS};
 use crate::shared::{Part, Shared, lock};
-use crate::socket::OnWait;
-use crate::stream::{Id, News, is_valid, number_of};
-use crate::topology::Topology;
-use crate::value::{bytes, items, number, text};
 use crate::{Event, Kind, StoreError, nodes};
 use redis::{Cmd, Value, cmd};
 use ringway_location::{BYTES_MAX, Record};
@@ -265,7 +264,7 @@ impl<'r> ReadSession<'r> {
         let tags: Vec<usize> = self.follow.tags(master).collect();
         let mut removed = 0;
         for tag in tags {
-            let key = keys::log(tag);
+            let key = scripts::log(tag);
             let Ok(connection) = self.ask.of_tag(tag) else { continue };
             // A refusal of the server leaves the key; without a reply the next one would be that of another command.
             let kind = connection.reply(cmd("TYPE").arg(&key))?;
@@ -314,7 +313,12 @@ impl<'r> ReadSession<'r> {
 
     fn push_read(&mut self, tag: usize, arguments: &[&[u8]]) -> Result<(), StoreError> {
         let mut command = self.scripts.read.run(2);
-        command.arg(keys::log(tag)).arg(keys::all(tag)).arg(keys::records(tag)).arg(BYTES_MAX).arg(arguments);
+        command
+            .arg(scripts::log(tag))
+            .arg(scripts::all(tag))
+            .arg(scripts::records(tag))
+            .arg(BYTES_MAX)
+            .arg(arguments);
         self.ask.of_tag(tag)?.push(&command);
         Ok(())
     }
@@ -386,13 +390,13 @@ impl<'r> ReadSession<'r> {
     fn fetch(&mut self) -> Result<(), StoreError> {
         let users = self.state.fetches.next();
         for (aor, _) in &users {
-            self.push_read(keys::tag_of_user(aor), &[b"get", aor])?;
+            self.push_read(scripts::tag_of_user(aor), &[b"get", aor])?;
         }
         for master in &mut self.ask.masters {
             master.connection.send()?;
         }
         for (aor, number) in users {
-            let tag = keys::tag_of_user(&aor);
+            let tag = scripts::tag_of_user(&aor);
             let page = self.receive_page(tag)?;
             self.state.fetches.remove(&aor);
             let own = self.state.own();
@@ -422,13 +426,13 @@ impl<'r> ReadSession<'r> {
     fn answer_lookups(&mut self) -> Result<(), StoreError> {
         let lookups = lock(&self.state.shared.lookups).ask();
         for lookup in &lookups {
-            self.push_read(keys::tag_of_user(&lookup.aor), &[b"get", &lookup.aor])?;
+            self.push_read(scripts::tag_of_user(&lookup.aor), &[b"get", &lookup.aor])?;
         }
         for master in &mut self.ask.masters {
             master.connection.send()?;
         }
         for lookup in lookups {
-            let tag = keys::tag_of_user(&lookup.aor);
+            let tag = scripts::tag_of_user(&lookup.aor);
             let page = self.receive_page(tag)?;
             self.deliver(tag, page);
             if lock(&self.state.shared.lookups).end(lookup.query) {
@@ -441,9 +445,9 @@ impl<'r> ReadSession<'r> {
     /// Reads the list of nodes and the time of the store.
     fn read_nodes(&mut self) -> Result<(), StoreError> {
         let own = self.state.shared.settings.node;
-        let connection = self.ask.of_tag(keys::NODES_TAG)?;
+        let connection = self.ask.of_tag(scripts::NODES_TAG)?;
         let mut command = self.scripts.nodes.run(1);
-        command.arg(keys::NODES).arg(own.as_bytes());
+        command.arg(scripts::NODES).arg(own.as_bytes());
         for node in self.state.nodes.list() {
             command.arg(node.name.as_bytes());
         }

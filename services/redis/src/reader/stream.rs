@@ -1,7 +1,7 @@
 //! Positions in streams, and what is newer than they are.
 
-use crate::keys::{self, AOR_BYTES_MAX, TAGS};
-use crate::value::{bytes, items, text};
+use crate::connection::reply::{bytes, items, text};
+use crate::scripts::{self, AOR_BYTES_MAX, TAGS};
 use redis::Value;
 use ringway_location::{BYTES_MAX, NodeName, Record};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(crate) struct Position {
 
 impl Position {
     /// Moves to an id; what was read ahead counts no more when the stream is there.
-    pub(crate) fn advance(&mut self, id: Id) {
+    fn advance(&mut self, id: Id) {
         self.id = id;
         self.text.clear();
         if !self.ahead.is_empty() && id >= self.ahead_until {
@@ -104,7 +104,7 @@ enum Content<'a> {
 impl Streams {
     pub(crate) fn new() -> Self {
         let positions = (0..TAGS).map(|_| Position::default()).collect();
-        Self { keys: (0..TAGS).map(keys::log).collect(), positions }
+        Self { keys: (0..TAGS).map(scripts::log).collect(), positions }
     }
 
     pub(crate) fn position(&mut self, tag: usize) -> Option<&mut Position> {
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn each_key_has_its_tag() {
         let streams = Streams::new();
-        assert!((0..TAGS).all(|tag| streams.tag(keys::log(tag).as_bytes()) == Some(tag)));
+        assert!((0..TAGS).all(|tag| streams.tag(scripts::log(tag).as_bytes()) == Some(tag)));
         for key in ["", "rw:{0", "rw:{64}:log", "rw:{+3}:log", "rw:{03}:all", "other"] {
             assert_eq!(streams.tag(key.as_bytes()), None, "{key}");
         }

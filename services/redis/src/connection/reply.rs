@@ -1,4 +1,4 @@
-//! Replies of a store: the parser of the crate `redis`, within limits that it does not have.
+//! Replies of a store: the parser of the crate `redis`, within limits that it does not have, and the parts of a reply.
 
 use crate::StoreError;
 use redis::{ErrorKind, Parser, ServerError, Value};
@@ -60,7 +60,7 @@ impl<R: Read> Read for Limited<R> {
 }
 
 /// Error of the server as it was sent.
-pub(crate) fn text(error: &ServerError) -> String {
+pub(crate) fn error_text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
@@ -82,6 +82,32 @@ const BYTES_MAX: usize = 64 << 20;
 const LINES_MAX: usize = 1_000_000;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
+
+/// Items of an array, or of nothing.
+pub(crate) fn items(value: Value) -> Vec<Value> {
+    value.into_sequence().unwrap_or_default()
+}
+
+/// Bytes of a string.
+pub(crate) fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// A string.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    bytes(value).and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
+/// A number, also one written as a string.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        other => text(other)?.parse().ok(),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -106,10 +132,10 @@ mod tests {
             panic!("{nested:?}")
         };
         assert_eq!((inner.as_slice(), error.code()), (&[string(b"")][..], "ERR"));
-        assert_eq!(text(error), "ERR no");
+        assert_eq!(error_text(error), "ERR no");
         for (code, expected) in [("MOVED", "MOVED 1 h:2"), ("X", "X")] {
             let Value::ServerError(error) = reader.read().unwrap() else { panic!() };
-            assert_eq!((error.code(), text(&error).as_str()), (code, expected));
+            assert_eq!((error.code(), error_text(&error).as_str()), (code, expected));
         }
         assert!(reader.read().unwrap_err().to_string().contains("closed"));
     }

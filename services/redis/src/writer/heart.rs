@@ -1,10 +1,10 @@
 //! Heartbeat of this node, and marks by which a loss of data in the store is found.
 
 use crate::connection::REPLY_TIME_MAX;
-use crate::keys::{self, TAGS};
+use crate::connection::reply::bytes;
+use crate::connection::topology::Topology;
+use crate::scripts::{self, TAGS};
 use crate::shared::Shared;
-use crate::topology::Topology;
-use crate::value::bytes;
 use crate::{Event, StoreError, nodes};
 use redis::{Cmd, Value, cmd};
 use std::sync::Arc;
@@ -71,16 +71,16 @@ impl Heart {
     pub(crate) fn beat(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let name = settings.node.as_bytes();
-        let connection = store.of_tag(keys::NODES_TAG)?;
+        let connection = store.of_tag(scripts::NODES_TAG)?;
         let (seconds, micros): (u64, u64) = connection.run(&cmd("TIME"))?;
         let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
         // Only its length and numbers are of interest: a long value is another program's.
-        let long: u64 = match connection.run(cmd("HSTRLEN").arg(keys::NODES).arg(name)) {
-            Err(error) if error.is_wrong_type() => connection.run(&Cmd::del(keys::NODES))?,
+        let long: u64 = match connection.run(cmd("HSTRLEN").arg(scripts::NODES).arg(name)) {
+            Err(error) if error.is_wrong_type() => connection.run(&Cmd::del(scripts::NODES))?,
             long => long?,
         };
         let known: Option<Vec<u8>> = match long {
-            1..=256 => connection.run(&Cmd::hget(keys::NODES, name))?,
+            1..=256 => connection.run(&Cmd::hget(scripts::NODES, name))?,
             _ => None,
         };
         let rival = known.and_then(|text| nodes::read(name, &text)).filter(|rival| {
@@ -95,9 +95,9 @@ impl Heart {
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
             let state = (is_draining, self.shared.writes_again());
             let text = nodes::heartbeat(&self.shared.settings, state, now_ms);
-            let connection = store.of_tag(keys::NODES_TAG)?;
+            let connection = store.of_tag(scripts::NODES_TAG)?;
             let name = self.shared.settings.node.as_bytes();
-            connection.run::<()>(&Cmd::hset(keys::NODES, name, text))?;
+            connection.run::<()>(&Cmd::hset(scripts::NODES, name, text))?;
         }
         self.check_marks(store)
     }
@@ -182,7 +182,7 @@ impl Heart {
         for tag in first_tags {
             let Some(Some(mark)) = self.marks.get(tag) else { continue };
             let connection = store.of_tag(tag)?;
-            connection.run::<()>(cmd("SET").arg(keys::epoch(tag)).arg(mark).arg("XX"))?;
+            connection.run::<()>(cmd("SET").arg(scripts::epoch(tag)).arg(mark).arg("XX"))?;
             let replicas: i64 = connection.run(cmd("WAIT").arg(1).arg(CONFIRM_TIME_MS))?;
             is_confirmed &= replicas > 0;
         }
@@ -193,7 +193,7 @@ impl Heart {
     pub(crate) fn leave(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         if self.rival.is_none() {
             let name = self.shared.settings.node.as_bytes();
-            store.of_tag(keys::NODES_TAG)?.run::<()>(&Cmd::hdel(keys::NODES, name))?;
+            store.of_tag(scripts::NODES_TAG)?.run::<()>(&Cmd::hdel(scripts::NODES, name))?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Heart {
         command: impl Fn(String) -> Cmd,
     ) -> Result<Vec<Value>, StoreError> {
         for tag in tags.clone() {
-            store.of_tag(tag)?.push(&command(keys::epoch(tag)));
+            store.of_tag(tag)?.push(&command(scripts::epoch(tag)));
         }
         for master in &mut store.masters {
             master.connection.send()?;

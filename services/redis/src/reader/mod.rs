@@ -1,26 +1,62 @@
-//! State of the reader beyond a connection.
+//! The thread that reads records and nodes, and its state beyond a connection.
+//!
+//! It has two connections to each master: one waits in XREAD for news, one reads pages, lookups and nodes. One thread delivers
+//! both, so that a page is never older than what was delivered from the stream before; [`crate::stream::Position`] holds back what
+//! the stream still has from before the page.
 
-use crate::fetches::Fetches;
-use crate::shared::{Seldom, Shared};
-use crate::stream::Streams;
-use crate::sweep::Sweep;
-use crate::walk::Walk;
+mod session;
+mod stream;
+
+use crate::connection::Backoff;
+use crate::shared::{Part, Seldom, Shared};
+use crate::walk::{Fetches, Sweep, Walk};
 use crate::{Event, nodes};
 use ringway_location::NodeName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use session::ReadSession;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use stream::Streams;
+
+pub(crate) struct Reader {
+    state: ReaderState,
+    backoff: Backoff,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let seed = shared.settings.seed.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15;
+        let state = ReaderState::new(shared);
+        Self { state, backoff: Backoff::new(seed) }
+    }
+
+    /// Runs until the store is stopped.
+    pub(crate) fn run(&mut self) {
+        let shared = Arc::clone(&self.state.shared);
+        while !shared.stopped() {
+            self.backoff.begin(Instant::now());
+            let ended = ReadSession::open(&mut self.state).and_then(|mut session| session.run());
+            shared.close_lookups();
+            let Err(error) = ended else { return };
+            shared.fails(Part::Reader, &error.to_string());
+            let until = Instant::now() + self.backoff.pause(Instant::now());
+            while !shared.stopped() && Instant::now() < until {
+                wait(&shared, &[], until.saturating_duration_since(Instant::now()));
+            }
+        }
+    }
+}
 
 /// State of the reader beyond a connection.
-pub(crate) struct ReaderState {
+struct ReaderState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) streams: Streams,
-    pub(crate) has_positions: bool,
+    has_positions: bool,
     pub(crate) walk: Walk,
-    pub(crate) fetches: Fetches,
-    pub(crate) sweep: Sweep,
+    fetches: Fetches,
+    sweep: Sweep,
     pub(crate) nodes: nodes::Nodes,
     /// Maximum number of entries of each stream in a reply.
     pub(crate) count: usize,
@@ -49,7 +85,7 @@ impl ReaderState {
         }
     }
 
-    pub(crate) fn set_clock(&mut self, store_now_ms: u64) {
+    fn set_clock(&mut self, store_now_ms: u64) {
         self.clock = (Instant::now(), store_now_ms);
     }
 
@@ -64,14 +100,14 @@ impl ReaderState {
     }
 
     /// Reports reads of all that are complete; `checks` is the number of checks for a loss before the last look for one.
-    pub(crate) fn report_walked(&mut self, checks: u64) {
+    fn report_walked(&mut self, checks: u64) {
         if let Some((walks, is_loss)) = self.sweep.due(self.walk.next_at().is_some(), checks) {
             self.shared.sink.on_event(Event::Walked { walks: Box::new(walks), is_loss });
         }
     }
 
     /// Counts what was passed over.
-    pub(crate) fn note_damaged(&mut self, count: u64, reason: &str) {
+    fn note_damaged(&mut self, count: u64, reason: &str) {
         if count > 0 {
             self.shared.counters.damaged.fetch_add(count, Ordering::Relaxed);
             if self.damaged.is_due() {
@@ -81,7 +117,7 @@ impl ReaderState {
     }
 
     /// Reads the records of these tags again, if all are held. `is_loss`: the store may have lost some.
-    pub(crate) fn walk_again(&mut self, tags: &[usize], is_loss: bool) {
+    fn walk_again(&mut self, tags: &[usize], is_loss: bool) {
         let walk = self.sweep.begin(tags, is_loss || !self.shared.settings.holds_all);
         self.shared.sink.on_walk(walk);
         let holds_all = self.shared.settings.holds_all;
@@ -112,4 +148,4 @@ pub(crate) fn wait(shared: &Shared, connections: &[BorrowedFd<'_>], time: Durati
 }
 
 /// Maximum number of entries of each stream in a reply.
-pub(crate) const COUNT_MAX: usize = 256;
+const COUNT_MAX: usize = 256;
