@@ -1,13 +1,20 @@
-//! Access rules of the admin API: the bearer token, and the headers Host and Origin.
+//! Access rules of the admin API: the bearer token, proof that both sides have it, the limit of wrong tokens from each
+//! source, and the headers Host and Origin.
+//!
+//! A client asks `GET /api/proof` with a random number and its keyed hash. A server that has the token answers with another keyed hash of
+//! the number. A process that listens in place of the server gets no token, and nothing that a server accepts for anything else.
 
-use crate::guesses::TokenGuesses;
-use crate::proof;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::source_of;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
 /// Conditions that a request must meet.
@@ -57,7 +64,7 @@ impl AccessCheck {
         }
         let Some(token) = self.token() else { return Ok(()) };
         self.compare(headers, source, |given| {
-            let given = bearer(given).map(|given| proof::key_of_bytes(given.trim_ascii()));
+            let given = bearer(given).map(|given| key_of_bytes(given.trim_ascii()));
             given.is_some_and(|given| bool::from(given.ct_eq(&token))).then_some(())
         })
     }
@@ -74,7 +81,7 @@ impl AccessCheck {
     ) -> Result<Option<String>, Refusal> {
         self.check_origin(method, headers)?;
         let Some(token) = self.token() else { return Ok(None) };
-        self.compare(headers, source, |given| proof::answer(&token, given)).map(Some)
+        self.compare(headers, source, |given| answer(&token, given)).map(Some)
     }
 
     /// Checks a request for something that holds no data: links of other pages may lead there.
@@ -133,7 +140,7 @@ fn bearer(authorization: &[u8]) -> Option<&[u8]> {
 }
 
 fn hash_of(token: &str) -> Option<[u8; 32]> {
-    (!token.is_empty()).then(|| proof::key_of(token))
+    (!token.is_empty()).then(|| key_of(token))
 }
 
 /// True for a request that a page of another origin causes, as browsers say of each request to this machine and over TLS: even
@@ -180,6 +187,155 @@ const SLOWED: Refusal =
     (StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens came from this address; try again in a minute");
 const FOREIGN_PAGE: Refusal =
     (StatusCode::FORBIDDEN, "web pages of other origins may not ask or change anything here");
+
+/// The client's part of a proof.
+pub struct TokenProof {
+    key: [u8; 32],
+    number: String,
+}
+
+impl TokenProof {
+    /// Path of the proof.
+    pub const PATH: &'static str = "/api/proof";
+
+    /// Proof of `token` with 32 random bytes.
+    pub fn new(token: &str, random: [u8; 32]) -> Self {
+        Self { key: key_of(token), number: hex(&random) }
+    }
+
+    /// Value of the header Authorization of the request for [`TokenProof::PATH`].
+    pub fn authorization(&self) -> String {
+        format!("{SCHEME}{}:{}", self.number, keyed_hash(&self.key, CLIENT, &self.number))
+    }
+
+    /// True if `proof`, of the answer, is from a server that has the token.
+    pub fn is_of_server(&self, proof: &str) -> bool {
+        is_equal(proof, &keyed_hash(&self.key, SERVER, &self.number))
+    }
+}
+
+/// Key of the proofs of a token.
+fn key_of(token: &str) -> [u8; 32] {
+    key_of_bytes(token.as_bytes())
+}
+
+/// Key of the proofs of a token that need not be text.
+fn key_of_bytes(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// The server's part of a proof. `None`: the client does not have the token.
+pub(crate) fn answer(key: &[u8; 32], authorization: &[u8]) -> Option<String> {
+    let text = str::from_utf8(authorization).ok()?;
+    let (number, hash) = text.strip_prefix(SCHEME)?.split_once(':')?;
+    let is_number = number.len() == NUMBER_LEN && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_number && is_equal(hash, &keyed_hash(key, CLIENT, number))).then(|| keyed_hash(key, SERVER, number))
+}
+
+fn keyed_hash(key: &[u8; 32], side: &str, number: &str) -> String {
+    // A key of any length is permitted.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
+    mac.update(side.as_bytes());
+    mac.update(number.as_bytes());
+    hex(&mac.finalize().into_bytes())
+}
+
+fn is_equal(one: &str, other: &str) -> bool {
+    !other.is_empty() && bool::from(one.as_bytes().ct_eq(other.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+const SCHEME: &str = "Ringway-Proof ";
+const NUMBER_LEN: usize = 64;
+const CLIENT: &str = "client of the admin API ";
+const SERVER: &str = "server of the admin API ";
+
+/// Token buckets of wrong admin tokens by source (an IPv6 /64 network counts as one), and their counters.
+#[derive(Debug, Default)]
+pub(crate) struct TokenGuesses {
+    buckets: Mutex<Buckets>,
+    wrong: AtomicU64,
+    slowed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Buckets {
+    /// Time at which the bucket of each source is full again.
+    full_at: HashMap<IpAddr, Instant>,
+    /// Time from which on the log has the next line, and the lines left out since the last one.
+    next_line: Option<Instant>,
+    left_out: u64,
+}
+
+impl TokenGuesses {
+    /// True if a token of this source may be compared. Otherwise it is counted as slowed.
+    fn may_try(&self, source: IpAddr, now: Instant) -> bool {
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let full_at = buckets.full_at.get(&source_of(source));
+        let may =
+            full_at.is_none_or(|full_at| full_at.saturating_duration_since(now) <= INTERVAL * (BURST - 1));
+        if !may {
+            self.slowed.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// Notes a wrong token. Returns the number of wrong tokens that the log left out before, or `None` if it has no line for this
+    /// one.
+    fn on_wrong(&self, source: IpAddr, now: Instant) -> Option<u64> {
+        self.wrong.fetch_add(1, Ordering::Relaxed);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.take(source_of(source), now);
+        if buckets.next_line.is_some_and(|next| now < next) {
+            buckets.left_out += 1;
+            return None;
+        }
+        buckets.next_line = Some(now + LINE_INTERVAL);
+        Some(std::mem::take(&mut buckets.left_out))
+    }
+
+    /// Wrong tokens since the start.
+    pub(crate) fn wrong(&self) -> u64 {
+        self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// Tokens that were not compared, since the start.
+    pub(crate) fn slowed(&self) -> u64 {
+        self.slowed.load(Ordering::Relaxed)
+    }
+}
+
+impl Buckets {
+    fn take(&mut self, source: IpAddr, now: Instant) {
+        if self.full_at.len() >= SOURCES_MAX && !self.full_at.contains_key(&source) {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            // The source with the fewest wrong tokens makes room, so that no source pays for those of others.
+            if self.full_at.len() >= SOURCES_MAX
+                && let Some((&fewest, _)) = self.full_at.iter().min_by_key(|(_, full_at)| **full_at)
+            {
+                self.full_at.remove(&fewest);
+            }
+        }
+        let full_at = self.full_at.entry(source).or_insert(now);
+        *full_at = (*full_at).max(now) + INTERVAL;
+    }
+}
+
+/// Wrong tokens of a source at once.
+const BURST: u32 = 20;
+/// Time for another one: 10 a minute.
+const INTERVAL: Duration = Duration::from_secs(6);
+/// Maximum number of tracked sources.
+const SOURCES_MAX: usize = 4096;
+/// Minimum interval between two lines of the log.
+const LINE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -304,5 +460,68 @@ mod tests {
         assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer second"), SOURCE), Ok(()));
         check.set_token("");
         assert_eq!(check.check(&Method::GET, &headers("localhost", ""), SOURCE), Ok(()));
+    }
+
+    #[test]
+    fn only_who_has_the_token_answers_and_only_to_who_has_it() {
+        let client = TokenProof::new("t0ken", [7; 32]);
+        let asked = client.authorization();
+        let proof = answer(&key_of("t0ken"), asked.as_bytes()).unwrap();
+        assert!(client.is_of_server(&proof) && !asked.contains("t0ken") && !proof.contains("t0ken"));
+        assert_eq!(answer(&key_of("other"), asked.as_bytes()), None);
+        assert!(!TokenProof::new("t0ken", [8; 32]).is_of_server(&proof), "of another number");
+        assert!(!TokenProof::new("other", [7; 32]).is_of_server(&proof));
+        let hash = asked.rsplit(':').next().unwrap();
+        for wrong in [hash, "", &proof[1..], &proof.to_uppercase()] {
+            assert!(!client.is_of_server(wrong), "{wrong:?}, as the client's own hash sent back");
+        }
+        for wrong in ["", "Bearer t0ken", &asked[1..], &asked[..asked.len() - 1], &asked.replace("07", "x7")]
+        {
+            assert_eq!(answer(&key_of("t0ken"), wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    fn guessed(guesses: &TokenGuesses, source: IpAddr, now: Instant, count: usize) -> usize {
+        let mut compared = 0;
+        for _ in 0..count {
+            if guesses.may_try(source, now) {
+                guesses.on_wrong(source, now);
+                compared += 1;
+            }
+        }
+        compared
+    }
+
+    #[test]
+    fn a_source_has_a_burst_and_ten_a_minute_and_others_are_not_slowed() {
+        let (guesses, start) = (TokenGuesses::default(), Instant::now());
+        let [eve, near, other] = ["2001:db8::1", "2001:db8::2", "192.0.2.7"].map(|ip| ip.parse().unwrap());
+        assert_eq!(guessed(&guesses, eve, start, 10_000), BURST as usize);
+        assert_eq!((guesses.wrong(), guesses.slowed()), (u64::from(BURST), 10_000 - u64::from(BURST)));
+        assert!(!guesses.may_try(near, start), "of the same network");
+        assert!(guesses.may_try(other, start));
+        assert_eq!(guessed(&guesses, eve, start + Duration::from_secs(60), 100), 10);
+    }
+
+    #[test]
+    fn many_sources_are_bounded_and_cost_no_source_a_token() {
+        let (guesses, start) = (TokenGuesses::default(), Instant::now());
+        guessed(&guesses, IpAddr::from([192, 0, 2, 1]), start, 100);
+        for number in 0..SOURCES_MAX as u32 * 2 {
+            guesses.on_wrong(IpAddr::from((0x0a00_0000 + number).to_be_bytes()), start);
+        }
+        assert_eq!(guesses.buckets.lock().unwrap().full_at.len(), SOURCES_MAX);
+        assert!(!guesses.may_try(IpAddr::from([192, 0, 2, 1]), start), "it stays slowed");
+        assert!(guesses.may_try(IpAddr::from([192, 0, 2, 2]), start));
+    }
+
+    #[test]
+    fn lines_of_the_log_are_limited_and_those_left_out_are_counted() {
+        let (guesses, start) = (TokenGuesses::default(), Instant::now());
+        let source = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(
+            [0, 1, 99, 100].map(|ms| guesses.on_wrong(source, start + Duration::from_millis(ms))),
+            [Some(0), None, None, Some(2)]
+        );
     }
 }

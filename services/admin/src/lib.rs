@@ -13,59 +13,45 @@
 //! Start reading at [`Admin::bind`].
 
 mod access;
-mod answer;
-mod body;
 mod changes;
 mod clients;
 mod control;
 mod dashboard;
-mod guesses;
-mod pace;
 mod pages;
-mod proof;
-mod routes;
-mod secure;
-mod shard_pages;
 mod trace_page;
-mod traces;
-mod users;
 mod view;
 
-pub use access::LONG_TOKEN_BYTES;
-pub use control::{
-    Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, RoutesEdit, RoutesEffect,
-    TextPosition, User, UserQuery,
-};
-pub use proof::TokenProof;
-pub use secure::TlsSource;
-pub use shard_pages::page_over_shards;
-pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
-pub use view::{
-    Call, CallRecord, Cluster, ClusterNode, Connection, MetricKind, Page, Registration, Relay, ServerInfo,
-    SharedStore, Stat, Stats, Trunk, View,
-};
-
-use access::AccessCheck;
-use axum::Router;
-use clients::Clients;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use pace::HandshakePace;
-use pages::Source;
-use secure::Opened;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+
+use access::AccessCheck;
+pub use access::{LONG_TOKEN_BYTES, TokenProof};
+pub use clients::TlsSource;
+use clients::{Clients, HandshakePace, Opened};
+pub use control::{
+    Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, RoutesEdit, RoutesEffect,
+    TextPosition, User, UserQuery,
+};
+use pages::Source;
+pub use view::{
+    Call, CallRecord, Cluster, ClusterNode, Connection, MetricKind, Page, Registration, Relay, ServerInfo,
+    SharedStore, Stat, Stats, TraceEntry, TracePage, TraceRefusal, Traces, Trunk, View, page_over_shards,
+};
 
 /// The longest request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -240,7 +226,7 @@ async fn accept(
 }
 
 async fn serve_connection(stream: TcpStream, service: Service, tls: &TlsSource, pace: &HandshakePace) {
-    match secure::open(stream, tls, pace).await {
+    match clients::open(stream, tls, pace).await {
         Some(Opened::Plain(stream)) => serve_http(stream, service, CONNECTION_TIME_MAX).await,
         Some(Opened::Tls(stream)) => serve_http(stream, service, CONNECTION_TIME_MAX).await,
         None => {}

@@ -1,14 +1,15 @@
 //! The pages of the admin API, by path.
 
-use crate::access::AccessCheck;
+use crate::access::{AccessCheck, TokenProof};
 use crate::clients::Clients;
 use crate::dashboard;
-use crate::proof::TokenProof;
 use crate::view::{MetricKind, Page, Stat, Stats, View};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -26,7 +27,7 @@ pub(crate) const LIMIT_DEFAULT: usize = 1000;
 pub(crate) const LIMIT_MAX: usize = 10_000;
 
 /// Maximum length of the text of a search.
-pub(crate) const TEXT_BYTES_MAX: usize = 128;
+const TEXT_BYTES_MAX: usize = 128;
 
 /// Description of all paths, OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("openapi.json");

@@ -1,8 +1,7 @@
 //! `/api/trace`: what happens to the requests of a user, as a long poll.
 
 use crate::pages::{json_of, refusal};
-use crate::traces::{TraceRefusal, Traces};
-use crate::view::View;
+use crate::view::{TraceRefusal, Traces, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};

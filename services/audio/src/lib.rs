@@ -10,14 +10,11 @@
 
 mod call_sound;
 pub mod pulse;
-mod resample;
-mod ringer;
 mod sink;
 mod source;
 mod wav_file;
 
-pub use call_sound::{CallSound, Input};
-pub use ringer::Ringer;
+pub use call_sound::{CallSound, Input, Ringer};
 pub use sink::{Sink, WavRecorder};
 pub use source::{Source, SourceError};
 

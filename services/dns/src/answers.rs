@@ -1,9 +1,9 @@
-//! Cache of answers: the records that a [`Search`] considers, limited in number and bytes.
+//! Searches, their answers, and the cache of the records that a [`Search`] considers, limited in number and bytes.
 
-use crate::answer::Answer;
-use crate::search::Search;
-use ringway_resolve::Question;
+use hickory_resolver::proto::rr::{RData, Record};
+use ringway_resolve::{Locator, Naptr, NumberSearch, Question, Srv};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -143,6 +143,131 @@ const EMPTY_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of an entry without its name and its records.
 const ENTRY_BYTES: usize = 160;
+
+/// Records that answer a question; none, if there are none or the lookup failed.
+pub(crate) enum Answer {
+    Naptr(Vec<NaptrText>),
+    Srv(Vec<SrvText>),
+    Addresses(Vec<IpAddr>),
+}
+
+impl Answer {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Naptr(texts) => texts.is_empty(),
+            Self::Srv(texts) => texts.is_empty(),
+            Self::Addresses(addresses) => addresses.is_empty(),
+        }
+    }
+
+    /// Bytes of the records.
+    fn bytes_len(&self) -> usize {
+        match self {
+            Self::Naptr(texts) => texts.iter().map(NaptrText::bytes_len).sum(),
+            Self::Srv(texts) => texts.iter().map(SrvText::bytes_len).sum(),
+            Self::Addresses(addresses) => size_of_val(addresses.as_slice()),
+        }
+    }
+}
+
+/// Search for servers, or for the URIs of a number.
+pub(crate) enum Search {
+    Servers(Locator),
+    Uris(NumberSearch),
+}
+
+impl Search {
+    /// The lookup that the search waits for; `None` at its end.
+    pub(crate) fn question(&self) -> Option<Question> {
+        match self {
+            Self::Servers(locator) => locator.question(),
+            Self::Uris(search) => search.question(),
+        }
+    }
+
+    /// Gives the search the records that it asked for.
+    pub(crate) fn take(&mut self, answer: &Answer) {
+        match (self, answer) {
+            (Self::Servers(locator), Answer::Naptr(texts)) => {
+                locator.on_naptr(texts.iter().map(NaptrText::record));
+            }
+            (Self::Servers(locator), Answer::Srv(texts)) => locator.on_srv(texts.iter().map(SrvText::record)),
+            (Self::Servers(locator), Answer::Addresses(addresses)) => {
+                locator.on_addresses(addresses.iter().copied());
+            }
+            (Self::Uris(search), Answer::Naptr(texts)) => {
+                search.on_naptr(texts.iter().map(NaptrText::record));
+            }
+            // It asks for NAPTR records only.
+            (Self::Uris(_), Answer::Srv(_) | Answer::Addresses(_)) => {}
+        }
+    }
+}
+
+/// NAPTR record as text; a service or flag that is not UTF-8 is none of SIP.
+pub(crate) struct NaptrText {
+    order: u16,
+    preference: u16,
+    flags: String,
+    service: String,
+    regexp: String,
+    replacement: String,
+}
+
+impl NaptrText {
+    pub(crate) fn read(record: &Record) -> Option<Self> {
+        let RData::NAPTR(naptr) = &record.data else { return None };
+        Some(Self {
+            order: naptr.order,
+            preference: naptr.preference,
+            flags: String::from_utf8(naptr.flags.to_vec()).ok()?,
+            service: String::from_utf8(naptr.services.to_vec()).ok()?,
+            // Without one a record still has its replacement.
+            regexp: String::from_utf8(naptr.regexp.to_vec()).unwrap_or_default(),
+            replacement: naptr.replacement.to_ascii(),
+        })
+    }
+
+    fn bytes_len(&self) -> usize {
+        let texts = [&self.flags, &self.service, &self.regexp, &self.replacement];
+        size_of::<Self>() + texts.iter().map(|text| text.capacity()).sum::<usize>()
+    }
+
+    pub(crate) fn record(&self) -> Naptr<'_> {
+        Naptr {
+            order: self.order,
+            preference: self.preference,
+            flags: &self.flags,
+            service: &self.service,
+            regexp: &self.regexp,
+            replacement: &self.replacement,
+        }
+    }
+}
+
+/// SRV record with its target as text.
+pub(crate) struct SrvText {
+    pub(crate) priority: u16,
+    pub(crate) weight: u16,
+    port: u16,
+    target: String,
+}
+
+impl SrvText {
+    pub(crate) fn read(record: &Record) -> Option<Self> {
+        let RData::SRV(srv) = &record.data else { return None };
+        let (priority, weight, port) = (srv.priority, srv.weight, srv.port);
+        Some(Self { priority, weight, port, target: srv.target.to_ascii() })
+    }
+
+    fn bytes_len(&self) -> usize {
+        size_of::<Self>() + self.target.capacity()
+    }
+
+    pub(crate) fn record(&self) -> Srv<'_> {
+        Srv { priority: self.priority, weight: self.weight, port: self.port, target: &self.target }
+    }
+}
 
 #[cfg(test)]
 mod tests {

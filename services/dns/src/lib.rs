@@ -9,15 +9,10 @@
 //! Start reading at [`Resolver`].
 #![forbid(unsafe_code)]
 
-mod answer;
 mod answers;
-mod empty;
+mod limits;
 mod records;
 mod resolver;
-mod search;
-mod shares;
-mod silent;
-mod texts;
 
 pub use records::Servers;
 pub use resolver::{NotStarted, Resolver};

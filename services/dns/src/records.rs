@@ -1,9 +1,6 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
-use crate::answer::Answer;
-use crate::answers::{Answers, in_lower_case};
-use crate::search::Search;
-use crate::texts::{NaptrText, SrvText};
+use crate::answers::{Answer, Answers, NaptrText, Search, SrvText, in_lower_case};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,

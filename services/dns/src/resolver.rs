@@ -1,11 +1,8 @@
 //! Queries: their thread, number and time.
 
-use crate::answers::Answers;
-use crate::empty::EmptyLookups;
+use crate::answers::{Answers, Search};
+use crate::limits::{EmptyLookups, Share, Shares, SilentNames};
 use crate::records::{Records, Servers};
-use crate::search::Search;
-use crate::shares::{Share, Shares};
-use crate::silent::SilentNames;
 use ringway_linux::{Hosts, sys};
 use ringway_resolve::{Locator, NumberSearch, Question, Usable};
 use ringway_sansio::{Event, LocatedServer, LocatedServers, NumberTarget, Target};

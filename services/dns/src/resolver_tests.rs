@@ -1,12 +1,6 @@
 //! Against a DNS server of the tests' own. Tested: the records of a domain in order, absence and its cache, foreign ids, a
 //! loop of CNAMEs, many records over TCP, silence, too many queries, names that do not exist, URIs of numbers.
 
-use super::*;
-use crate::empty::EMPTY_MAX;
-use crate::shares::{QUERIES_MAX, QUERIES_OF_SOURCE_MAX};
-use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -14,7 +8,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock};
 
+use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use ringway_sansio::{HostNameId, Transport};
+
+use super::*;
+use crate::limits::{EMPTY_MAX, QUERIES_MAX, QUERIES_OF_SOURCE_MAX};
 
 pub(super) type Answered = (u64, u16, LocatedServers);
 

@@ -1,4 +1,5 @@
-//! One association.
+//! One association: its SRTP protection profile and exported keys (RFC 5764 §4.1.2, RFC 7714 §14.2), the peer's fingerprint
+//! (RFC 8122 §5), and a phone's time, which may be virtual, as the standard library's.
 //!
 //! ```text
 //!   handshake ── complete, certificate checked ──► keyed ── retransmitted last flight ──► answered
@@ -6,17 +7,18 @@
 //!       └─► failed
 //! ```
 
-use crate::clock::Clock;
 use crate::inbound::Inbound;
-use crate::{Identity, builder, fingerprint, profile};
+use crate::{Identity, builder};
 use bytes::BytesMut;
 use ringway_media::dtls::{DtlsAssociation, DtlsFailure, DtlsKeys, DtlsOutput};
 use ringway_sansio::Instant;
-use ringway_sdp::{DtlsRole, Fingerprint};
+use ringway_sdp::{CryptoSuite, DtlsRole, Fingerprint, FingerprintHash, MasterKey};
 use rtc_dtls::config::{ClientAuthType, HandshakeConfig};
 use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
+use rtc_dtls::extension::extension_use_srtp::SrtpProtectionProfile;
 use rtc_shared::TransportProtocol;
 use rtc_shared::error::Error;
+use sha2::{Digest, Sha256, Sha384, Sha512};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -138,10 +140,10 @@ impl Association {
 
     fn keys(&self) -> Option<DtlsKeys> {
         let state = self.endpoint.get_connection_state(PEER)?;
-        let suite = profile::suite(state.srtp_protection_profile())?;
-        let length = profile::exported_bytes(suite);
+        let suite = suite(state.srtp_protection_profile())?;
+        let length = exported_bytes(suite);
         let exported = state.export_keying_material(EXPORTER_LABEL, &[], length).ok()?;
-        profile::keys(suite, self.role, exported.as_ref())
+        keys(suite, self.role, exported.as_ref())
     }
 
     fn failure(&self, error: &Error) -> DtlsFailure {
@@ -203,11 +205,11 @@ fn settings(
     let (announced, check) = (fingerprints.to_vec(), Arc::clone(check));
     let verify = move |certificates: &[Vec<u8>], _: &[_]| {
         let leaf = certificates.first();
-        let is_right = leaf.is_some_and(|leaf| fingerprint::is_one_of(&announced, leaf));
+        let is_right = leaf.is_some_and(|leaf| is_one_of(&announced, leaf));
         check.store(if is_right { RIGHT } else { WRONG }, Ordering::Relaxed);
         if is_right { Ok(()) } else { Err(Error::ErrInvalidCertificate) }
     };
-    let profiles = identity.suites.iter().filter_map(|suite| profile::profile(*suite)).collect();
+    let profiles = identity.suites.iter().filter_map(|suite| profile(*suite)).collect();
     let is_client = role == DtlsRole::Active;
     builder(Arc::clone(&identity.provider), FIRST_RETRANSMISSION)
         .with_certificates(vec![identity.certificate.clone()])
@@ -237,3 +239,103 @@ const WRONG: u8 = 2;
 /// Addresses inside the endpoint; the session has the real ones.
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
+
+/// An arbitrary instant of the standard library that counts as the phone's zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    zero: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { zero: std::time::Instant::now() }
+    }
+
+    pub(crate) fn std(self, at: Instant) -> std::time::Instant {
+        self.zero + Duration::from_nanos(at.as_nanos())
+    }
+}
+
+/// Suites with a profile, best first. The profile with a tag of 32 bits is not offered: RFC 5764 has it for other
+/// codecs than speech at 64 kbit/s.
+pub(crate) const SUITES: [CryptoSuite; 3] =
+    [CryptoSuite::AeadAes256Gcm, CryptoSuite::AeadAes128Gcm, CryptoSuite::AesCm128HmacSha1_80];
+
+/// The profile of a suite.
+pub(crate) const fn profile(suite: CryptoSuite) -> Option<SrtpProtectionProfile> {
+    match suite {
+        CryptoSuite::AeadAes256Gcm => Some(SrtpProtectionProfile::Srtp_Aead_Aes_256_Gcm),
+        CryptoSuite::AeadAes128Gcm => Some(SrtpProtectionProfile::Srtp_Aead_Aes_128_Gcm),
+        CryptoSuite::AesCm128HmacSha1_80 => Some(SrtpProtectionProfile::Srtp_Aes128_Cm_Hmac_Sha1_80),
+        CryptoSuite::AesCm128HmacSha1_32
+        | CryptoSuite::AesCm192HmacSha1_80
+        | CryptoSuite::AesCm192HmacSha1_32
+        | CryptoSuite::AesCm256HmacSha1_80
+        | CryptoSuite::AesCm256HmacSha1_32 => None,
+    }
+}
+
+/// The suite of a profile.
+pub(crate) fn suite(negotiated: SrtpProtectionProfile) -> Option<CryptoSuite> {
+    SUITES.into_iter().find(|suite| profile(*suite) == Some(negotiated))
+}
+
+/// Number of bytes to export for a suite.
+const fn exported_bytes(suite: CryptoSuite) -> usize {
+    2 * (suite.key_bytes() + suite.salt_bytes())
+}
+
+/// Divides exported bytes (RFC 5764 §4.2): the client's key, the server's, the client's salt, the server's.
+pub(crate) fn keys(suite: CryptoSuite, role: DtlsRole, exported: &[u8]) -> Option<DtlsKeys> {
+    let (client_key, rest) = exported.split_at_checked(suite.key_bytes())?;
+    let (server_key, rest) = rest.split_at_checked(suite.key_bytes())?;
+    let (client_salt, server_salt) = rest.split_at_checked(suite.salt_bytes())?;
+    if server_salt.len() != suite.salt_bytes() {
+        return None;
+    }
+    let key = |key: &[u8], salt: &[u8]| MasterKey {
+        key: key.to_vec(),
+        salt: salt.to_vec(),
+        lifetime_packets: None,
+        mki: Vec::new(),
+    };
+    let (client, server) = (key(client_key, client_salt), key(server_key, server_salt));
+    let (send, receive) = match role {
+        DtlsRole::Active => (client, server),
+        DtlsRole::Passive => (server, client),
+    };
+    Some(DtlsKeys { suite, send, receive })
+}
+
+/// Fingerprint of a certificate in DER.
+pub(crate) fn of(hash: FingerprintHash, der: &[u8]) -> Option<Fingerprint> {
+    match hash {
+        FingerprintHash::Sha256 => Fingerprint::new(hash, &Sha256::digest(der)),
+        FingerprintHash::Sha384 => Fingerprint::new(hash, &Sha384::digest(der)),
+        FingerprintHash::Sha512 => Fingerprint::new(hash, &Sha512::digest(der)),
+    }
+}
+
+/// True if a certificate has one of these fingerprints.
+fn is_one_of(fingerprints: &[Fingerprint], der: &[u8]) -> bool {
+    fingerprints.iter().any(|announced| of(announced.hash(), der).as_ref() == Some(announced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_sends_with_its_own_key_and_salt() {
+        for suite in SUITES {
+            let exported: Vec<u8> = (0..exported_bytes(suite) as u8).collect();
+            let client = keys(suite, DtlsRole::Active, &exported).unwrap();
+            let server = keys(suite, DtlsRole::Passive, &exported).unwrap();
+            assert_eq!((&client.send, &client.receive), (&server.receive, &server.send));
+            let (key, salt) = (suite.key_bytes() as u8, suite.salt_bytes() as u8);
+            assert_eq!((client.send.key[0], client.receive.key[0]), (0, key));
+            assert_eq!((client.send.salt[0], client.receive.salt[0]), (2 * key, 2 * key + salt));
+            assert!(keys(suite, DtlsRole::Active, &exported[1..]).is_none());
+        }
+    }
+}

@@ -15,10 +15,8 @@
 extern crate self as ringway_dtls;
 
 mod association;
-mod clock;
 #[cfg(test)]
 mod cost_tests;
-mod fingerprint;
 mod fragments;
 #[cfg(test)]
 #[path = "../tests/harness/sessions.rs"]
@@ -26,16 +24,14 @@ mod harness;
 mod inbound;
 #[cfg(test)]
 mod mutation_tests;
-mod profile;
 #[cfg(test)]
 mod story_tests;
 mod transport;
 
-pub use association::FIRST_RETRANSMISSION;
-pub use transport::{DtlsCounters, DtlsCounts, DtlsError, DtlsLimits, DtlsTransport, HostNames};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use association::Association;
-use clock::Clock;
 use ringway_media::dtls::{DtlsAssociation, DtlsIdentity};
 use ringway_sansio::Instant;
 use ringway_sdp::{CryptoSuite, DtlsRole, Fingerprint, FingerprintHash};
@@ -43,9 +39,10 @@ use rtc_dtls::cipher_suite::CipherSuiteId;
 use rtc_dtls::config::{ConfigBuilder, ExtendedMasterSecretType};
 use rtc_dtls::crypto::Certificate;
 use rtc_dtls::crypto_provider::{RTCCryptoProvider, default_provider};
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+
+pub use association::FIRST_RETRANSMISSION;
+use association::{Association, Clock};
+pub use transport::{DtlsCounters, DtlsCounts, DtlsError, DtlsLimits, DtlsTransport, HostNames};
 
 /// A certificate with its key, and the settings of the associations that present it.
 pub struct Identity {
@@ -62,7 +59,7 @@ pub struct IdentityError(String);
 
 impl Identity {
     /// Crypto suites that DTLS-SRTP has profiles for, best first.
-    pub const SUITES: [CryptoSuite; 3] = profile::SUITES;
+    pub const SUITES: [CryptoSuite; 3] = association::SUITES;
 
     /// Makes a certificate. `suites` are offered in this order; those without a profile are left out.
     ///
@@ -82,7 +79,7 @@ impl Identity {
                 .map_err(|error| failed(&error))?;
         let leaf = certificate.certificate.first().ok_or_else(|| failed(&"no certificate"))?;
         let fingerprint =
-            fingerprint::of(FingerprintHash::Sha256, leaf).ok_or_else(|| failed(&"no digest"))?;
+            association::of(FingerprintHash::Sha256, leaf).ok_or_else(|| failed(&"no digest"))?;
         Ok(Self { certificate, fingerprint, suites, provider, clock: Clock::new() })
     }
 }

@@ -192,7 +192,7 @@ fn one_fingerprint_of_several_and_each_hash_function_are_enough() {
         (identity(&Identity::SUITES), identity(&Identity::SUITES), identity(&Identity::SUITES));
     let leaf = client.certificate.certificate.first().unwrap();
     for hash in FingerprintHash::ALL {
-        let of_client = crate::fingerprint::of(hash, leaf).unwrap();
+        let of_client = crate::association::of(hash, leaf).unwrap();
         let expected = [other.fingerprint(), of_client];
         let mut wire = Wire::expecting([&client, &server], [&[server.fingerprint()], &expected], 1);
         wire.run();

@@ -1,15 +1,13 @@
 //! The collector and the thread that sends to it.
 
-use crate::buffer::{Buffer, Packets, Pushed};
-use crate::link::{CollectorTransport, Link};
+use crate::link::{Buffer, CollectorTransport, Link, Packets, Pushed};
 use crate::packet::{Packet, PacketWriter, TooLong, TransportProtocol};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fmt, io};
 
 /// Address of a collector, and what it gets with each packet.
 #[derive(Clone, PartialEq, Eq)]

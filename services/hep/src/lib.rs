@@ -8,7 +8,6 @@
 //! Start reading at [`Collector::capture`].
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod collector;
 mod link;
 mod packet;

@@ -10,7 +10,6 @@
 
 mod damage;
 mod disk;
-mod error;
 mod journal;
 mod pace;
 mod record;
@@ -22,9 +21,8 @@ mod snapshot;
 mod writer;
 mod writer_thread;
 
-pub use damage::{Damage, LostKeys};
+pub use damage::{Damage, JournalError, LostKeys};
 pub use disk::{Disk, DiskFile, LocalDisk};
-pub use error::JournalError;
 pub use journal::Journal;
 pub use pace::Durability;
 pub use record::{KEY_BYTES_MAX, LostKey, VALUE_BYTES_MAX};

@@ -3,8 +3,7 @@
 //! A restoration changes what differs only, as the commands do: a running server follows it. A backup is a file that somebody gave:
 //! its rows are read and checked one by one, and nothing in it is run as a query.
 
-use super::change_log::Kind;
-use super::rows::{self, Fault};
+use super::rows::{self, Fault, Kind};
 use super::{BLOCKS_MAX, Store, StoreError, SubscriberRow, blocks, forwards, schema};
 use rusqlite::limits::Limit;
 use rusqlite::types::ToSqlOutput;

@@ -2,8 +2,7 @@
 //!
 //! The store has the text of the patterns; what they mean is the server's.
 
-use super::change_log::{Kind, note};
-use super::rows::{self, Fault, Unreadable};
+use super::rows::{self, Fault, Kind, Unreadable, note};
 use super::{Store, StoreError};
 use ringway_users::UserName;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};

@@ -1,7 +1,6 @@
 //! Changes of subscribers and contacts since a given number.
 
-use super::change_log::Kind;
-use super::rows::{self, Unreadable};
+use super::rows::{self, Kind, Unreadable};
 use super::{BlockRow, Store, StoreError, SubscriberRow, blocks, forwards};
 use ringway_users::{Forwards, Hashes};
 use rusqlite::{Connection, params};

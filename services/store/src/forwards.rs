@@ -1,7 +1,6 @@
 //! Forwards of users.
 
-use super::change_log::{Kind, note};
-use super::rows::{self, Fault, Unreadable};
+use super::rows::{self, Fault, Kind, Unreadable, note};
 use super::subscribers::exists;
 use super::{Store, StoreError};
 use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer, UserName};

@@ -14,7 +14,6 @@
 mod backup;
 mod bindings;
 mod blocks;
-mod change_log;
 mod changes;
 mod directory;
 mod error;

@@ -3,8 +3,7 @@
 //! Only what differs is written, and each difference is noted as a change, so that a running server follows it.
 
 use super::backup::{Restoration, Restored, Source, restore_from};
-use super::change_log::{Kind, note};
-use super::rows::Unreadable;
+use super::rows::{Kind, Unreadable, note};
 use super::subscribers::{SubscriberRow, insert_row};
 use super::{Store, StoreError, forwards, schema};
 use ringway_users::{Forwards, Hashes, UserName};

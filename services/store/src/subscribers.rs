@@ -3,8 +3,7 @@
 //! Only hashes of passwords are stored (RFC 7616 §3.4.2: H(A1) is H(name ":" realm ":" password)). Commands and a
 //! running server use the file at the same time.
 
-use super::change_log::{self, Kind, note};
-use super::rows::{self, Fault, Unreadable, check_contact};
+use super::rows::{self, Fault, Kind, Unreadable, check_contact, note};
 use super::{StoreError, schema};
 use ringway_journal::Journal;
 use ringway_users::{Ha1, Hashes, UserName};
@@ -324,8 +323,8 @@ impl Store {
         let mut connection = self.lock();
         let mut load = || {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            let seq = change_log::last(&transaction)?;
-            let applied = change_log::applied(&transaction)?.unwrap_or(seq);
+            let seq = rows::last(&transaction)?;
+            let applied = rows::applied(&transaction)?.unwrap_or(seq);
             let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
                 transaction.prepare(&format!("SELECT {} FROM subscriber", SubscriberRow::COLUMNS))?;

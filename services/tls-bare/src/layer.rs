@@ -5,8 +5,7 @@
 //!     +--> closed: no TLS             +--> closed: alert sent, counted
 //! ```
 
-use crate::records::{RECORD_BYTES_MAX, Records, advance, close_notify, encrypt, write_alert};
-use crate::role::{Begin, Role};
+use crate::role::{Begin, RECORD_BYTES_MAX, Records, Role, advance, close_notify, encrypt, write_alert};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;

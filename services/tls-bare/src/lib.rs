@@ -18,18 +18,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod client;
 mod credentials;
 mod gate;
 mod layer;
 mod layers;
 mod provider;
-mod records;
 mod role;
 #[cfg(test)]
 mod tests;
 
-pub use client::TlsClient;
 pub use credentials::{Credentials, CredentialsError};
 pub use gate::{HANDSHAKES_MAX, HandshakeCounters};
-pub use layers::TlsLayers;
+pub use layers::{TlsClient, TlsLayers};

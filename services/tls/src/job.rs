@@ -4,9 +4,8 @@
 //! connection, which takes the handshake back.
 
 use crate::handshake::{HandOver, Handshake};
-use crate::handshakes::lock;
+use crate::limits::{Task, lock};
 use crate::report::{FAILED, Peer};
-use crate::threads::Task;
 use ringway_linux::Resume;
 use ringway_stream::{Decoded, LayerError};
 use std::sync::{Arc, Mutex};

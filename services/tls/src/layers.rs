@@ -1,15 +1,12 @@
 //! Layers of a runtime's connections.
 
-use crate::budget::Budget;
-use crate::counters::{TlsCounters, add};
 use crate::handshake::{HandOver, Handshake};
-use crate::handshakes::{HandshakeLimits, Permits, Refused};
+use crate::identity::{Verification, VerifiedPeers};
 use crate::layer::{PlainLayer, TlsLayer};
+use crate::limits::{Budget, HandshakeLimits, HandshakeThreads, Permits, Refused};
 use crate::links::LinkTls;
 use crate::material::TlsMaterial;
-use crate::report::{Observer, Reports, Role};
-use crate::threads::HandshakeThreads;
-use crate::verified::{Verification, VerifiedPeers};
+use crate::report::{Observer, Reports, Role, TlsCounters, add};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};

@@ -10,42 +10,30 @@
 //!
 //! Start reading at [`TlsLayers`], then `layer.rs`.
 
-mod budget;
 mod configs;
 mod connection;
-mod counters;
 mod files;
-mod flight;
 mod handshake;
-mod handshakes;
 mod identity;
 mod job;
 mod layer;
 mod layers;
 #[cfg(feature = "legacy-tls")]
 mod legacy;
+mod limits;
 mod links;
 mod material;
 mod offer;
-mod pem;
 mod report;
-mod sessions;
-mod suites;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod unread;
-mod verified;
 
-pub use counters::{TlsCounters, TlsCounts};
-pub use files::{ClientAuth, DomainFiles, PeerCa, TlsFiles};
-pub use handshakes::HandshakeLimits;
+pub use files::{ClientAuth, DomainFiles, PeerCa, TlsError, TlsFiles, authorities};
 pub use identity::ServerVerifier;
 pub use layer::TlsLayer;
 pub use layers::{InlineTls, TlsLayers};
+pub use limits::HandshakeLimits;
 pub use links::{AuthoritySeed, LinkTls};
 pub use material::TlsMaterial;
-pub use offer::{Backend, Offer, OfferError, OfferSettings};
-pub use pem::{TlsError, authorities};
-pub use report::{Observer, Role};
-pub use suites::{Suite, TlsVersion};
+pub use offer::{Backend, Offer, OfferError, OfferSettings, Suite, TlsVersion};
+pub use report::{Observer, Role, TlsCounters, TlsCounts};

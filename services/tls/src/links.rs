@@ -3,12 +3,10 @@
 //! The key of the authority follows from the secret, so every node has it and nobody issues certificates. A node makes its own
 //! certificate when it starts, and its key is in no file.
 
-use crate::configs::Configs;
-use crate::identity::ServerVerifier;
+use crate::configs::{Configs, TicketKeys};
+use crate::files::TlsError;
+use crate::identity::{ServerVerifier, Verifiers};
 use crate::material::TlsMaterial;
-use crate::pem::TlsError;
-use crate::sessions::TicketKeys;
-use crate::verified::Verifiers;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType, date_time_ymd,

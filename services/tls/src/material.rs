@@ -5,14 +5,12 @@ use crate::Role;
 use crate::configs::https_of;
 use crate::configs::{Certificates, Configs};
 use crate::connection::Connection;
-use crate::files::{ClientAuth, TlsFiles};
-use crate::identity::names_of;
+use crate::files::{ClientAuth, TlsError, TlsFiles, load_crls, next_update};
+use crate::identity::{Verifiers, names_of};
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::Contexts;
 use crate::offer::Backend;
-use crate::pem::{TlsError, load_crls, next_update};
 use crate::report::describe;
-use crate::verified::Verifiers;
 use ringway_sansio::PeerNames;
 use rustls::ServerConfig;
 use rustls::client::danger::ServerCertVerifier;

@@ -1,18 +1,18 @@
-//! Connection to a sound server.
+//! Connection to a sound server: its address, its microphones and loudspeakers, errors of sound.
 //!
 //! The crate `pulseaudio` encodes and decodes messages. Its client is not used, because it grows without limit and has
 //! no timeouts. A frame is a descriptor (length, channel, offset, flags) and a payload: a command, or samples of a
 //! stream.
 
-use super::error::AudioError;
-use super::server::SoundServer;
 use pulseaudio::protocol::{
-    self, AuthParams, AuthReply, Command, CommandReply, CommandTag, DESCRIPTOR_SIZE, Prop, Props, PulseError,
-    Request, SetClientNameReply, TagStructReader,
+    self, AuthParams, AuthReply, Command, CommandReply, CommandTag, DESCRIPTOR_SIZE, Prop, Props,
+    ProtocolError, PulseError, Request, ServerInfo, SetClientNameReply, SinkInfoList, SourceInfoList,
+    TagStructReader,
 };
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::{self, Cursor, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A connection after its handshake.
@@ -208,3 +208,180 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Address and credentials of a sound server.
+#[derive(Clone, Debug)]
+pub struct SoundServer {
+    pub(super) socket: PathBuf,
+    /// Shared secret of the user's programs; not needed if the server authenticates the user by the socket.
+    pub(super) cookie: Vec<u8>,
+}
+
+impl SoundServer {
+    /// Finds the server of this session in the order of PulseAudio's library: `PULSE_SERVER`, `PULSE_RUNTIME_PATH`,
+    /// `XDG_RUNTIME_DIR`, `/run/pulse`.
+    pub fn from_environment() -> Result<Self, AudioError> {
+        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let cookie = pulseaudio::cookie_path_from_env().and_then(|path| std::fs::read(path).ok());
+        let found = |socket| Self { socket, cookie: cookie.unwrap_or_default() };
+        if let Some(server) = variable("PULSE_SERVER") {
+            let path = server.strip_prefix("unix:").unwrap_or(&server);
+            return match path.starts_with('/') {
+                true => Ok(found(path.into())),
+                false => Err(AudioError::NotUnix(server)),
+            };
+        }
+        let own = variable("PULSE_RUNTIME_PATH").map(|folder| Path::new(&folder).join("native"));
+        let session = variable("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("pulse/native"));
+        let system = PathBuf::from("/run/pulse/native");
+        let paths: Vec<_> = own.into_iter().chain(session).chain([system]).collect();
+        let checked = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+        paths.into_iter().find(|path| path.exists()).map(found).ok_or(AudioError::NoServer { checked })
+    }
+
+    /// Server at a socket.
+    pub fn at(socket: &Path) -> Self {
+        Self { socket: socket.to_owned(), cookie: Vec::new() }
+    }
+}
+
+/// A microphone or a loudspeaker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name that the server uses.
+    pub name: String,
+    /// Name for display.
+    pub description: String,
+    /// True for the server's default device.
+    pub is_default: bool,
+}
+
+/// Devices of a sound server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// Microphones, including monitors of loudspeakers.
+    pub microphones: Vec<Device>,
+    /// Loudspeakers and headphones.
+    pub loudspeakers: Vec<Device>,
+}
+
+/// Devices chosen by the user; `None`: the server's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Name or description of a microphone.
+    pub microphone: Option<String>,
+    /// Name or description of a loudspeaker.
+    pub loudspeaker: Option<String>,
+}
+
+impl SoundServer {
+    /// Lists the devices; blocks for at most three seconds for each reply of the server.
+    pub fn devices(&self) -> Result<Devices, AudioError> {
+        let mut connection = Connection::open(self)?;
+        let info: ServerInfo = connection.request("its description", &Command::GetServerInfo)?;
+        let sinks: SinkInfoList =
+            connection.request("the list of loudspeakers", &Command::GetSinkInfoList)?;
+        let sources: SourceInfoList =
+            connection.request("the list of microphones", &Command::GetSourceInfoList)?;
+        let device = |name: &CString, description: &Option<CString>, default: &Option<CString>| Device {
+            name: text(name),
+            description: description.as_deref().map(text).unwrap_or_default(),
+            is_default: default.as_ref() == Some(name),
+        };
+        let sinks = sinks.iter().map(|sink| device(&sink.name, &sink.description, &info.default_sink_name));
+        let sources =
+            sources.iter().map(|source| device(&source.name, &source.description, &info.default_source_name));
+        Ok(Devices { microphones: sources.collect(), loudspeakers: sinks.collect() })
+    }
+}
+
+impl Devices {
+    /// Converts the chosen names into names of the server.
+    ///
+    /// # Errors
+    /// [`AudioError::UnknownDevice`] if no device has a chosen name.
+    pub fn resolve(&self, chosen: &Names) -> Result<Names, AudioError> {
+        Ok(Names {
+            microphone: find("microphone", &self.microphones, chosen.microphone.as_deref())?,
+            loudspeaker: find("loudspeaker", &self.loudspeakers, chosen.loudspeaker.as_deref())?,
+        })
+    }
+}
+
+fn find(what: &'static str, devices: &[Device], chosen: Option<&str>) -> Result<Option<String>, AudioError> {
+    let Some(chosen) = chosen else { return Ok(None) };
+    let found = devices.iter().find(|device| device.name == chosen);
+    let found = found.or_else(|| devices.iter().find(|device| device.description == chosen));
+    match found {
+        Some(device) => Ok(Some(device.name.clone())),
+        None => {
+            let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(AudioError::UnknownDevice { what, name: chosen.to_owned(), known })
+        }
+    }
+}
+
+fn text(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+/// Error of a sound server or a device.
+#[derive(Debug, thiserror::Error)]
+pub enum AudioError {
+    /// No socket of a sound server was found.
+    #[error(
+        "no sound server: {checked} is not there; start PipeWire (with pipewire-pulse) or PulseAudio in this session, or \
+         set PULSE_SERVER=unix:PATH"
+    )]
+    NoServer {
+        /// Last path that was checked.
+        checked: String,
+    },
+    /// `PULSE_SERVER` does not name a Unix socket.
+    #[error("PULSE_SERVER={0:?}: only Unix sockets are supported; write unix:PATH")]
+    NotUnix(String),
+    /// Connecting to the socket failed.
+    #[error("the sound server at {path} does not answer: {why}; start it, or set PULSE_SERVER=unix:PATH")]
+    Connect {
+        /// Path of the socket.
+        path: String,
+        /// Error of the system.
+        why: io::Error,
+    },
+    /// The server refused a request.
+    #[error("the sound server refused {what}: {why:?}")]
+    Refused {
+        /// The request, for display.
+        what: &'static str,
+        /// Error code of the server.
+        why: PulseError,
+    },
+    /// The connection was lost.
+    #[error("lost the connection to the sound server: {0}")]
+    Io(#[from] io::Error),
+    /// The server violated the protocol.
+    #[error("the sound server violated PulseAudio's protocol: {0}")]
+    Protocol(#[from] ProtocolError),
+    /// The server sent a message that exceeds the limit.
+    #[error("the sound server sent a message of {length} bytes; the limit is {max}")]
+    TooLong {
+        /// Length of the message in bytes.
+        length: usize,
+        /// Maximum length in bytes.
+        max: usize,
+    },
+    /// The server ended a stream, for example because its device was removed.
+    #[error("the sound server ended the stream")]
+    Killed,
+    /// No device has the chosen name.
+    #[error("no {what} is called {name:?}; there are: {known}")]
+    UnknownDevice {
+        /// `microphone` or `loudspeaker`.
+        what: &'static str,
+        /// The chosen name.
+        name: String,
+        /// Names of the existing devices.
+        known: String,
+    },
+}

@@ -1,22 +1,20 @@
-//! Thread of a card: one connection with a playback and a record stream, which reconnects when it is lost.
+//! Thread of a card: one connection with a playback and a record stream, which reconnects when it is lost; events of the
+//! card.
 //!
 //! The server's clock drives it. Each `Request` for samples is answered at once with queued samples, padded with
 //! silence, so that the server never waits. Each fragment of the microphone is queued for the call.
 
-use super::connection::{Connection, Frame, Reply};
-use super::devices::Names;
-use super::error::AudioError;
-use super::event::{AudioEvent, Part};
-use super::server::SoundServer;
+use super::connection::{AudioError, Connection, Frame, Names, Reply, SoundServer};
 use crate::SAMPLE_RATE_HZ;
+use pulseaudio::protocol::stream::{BufferAttr, StreamFlags};
 use pulseaudio::protocol::{
     ChannelMap, Command, CreatePlaybackStreamReply, CreateRecordStreamReply, DESCRIPTOR_SIZE,
     PlaybackStreamParams, Prop, Props, RecordStreamParams, Request, SampleFormat, SampleSpec,
-    stream::{BufferAttr, StreamFlags},
 };
 use ringway_media::headset::MARGIN;
 use rtrb::{Consumer, Producer};
 use std::ffi::CString;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -283,3 +281,32 @@ const FRAGMENT_BYTES: u32 = 160;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Change of a card's state, to be shown to the user.
+#[derive(Debug)]
+pub enum AudioEvent {
+    /// A part failed. The call continues, and the part is retried every second.
+    Lost(Part, AudioError),
+    /// A lost part works again.
+    Restored(Part),
+}
+
+/// Part of a card that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Both directions.
+    Sound,
+    /// The microphone alone.
+    Microphone,
+}
+
+impl fmt::Display for AudioEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(Part::Sound, why) => write!(f, "no sound, retrying: {why}"),
+            Self::Lost(Part::Microphone, why) => write!(f, "no microphone, retrying: {why}"),
+            Self::Restored(Part::Sound) => f.write_str("there is sound again"),
+            Self::Restored(Part::Microphone) => f.write_str("the microphone works again"),
+        }
+    }
+}

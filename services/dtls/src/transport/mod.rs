@@ -1,19 +1,13 @@
 //! DTLS as a SIP transport: associations for a driver (docs/decisions/0031-dtls-transport.md).
 
-mod counters;
-mod key;
+mod certificates;
 mod limits;
 mod session;
 #[cfg(test)]
 mod tests;
-mod verified;
 
-pub use counters::{DtlsCounters, DtlsCounts};
-pub use limits::DtlsLimits;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::clock::Clock;
-use counters::add;
-use limits::Gate;
 use ringway_datagram::{
     Association, Associations, ClientHello, Cookies, FirstDatagram, Judged, NotHello,
     write_hello_verify_request,
@@ -22,9 +16,12 @@ use ringway_sansio::{Flow, HostNameId, Instant, Seed};
 use ringway_tls::{Observer, Role, TlsMaterial};
 use rtc_dtls::crypto_provider::{RTCCryptoProvider, default_provider};
 use rustls::pki_types::ServerName;
+
+use crate::association::Clock;
+use certificates::ServerCheck;
+pub use limits::{DtlsCounters, DtlsCounts, DtlsLimits};
+use limits::{Gate, add};
 use session::{Peer, Refusal, Session};
-use std::sync::{Arc, PoisonError, RwLock};
-use verified::ServerCheck;
 
 /// Name of a host that was looked up.
 pub type HostNames = Box<dyn Fn(HostNameId) -> Option<Arc<str>> + Send + Sync>;
@@ -106,7 +103,7 @@ impl DtlsTransport {
             DtlsError("DTLS needs [tls] certificate and private_key, with backend = \"rustls\"".to_owned())
         })?;
         let provider = default_provider().map_err(|error| DtlsError(error.to_string()))?;
-        match session::check_key(key::certificate(own), provider) {
+        match session::check_key(certificates::certificate(own), provider) {
             Ok(_) => Ok(()),
             Err(_) => Err(DtlsError(
                 "DTLS cannot use the key of [tls] certificate: use ECDSA on P-256 or P-384, or RSA"
@@ -175,7 +172,7 @@ impl Associations for DtlsTransport {
         let pass = self.gate.enter(now, flow.remote.ip(), &self.limits, &self.counters)?;
         let name = ClientHello::parse(datagram).ok()?.server_name().map(str::to_owned);
         let material = self.material();
-        let certificate = key::certificate(material.certificate(name.as_deref())?);
+        let certificate = certificates::certificate(material.certificate(name.as_deref())?);
         let (peer, provider) = (self.peer(flow, Role::Server), Arc::clone(&self.provider));
         match Session::accept(now, datagram, certificate, provider, self.clock, (peer.clone(), pass)) {
             Ok(session) => Some(Box::new(session)),
@@ -198,7 +195,7 @@ impl Associations for DtlsTransport {
             _ => "address.invalid".to_owned(),
         };
         let material = self.material();
-        let certificate = material.certificate(None).map(key::certificate);
+        let certificate = material.certificate(None).map(certificates::certificate);
         let check = Arc::new(ServerCheck::new(material, name, Arc::clone(hosts)));
         let (peer, provider) = (self.peer(flow, Role::Client), Arc::clone(&self.provider));
         let session = Session::dial(now, &sent_name, certificate, provider, self.clock, (peer, check));

@@ -6,12 +6,10 @@
 //!       └──────────────────────► ended ◄────────────────────────┘
 //! ```
 
-use super::counters::{DtlsCounters, add};
-use super::key::WithCookie;
-use super::limits::Pass;
-use super::verified::ServerCheck;
+use super::certificates::{ServerCheck, WithCookie};
+use super::limits::{DtlsCounters, Pass, add};
+use crate::association::Clock;
 use crate::builder;
-use crate::clock::Clock;
 use crate::inbound::Inbound;
 use bytes::BytesMut;
 use ringway_datagram::{Association, COOKIE_BYTES, ClientHello, Output, SendError};

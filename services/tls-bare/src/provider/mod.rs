@@ -1,19 +1,13 @@
 //! Cryptographic provider of rustls over RustCrypto: one suite for each version, P-256, ECDSA with SHA-256.
 
-mod aead;
-mod exchange;
-mod hash;
-mod random;
-mod signing;
+mod p256;
+mod symmetric;
 #[cfg(test)]
 mod vectors;
 
-use aead::Aes128Gcm;
 use alloc::boxed::Box;
 use alloc::vec;
-use exchange::P256;
-use hash::{HmacSha256, Sha256};
-use random::SeededRandom;
+use p256::{EcdsaKeys, P256, SeededRandom};
 use ringway_sansio::Seed;
 use rustls::crypto::tls12::PrfUsingHmac;
 use rustls::crypto::tls13::HkdfUsingHmac;
@@ -21,7 +15,7 @@ use rustls::crypto::{CryptoProvider, KeyExchangeAlgorithm, WebPkiSupportedAlgori
 use rustls::{
     CipherSuite, CipherSuiteCommon, SignatureScheme, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite,
 };
-use signing::EcdsaKeys;
+use symmetric::{Aes128Gcm, HmacSha256, Sha256};
 
 /// Creates the provider; its random numbers come from `seed`.
 ///

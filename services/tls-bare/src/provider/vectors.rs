@@ -1,9 +1,7 @@
 //! Known answers of the algorithms.
 
-use super::aead::{Aes128Gcm, Cipher};
-use super::exchange::KeyPair;
-use super::hash::{HmacSha256, Sha256};
-use super::signing::EcdsaKeys;
+use super::p256::{EcdsaKeys, KeyPair};
+use super::symmetric::{Aes128Gcm, Cipher, HmacSha256, Sha256};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rustls::crypto::cipher::{

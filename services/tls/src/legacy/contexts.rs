@@ -1,11 +1,12 @@
 //! Configuration of OpenSSL.
 
-use super::connection::OpenSsl;
-use crate::files::{ClientAuth, PeerCa, TlsFiles};
+use super::OpenSsl;
+use crate::files::{
+    ClientAuth, PeerCa, TlsError, TlsFiles, expiry, load_certificates, load_crls, load_key,
+    native_certificates,
+};
 use crate::identity::is_server;
-use crate::offer::Offer;
-use crate::pem::{TlsError, expiry, load_certificates, load_crls, load_key, native_certificates};
-use crate::suites::{Suite, TlsVersion};
+use crate::offer::{Offer, Suite, TlsVersion};
 use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{

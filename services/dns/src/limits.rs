@@ -1,9 +1,11 @@
-//! Number of lookups of each source.
+//! Limits of lookups: the number of each source, the number of each source that found nothing, host names whose lookup took
+//! too long.
 
 use ringway_sansio::{limit_of_source, source_of};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Open queries, by the source of the request that they are for: one that looks up names whose DNS servers are silent
@@ -98,7 +100,91 @@ pub(crate) const QUERIES_OF_SOURCE_MAX: usize = 256;
 const LOOKUPS_OWN_MAX: usize = 64;
 
 /// Maximum number of lookups of a source that run at a time; others wait for their turn.
-pub(crate) const LOOKUPS_OF_SOURCE_MAX: usize = 32;
+const LOOKUPS_OF_SOURCE_MAX: usize = 32;
+
+/// Lookups without a result, by the source of the request that they were for: one that asks for name after name that does not
+/// exist gets no more lookups for some seconds. Cached answers do not count.
+#[derive(Default)]
+pub(crate) struct EmptyLookups {
+    sources: Mutex<HashMap<IpAddr, Window>>,
+}
+
+struct Window {
+    ends: Instant,
+    count: usize,
+}
+
+impl EmptyLookups {
+    /// Counts a lookup that found nothing. Those that no peer caused do not count.
+    pub(crate) fn note(&self, source: Option<IpAddr>, now: Instant) {
+        let Some(source) = source.map(source_of) else { return };
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {
+            sources.retain(|_, window| window.ends > now);
+            if sources.len() >= SOURCES_MAX
+                && let Some(any) = sources.keys().next().copied()
+            {
+                sources.remove(&any);
+            }
+        }
+        let window = sources.entry(source).or_insert(Window { ends: now, count: 0 });
+        if window.ends <= now {
+            *window = Window { ends: now + WINDOW, count: 0 };
+        }
+        window.count += 1;
+    }
+
+    /// True if too many lookups of this source found nothing.
+    pub(crate) fn are_too_many(&self, source: Option<IpAddr>, now: Instant) -> bool {
+        let Some(source) = source.map(source_of) else { return false };
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.get(&source).is_some_and(|window| window.ends > now && window.count >= EMPTY_MAX)
+    }
+}
+
+/// Maximum number of lookups of a source without a result in [`WINDOW`].
+pub(crate) const EMPTY_MAX: usize = 256;
+
+/// Time over which they are counted.
+const WINDOW: Duration = Duration::from_secs(if cfg!(test) { SLOW_TEST_S } else { 10 });
+
+/// Time for the test that asks a DNS server, on a busy machine.
+const SLOW_TEST_S: u64 = 600;
+
+/// Maximum number of sources that are counted; above it any other gives way.
+const SOURCES_MAX: usize = 1024;
+
+/// Names that get no lookup for some seconds, because the last one was not answered: a call to them fails at once, and
+/// takes nothing from others.
+#[derive(Default)]
+pub(crate) struct SilentNames {
+    until: Mutex<HashMap<Box<str>, Instant>>,
+}
+
+impl SilentNames {
+    /// Notes that the lookup of `host` was not answered in time.
+    pub(crate) fn note(&self, host: &str, now: Instant) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.len() >= NAMES_MAX {
+            until.retain(|_, end| *end > now);
+        }
+        if until.len() < NAMES_MAX {
+            until.insert(host.to_ascii_lowercase().into(), now + SILENT_TIME);
+        }
+    }
+
+    /// True if a lookup of `host` is not worth a try yet.
+    pub(crate) fn has(&self, host: &str, now: Instant) -> bool {
+        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        !until.is_empty() && until.get(&*host.to_ascii_lowercase()).is_some_and(|end| *end > now)
+    }
+}
+
+/// Maximum number of names.
+const NAMES_MAX: usize = 1024;
+
+/// Time without another lookup.
+const SILENT_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -148,5 +234,45 @@ mod tests {
         let source = |number: u16| Some(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, number]));
         let open: Vec<Share> = (0..1000).filter_map(|number| shares.begin(source(number))).collect();
         assert_eq!(open.len(), QUERIES_OF_SOURCE_MAX);
+    }
+
+    #[test]
+    fn a_source_is_over_for_some_seconds_and_others_are_not() {
+        let (empty, now) = (EmptyLookups::default(), Instant::now());
+        let source = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        for _ in 0..EMPTY_MAX {
+            assert!(!empty.are_too_many(source(1), now));
+            empty.note(source(1), now);
+            empty.note(None, now);
+        }
+        assert!(empty.are_too_many(source(1), now));
+        assert!(!empty.are_too_many(source(2), now) && !empty.are_too_many(None, now));
+        assert!(!empty.are_too_many(source(1), now + WINDOW));
+        empty.note(source(1), now + WINDOW);
+        assert!(!empty.are_too_many(source(1), now + WINDOW));
+    }
+
+    #[test]
+    fn sources_are_limited_in_number() {
+        let (empty, now) = (EmptyLookups::default(), Instant::now());
+        for number in 0..4 * SOURCES_MAX {
+            let [high, low] = u16::try_from(number).unwrap().to_be_bytes();
+            empty.note(Some(IpAddr::from([10, 0, high, low])), now);
+        }
+        assert_eq!(empty.sources.lock().unwrap().len(), SOURCES_MAX);
+        empty.note(Some(IpAddr::from([192, 0, 2, 1])), now + WINDOW);
+        assert_eq!(empty.sources.lock().unwrap().len(), 1, "windows that ended are removed");
+    }
+
+    #[test]
+    fn names_are_forgotten_in_time_and_limited_in_number() {
+        let (names, now) = (SilentNames::default(), Instant::now());
+        for number in 0..2 * NAMES_MAX {
+            names.note(&format!("{number}.Example"), now);
+        }
+        assert_eq!(names.until.lock().unwrap().len(), NAMES_MAX);
+        assert!(names.has("7.EXAMPLE", now) && !names.has("7.EXAMPLE", now + SILENT_TIME));
+        names.note("new.example", now + SILENT_TIME);
+        assert!(names.has("new.example", now + SILENT_TIME));
     }
 }
