@@ -344,7 +344,7 @@ impl World {
         assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
         assert_eq!(self.services.tables().reserved_bytes(), 0, "memory is still reserved");
         assert_eq!(
-            self.services.tables().change_lamps((0, 0), |lamps| lamps.open()).1,
+            self.services.tables().change_dialog_states((0, 0), |states| states.open()).1,
             0,
             "a lamp of a call without an answer is lit"
         );

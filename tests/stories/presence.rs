@@ -130,7 +130,7 @@ fn switch_off(world: &mut World) {
     world.reload(|config| config.presence.enabled = false);
     world.wait(1);
     assert_eq!(subscriptions(world), 0);
-    assert!(!world.services.tables().lamps().is_watching());
+    assert!(!world.services.tables().dialog_state_filter().is_watching());
 }
 
 /// Everything that is lit ends, whatever the network loses: the users and the watcher are in different shards for most seeds.
@@ -169,7 +169,7 @@ fn lamps_follow_calls_between_shards_and_all_of_them_end() {
                     world.wait(75);
                 }
                 assert_eq!(
-                    world.services.tables().change_lamps((0, 0), |lamps| lamps.open()),
+                    world.services.tables().change_dialog_states((0, 0), |states| states.open()),
                     (0, 0),
                     "call {number}"
                 );
@@ -193,7 +193,7 @@ fn lamps_are_dark_after_a_restart_and_follow_the_next_call() {
         world.wait(8);
         assert_eq!(lamp(world, carol, "bob"), ["confirmed"]);
         world.restart_server();
-        assert_eq!(world.services.tables().change_lamps((0, 0), |lamps| lamps.open()), (0, 0));
+        assert_eq!(world.services.tables().change_dialog_states((0, 0), |states| states.open()), (0, 0));
         let before = world.sim.trace().packets().count();
         watch(world, carol, "bob");
         world.wait(5);
@@ -208,10 +208,10 @@ fn lamps_are_dark_after_a_restart_and_follow_the_next_call() {
         world.wait(5);
         world.call(alice, "bob");
         world.wait(8);
-        assert_eq!(world.services.tables().change_lamps((0, 0), |lamps| lamps.open()), (1, 0));
+        assert_eq!(world.services.tables().change_dialog_states((0, 0), |states| states.open()), (1, 0));
         world.hang_up(bob);
         world.wait(5);
-        assert_eq!(world.services.tables().change_lamps((0, 0), |lamps| lamps.open()), (0, 0));
+        assert_eq!(world.services.tables().change_dialog_states((0, 0), |states| states.open()), (0, 0));
         switch_off(world);
     });
 }
