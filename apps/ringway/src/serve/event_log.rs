@@ -10,7 +10,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal, NeighbourKind};
 use ringway_sip::{HeaderName, Limits, Message, Start};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 /// Writes events, with a rate limit for refused logins, destinations and messages, and blocked callers.
@@ -19,6 +19,9 @@ pub(super) struct EventLog {
     calls: Mutex<LineRates>,
     blocked: Mutex<LineRates>,
     messages: Mutex<LineRates>,
+    requests: Mutex<LineRates>,
+    /// Registrations and ends of calls.
+    usual: Mutex<LineRates>,
 }
 
 impl EventLog {
@@ -29,6 +32,8 @@ impl EventLog {
             calls: rates(&seed.part(2)),
             blocked: rates(&seed.part(1)),
             messages: rates(&seed.part(3)),
+            requests: rates(&seed.part(4)),
+            usual: Mutex::new(LineRates::new((USUAL_LINES_PER_SOURCE_S, USUAL_LINES_S), &seed.part(5))),
         }
     }
 
@@ -96,11 +101,39 @@ impl EventLog {
                     NeighbourKind::NodeBehind => tracing::warn!(%name, reason, "node is down"),
                 }
             }
+            LogEvent::RequestRefused { message, status, phrase, address } => {
+                if tracing::enabled!(tracing::Level::INFO) {
+                    self.request_refused(now, message, (status, phrase), address);
+                }
+            }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
-                if tracing::enabled!(tracing::Level::DEBUG) {
+                let is_written = tracing::enabled!(tracing::Level::DEBUG)
+                    || tracing::enabled!(tracing::Level::INFO)
+                        && usual_source(event)
+                            .is_some_and(|source| admit(&self.usual, now, source).is_some());
+                if is_written {
                     write_event(event);
                 }
             }
+        }
+    }
+
+    fn request_refused(
+        &self,
+        now: Instant,
+        message: &[u8],
+        (status, phrase): (u16, &str),
+        address: SocketAddr,
+    ) {
+        let Some(suppressed) = admit(&self.requests, now, address) else { return };
+        let Ok(message) = Message::parse(message, &Limits::default()) else { return };
+        let Start::Request { method, uri, .. } = message.start() else { return };
+        let (method, target) = (Word(method.as_bytes()), Word(uri.as_bytes()));
+        let (from, address) = (Word(message.from().uri.as_bytes()), address.ip());
+        if suppressed == 0 {
+            tracing::info!(%method, %target, %from, %address, status, reason = %phrase, "refused request");
+        } else {
+            tracing::info!(%method, %target, %from, %address, status, reason = %phrase, suppressed, "refused request");
         }
     }
 
@@ -130,6 +163,30 @@ fn admit(rates: &Mutex<LineRates>, now: Instant, address: SocketAddr) -> Option<
     rates.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip())
 }
 
+/// Source of an event that has a line at level info too: a new registration, or the end of a call; `None` for any other.
+fn usual_source(event: &LogEvent<'_>) -> Option<SocketAddr> {
+    match event {
+        LogEvent::Registered { change: BindingChange::Registered, flow, .. } => Some(flow.remote),
+        LogEvent::Call(CallEvent { step, flow, .. }) => match step {
+            CallStep::Failed(_) | CallStep::Cancelled | CallStep::TimedOut | CallStep::Bye => {
+                Some(flow.as_ref().map_or(UNKNOWN, |flow| flow.remote))
+            }
+            CallStep::Begun
+            | CallStep::Refused(_)
+            | CallStep::Forwarded
+            | CallStep::Diverted(_)
+            | CallStep::Ringing(_)
+            | CallStep::Answered(_)
+            | CallStep::ByeRefused(_)
+            | CallStep::Over => None,
+        },
+        _ => None,
+    }
+}
+
+/// Source of events that have none.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// Logs a message at level trace.
 pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
     if tracing::enabled!(tracing::Level::TRACE) {
@@ -155,6 +212,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::InnerHostRefused { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
+        | LogEvent::RequestRefused { .. }
         | LogEvent::Decided { .. }
         | LogEvent::Received { .. }
         | LogEvent::NeighbourUp { .. }
@@ -168,7 +226,14 @@ fn write_event(event: &LogEvent<'_>) {
             };
             let Ok(message) = Message::parse(message, &Limits::default()) else { return };
             for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
-                tracing::debug!(%user, contact = %Word(contact), %flow, "{what}");
+                match change {
+                    BindingChange::Registered => {
+                        tracing::info!(%user, contact = %Word(contact), %flow, "{what}");
+                    }
+                    BindingChange::Refreshed | BindingChange::Removed | BindingChange::Ended => {
+                        tracing::debug!(%user, contact = %Word(contact), %flow, "{what}");
+                    }
+                }
             }
         }
         LogEvent::BindingEnded { aor, contact, flow, reason } => {
@@ -207,13 +272,13 @@ fn write_call(event: &CallEvent<'_>) {
         }
         (CallStep::Answered(status), _) => tracing::debug!(%call_id, %from, %to, status, "call answered"),
         (CallStep::Failed(status), _) => {
-            tracing::debug!(%call_id, %from, %to, status, reason = %"refused", "call ended");
+            tracing::info!(%call_id, %from, %to, status, reason = %"refused", "call ended");
         }
         (CallStep::Cancelled, _) => {
-            tracing::debug!(%call_id, %from, %to, reason = %"cancelled", "call ended")
+            tracing::info!(%call_id, %from, %to, reason = %"cancelled", "call ended")
         }
-        (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
-        (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
+        (CallStep::TimedOut, _) => tracing::info!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
+        (CallStep::Bye, _) => tracing::info!(%call_id, %from, %to, reason = %"bye", "call ended"),
         (CallStep::ByeRefused(status), _) => tracing::debug!(%call_id, %from, %to, status, "BYE refused"),
         (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None)
         | (CallStep::Ringing(_) | CallStep::Over, _) => {}
@@ -239,6 +304,12 @@ const LINES_PER_SOURCE_S: u32 = 1;
 
 /// Maximum number of lines of one kind per second for all sources.
 const LINES_S: u32 = 50;
+
+/// The same of new registrations and ends of calls, at level info: a carrier is one source.
+const USUAL_LINES_PER_SOURCE_S: u32 = 100;
+
+/// The same of all sources.
+const USUAL_LINES_S: u32 = 500;
 
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;

@@ -45,6 +45,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
     let all = vec![
         LogEvent::LoginRefused { user: b"alice", address, reason: LoginRefusal::WrongPassword },
         LogEvent::CallerBlocked { caller: b"sip:a@b", callee: b"sip:c@d", address },
+        LogEvent::RequestRefused { message: REQUEST, status: 404, phrase: "Not Found", address },
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Registered, message: REQUEST, flow },
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Refreshed, message: REQUEST, flow },
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Removed, message: REQUEST, flow },
@@ -104,6 +105,7 @@ fn is_listed(event: &LogEvent<'_>) {
     match event {
         LogEvent::LoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
+        | LogEvent::RequestRefused { .. }
         | LogEvent::Registered { .. }
         | LogEvent::BindingEnded { .. }
         | LogEvent::Call(_)

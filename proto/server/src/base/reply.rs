@@ -4,7 +4,7 @@ use crate::base::env::Env;
 use crate::base::grant::Sender;
 use crate::base::request::Request;
 use crate::report::Report;
-use crate::{Action, Aor, CallStep, Detail, Reason};
+use crate::{Action, Aor, CallStep, Detail, LogEvent, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, write_number};
@@ -49,6 +49,11 @@ impl Env<'_> {
             && let Some(key) = request.key
         {
             self.refused_in_dialog.push(key);
+        }
+        // A challenge and a redirection refuse nothing.
+        if !matches!(status, 300..=399 | 401 | 407) {
+            let (message, address) = (request.message.as_bytes(), request.flow.remote);
+            self.observe(&LogEvent::RequestRefused { message, status, phrase, address });
         }
         self.reply(request, status, phrase, add);
     }

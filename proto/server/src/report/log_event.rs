@@ -17,6 +17,17 @@ pub enum LogEvent<'a> {
         /// Reason.
         reason: LoginRefusal,
     },
+    /// A request got a refusal of this server, other than a challenge.
+    RequestRefused {
+        /// The request.
+        message: &'a [u8],
+        /// Status code.
+        status: u16,
+        /// Reason phrase.
+        phrase: &'a str,
+        /// Source address.
+        address: SocketAddr,
+    },
     /// A request was refused because the block list has its caller.
     CallerBlocked {
         /// URI of its From.
