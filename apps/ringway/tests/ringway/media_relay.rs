@@ -139,6 +139,28 @@ fn rtpengine_takes_the_command_of_the_documents() {
 }
 
 #[test]
+fn rtpengine_takes_the_line_of_the_page_on_public_addresses() {
+    if !has("rtpengine", "rtpengine-daemon") {
+        return;
+    }
+    let page = include_str!("../../../../docs/recipes/public-address.md");
+    let addresses = page.lines().find_map(|line| line.strip_prefix("interface = ")).unwrap();
+    let (own, shown) = addresses.split_once('!').unwrap();
+    assert_eq!((own, shown), ("10.0.0.5", "203.0.113.1"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rtpengine.conf");
+    let relay = Rtpengine::start_with(|control| {
+        let text = format!(
+            "[rtpengine]\ninterface = {}\nlisten-ng = {control}\n",
+            addresses.replace(own, "127.0.0.1")
+        );
+        std::fs::write(&file, text).unwrap();
+        vec![format!("--config-file={}", file.display())]
+    });
+    assert_eq!(relay.relayed(), 0);
+}
+
+#[test]
 fn sound_goes_through_the_relay() {
     if !has("rtpengine", "rtpengine-daemon") {
         return;
