@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::serve::{Expiry, advertised, start_errors};
 use crate::{output, reload};
 use if_addrs::IfAddr;
-use ringway_server::{Network, is_private};
+use ringway_server::{Network, Strangers, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
                 report = Some(compared(args, &config)?);
             }
             let warnings = config.warnings().into_iter().chain(of_tls(&config));
-            let warnings = warnings.chain(of_inner_networks(&config));
+            let warnings = warnings.chain(of_inner_networks(&config)).chain(of_reach(&config));
             let warnings = warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect();
             (warnings, start_errors(&config, &path))
         }
@@ -89,6 +89,40 @@ fn of_inner_networks(config: &Config) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// Warnings about listeners that strangers reach, or that they are to reach and cannot.
+fn of_reach(config: &Config) -> Vec<String> {
+    if !config.server.auth.enabled || config.server.auth.strangers == Strangers::None {
+        return Vec::new();
+    }
+    let addresses = config.listen.iter().map(|listener| advertised(listener.address).ip());
+    reach_of(addresses, !config.server.advertised.is_empty())
+}
+
+/// The same for listeners with these addresses; `is_advertised`: peers get other ones.
+fn reach_of(listening: impl Iterator<Item = IpAddr>, is_advertised: bool) -> Vec<String> {
+    let (mut private, mut public) = (None, is_advertised.then_some("the advertised address".to_owned()));
+    for ip in listening.filter(|ip| !ip.is_loopback()) {
+        match is_private(ip) {
+            true => private = private.or(Some(ip)),
+            false => public = public.or(Some(ip.to_string())),
+        }
+    }
+    let mut warnings = Vec::new();
+    if let Some(ip) = private.filter(|_| !is_advertised) {
+        warnings.push(format!(
+            "[auth] strangers: callers outside cannot reach {ip}, a private address; give the address that they reach in [[advertise]], or \
+             set strangers = \"none\" if only your phones call"
+        ));
+    }
+    if let Some(address) = public {
+        warnings.push(format!(
+            "[auth] strangers: anyone who reaches {address} may ring your phones without a password; set strangers = \"none\" unless \
+             other domains are to call you"
+        ));
+    }
+    warnings
 }
 
 /// Private networks, among those of the `interfaces` with these addresses and prefixes, that the server listens in and that are not named.
@@ -168,5 +202,21 @@ mod tests {
         assert_eq!(unnamed(&["127.0.0.1", "203.0.113.5"], &[]), Vec::<String>::new());
         assert_eq!(unnamed(&["192.168.7.2", "192.168.7.3", "fd00::2"], &[]), ["192.168.7.0/24", "fd00::/64"]);
         assert_eq!(unnamed(&["192.168.7.2", "fd00::2"], &["192.168.0.0/16"]), ["fd00::/64"]);
+    }
+
+    #[test]
+    fn strangers_who_reach_a_listener_or_cannot_are_a_warning() {
+        let of = |listening: &[&str], is_advertised: bool| {
+            reach_of(listening.iter().map(|text| text.parse().unwrap()), is_advertised)
+        };
+        assert_eq!(of(&["127.0.0.1", "::1"], false), Vec::<String>::new());
+        let private = of(&["127.0.0.1", "10.0.0.5", "10.0.0.6"], false);
+        assert!(private.len() == 1 && private[0].contains("cannot reach 10.0.0.5"), "{private:?}");
+        let public = of(&["203.0.113.5"], false);
+        assert!(public.len() == 1 && public[0].contains("who reaches 203.0.113.5 may ring"), "{public:?}");
+        let advertised = of(&["10.0.0.5"], true);
+        assert!(advertised.len() == 1 && advertised[0].contains("the advertised address"), "{advertised:?}");
+        let both = of(&["10.0.0.5", "203.0.113.5"], false);
+        assert_eq!(both.len(), 2, "{both:?}");
     }
 }
