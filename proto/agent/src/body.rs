@@ -2,8 +2,8 @@
 //! 5621).
 
 use crate::Limits;
+use crate::draft::text;
 use crate::session::{NotAcceptable, Unsupported};
-use crate::text::text;
 use alloc::format;
 use alloc::string::String;
 use ringway_sip::{BodyParts, HeaderName, Message, Method, Params, grammar};

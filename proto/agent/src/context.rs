@@ -1,6 +1,6 @@
 //! State that all components use, and the argument that lends it to them.
 
-use crate::text::hex;
+use crate::draft::hex;
 use crate::{Action, Config, Counters};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Entropy, Instant, Rng, Seed};

@@ -1,8 +1,7 @@
 //! Dialogs (RFC 3261 §12): state between two user agents, and the route between them.
 
-use crate::draft::{ContactField, Draft, Scope};
+use crate::draft::{ContactField, Draft, Scope, unfolded};
 use crate::next_hop::NextHop;
-use crate::text::unfolded;
 use crate::{AccountId, Limits, RouteError};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;

@@ -1,7 +1,8 @@
-//! Drafts of requests, and their serialisation for a flow.
+//! Drafts of requests, their serialisation for a flow, and conversions of header values for people and for the wire.
 
 use crate::next_hop::NextHop;
 use crate::{AccountId, CallId, Config, QueryId};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, MessageWriter, Method, NameAddr, Scheme, Uri, write_host};
@@ -183,4 +184,20 @@ pub(crate) fn write_contact(
         out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
     }
     out.push(b'>');
+}
+
+/// Converts bytes of a peer to text for people. Invalid UTF-8 and control characters are replaced.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let lossy = String::from_utf8_lossy(bytes);
+    lossy.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Joins a folded header value to one line.
+pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
+    value.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect()
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
+    base16ct::lower::encode_string(bytes).into_bytes()
 }

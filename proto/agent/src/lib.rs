@@ -25,13 +25,11 @@ mod counters;
 mod dialog;
 mod draft;
 mod event;
-mod flow_watch;
 mod ids;
 mod next_hop;
 mod registration;
 mod request;
 mod session;
-mod text;
 mod uri_headers;
 
 pub use account::{BadAccount, is_instance};

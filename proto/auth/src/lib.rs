@@ -11,21 +11,17 @@
 extern crate alloc;
 
 mod answered;
-mod buckets;
-mod challenge_limits;
-mod guesses;
+mod limits;
 mod nonce;
-mod policy;
 mod replay;
-mod seeded_hash;
 mod verify;
 
 pub use answered::{AnsweredChallenge, Covered, NoChallenge, Unsupported, fields_of, quoted, strongest};
-pub use challenge_limits::ChallengeLimits;
-pub use guesses::{GuessLimits, Login, LoginResult};
+pub use limits::{ChallengeLimits, GuessLimits, Login, LoginResult, SeededHash};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
-pub use policy::{DigestPolicy, NoncePolicy};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::{Algorithm, Ha1};
-pub use seeded_hash::SeededHash;
-pub use verify::{DigestUri, Logins, Outcome, Repeats, ResponseBody, Unusable, Verifier, request_mark};
+pub use verify::{
+    DigestPolicy, DigestUri, Logins, NoncePolicy, Outcome, Repeats, ResponseBody, Unusable, Verifier,
+    request_mark,
+};

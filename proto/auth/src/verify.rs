@@ -1,8 +1,6 @@
-//! Verification of the credentials of a request.
+//! Verification of the credentials of a request, and its settings.
 
-use crate::{
-    Algorithm, DigestPolicy, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NoncePolicy, NonceUse,
-};
+use crate::{Algorithm, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -385,3 +383,24 @@ const CNONCE_BYTES_MAX: usize = 128;
 
 /// Password hash for unknown users; no password has it.
 const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };
+
+/// Uses of one nonce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoncePolicy {
+    /// Any number, with another nonce count each.
+    #[default]
+    Count,
+    /// One; the client gets the next nonce in Authentication-Info (RFC 7616 §3.5).
+    Once,
+}
+
+/// Forms of digest that are offered and accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DigestPolicy {
+    /// Uses of one nonce.
+    pub nonces: NoncePolicy,
+    /// True: `auth-int` is offered too, and accepted.
+    pub auth_int: bool,
+    /// True: a digest without qop is accepted (RFC 2069). It uses its nonce up, because it has no count.
+    pub danger_rfc2069: bool,
+}

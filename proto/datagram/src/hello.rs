@@ -1,7 +1,11 @@
-//! The ClientHello that begins an association, and the answer that demands a cookie (RFC 6347 §4.2.1).
+//! The ClientHello that begins an association: records of a datagram (RFC 6347 §4.1), the answer that demands a cookie
+//! (§4.2.1), and cookies, which prove a client's address without state.
 
-use crate::record::{ContentType, RECORD_HEADER_BYTES, Records};
 use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::{Instant, Seed};
+use sha2::Sha256;
 
 /// A complete ClientHello that is alone in its datagram. Nothing of it is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,7 @@ impl<'a> ClientHello<'a> {
 
     /// Fields that must be the same in the ClientHello with a cookie (RFC 6347 §4.2.1): version and random, cipher suites,
     /// compression methods; the session ID is empty.
-    pub(crate) const fn parameters(&self) -> [&'a [u8]; 3] {
+    const fn parameters(&self) -> [&'a [u8]; 3] {
         [self.head, self.cipher_suites, self.compression_methods]
     }
 
@@ -240,3 +244,154 @@ const HEAD_BYTES: usize = 34;
 /// RFC 6066 §3.
 const SERVER_NAME: usize = 0;
 const HOST_NAME: u8 = 0;
+
+/// Makes and checks cookies: HMAC-SHA256 of the client's address and its ClientHello's parameters, truncated to
+/// [`COOKIE_BYTES`].
+///
+/// The key is another one in each period of 60 seconds: a part of the seed. A cookie is good in its period and in the
+/// next. So there is nothing to store and nothing to lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Cookies {
+    seed: Seed,
+}
+
+/// Judgement of a ClientHello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// It has no cookie; this is the one to answer with.
+    NoCookie([u8; COOKIE_BYTES]),
+    /// Its cookie is the one that its address got for its parameters.
+    Proven,
+    /// Its cookie is another one, or an expired one.
+    WrongCookie,
+}
+
+impl Cookies {
+    /// Cookies of a server. The seed must be unpredictable.
+    pub const fn new(seed: Seed) -> Self {
+        Self { seed }
+    }
+
+    /// Judges a ClientHello from `remote`.
+    pub fn judge(&self, now: Instant, remote: SocketAddr, hello: &ClientHello<'_>) -> Judged {
+        let period = now.as_secs() / PERIOD_S;
+        if hello.cookie.is_empty() {
+            let tag = self.mac(period, remote, hello).finalize().into_bytes();
+            let mut cookie = [0; COOKIE_BYTES];
+            cookie.copy_from_slice(&tag[..COOKIE_BYTES]);
+            return Judged::NoCookie(cookie);
+        }
+        // The length is checked first: a shorter cookie would be a shorter tag.
+        let is_right = hello.cookie.len() == COOKIE_BYTES
+            && [period, period.wrapping_sub(1)]
+                .into_iter()
+                .any(|period| self.mac(period, remote, hello).verify_truncated_left(hello.cookie).is_ok());
+        if is_right { Judged::Proven } else { Judged::WrongCookie }
+    }
+
+    fn mac(&self, period: u64, remote: SocketAddr, hello: &ClientHello<'_>) -> Hmac<Sha256> {
+        // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, it cannot fail.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(self.seed.part(period).bytes());
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        match remote.ip() {
+            IpAddr::V4(v4) => mac.update(&v4.to_ipv6_mapped().octets()),
+            IpAddr::V6(v6) => mac.update(&v6.octets()),
+        }
+        mac.update(&remote.port().to_be_bytes());
+        for part in hello.parameters() {
+            mac.update(&(part.len() as u16).to_be_bytes());
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+/// Time in seconds for which a key is used.
+const PERIOD_S: u64 = 60;
+
+/// Content type of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentType {
+    /// ChangeCipherSpec.
+    ChangeCipherSpec,
+    /// Alert.
+    Alert,
+    /// Handshake message, or a fragment of one.
+    Handshake,
+    /// Application data.
+    ApplicationData,
+    /// A content type that DTLS 1.2 does not have.
+    Other(u8),
+}
+
+/// Header of a record, and its payload, which may be encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Content type.
+    pub content_type: ContentType,
+    /// Version as on the wire: 254, 253 for DTLS 1.2.
+    pub version: [u8; 2],
+    /// Number of the cipher state; 0 is unencrypted.
+    pub epoch: u16,
+    /// Sequence number, 48 bits.
+    pub sequence: u64,
+    /// Payload.
+    pub payload: &'a [u8],
+}
+
+/// Iterator over the records of a datagram. It ends at the first that is not complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Records of a datagram.
+    pub const fn of(datagram: &'a [u8]) -> Self {
+        Self { rest: datagram }
+    }
+
+    /// Bytes after the last record that was returned.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let (header, after) = self.rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+        let [kind, major, minor, numbers @ .., high, low] = header;
+        let (payload, rest) = after.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+        self.rest = rest;
+        // 16 bits of epoch, 48 of sequence number.
+        let number = numbers.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        Some(Record {
+            content_type: ContentType::of(*kind),
+            version: [*major, *minor],
+            epoch: (number >> 48) as u16,
+            sequence: number & SEQUENCE_MAX,
+            payload,
+        })
+    }
+}
+
+impl ContentType {
+    const fn of(number: u8) -> Self {
+        match number {
+            20 => Self::ChangeCipherSpec,
+            21 => Self::Alert,
+            22 => Self::Handshake,
+            23 => Self::ApplicationData,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Length of a record's header in bytes.
+const RECORD_HEADER_BYTES: usize = 13;
+
+/// Largest sequence number.
+const SEQUENCE_MAX: u64 = (1 << 48) - 1;

@@ -18,16 +18,13 @@ extern crate self as ringway_datagram;
 extern crate std;
 
 mod association;
-mod cookie;
 mod hello;
-mod record;
 
 pub use association::{Association, Associations, FirstDatagram, Output, SendError};
-pub use cookie::{Cookies, Judged};
 pub use hello::{
-    COOKIE_BYTES, ClientHello, HELLO_VERIFY_REQUEST_BYTES, NotHello, write_hello_verify_request,
+    COOKIE_BYTES, ClientHello, ContentType, Cookies, HELLO_VERIFY_REQUEST_BYTES, Judged, NotHello, Record,
+    Records, write_hello_verify_request,
 };
-pub use record::{ContentType, Record, Records};
 
 #[cfg(test)]
 mod corpus_tests;

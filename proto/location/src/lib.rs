@@ -12,16 +12,13 @@
 
 extern crate alloc;
 
-mod bytes;
-mod entry;
-mod node;
 mod record;
 mod registrations;
 mod update;
 
-pub use entry::{BadEntry, Entry, EntryId, Registered, Removal};
-pub use node::{NODE_BYTES_MAX, NodeName};
-pub use record::{Record, RecordEntry};
+pub use record::{
+    BadEntry, Entry, EntryId, NODE_BYTES_MAX, NodeName, Record, RecordEntry, Registered, Removal,
+};
 pub use registrations::{ENTRIES_MAX, Registrations, TRACES_MAX};
 pub use update::{REMOVALS_MAX, Update, UpdateWriter};
 

@@ -1,4 +1,5 @@
-//! All bindings of an address-of-record, as nodes read them from the store.
+//! All bindings of an address-of-record, as nodes read them from the store: a binding, the names of nodes, the little-endian
+//! encoding.
 //!
 //! Encoding, integers little-endian: version (1 byte), length of the name of the node that wrote the update (1), name, incarnation (8),
 //! number (8), number of entries (2); for each entry id (16) and its value: length of the node's name (1), name, incarnation (8),
@@ -6,9 +7,9 @@
 //! milliseconds since the epoch. An entry without a body is the trace of a removal; they follow the bindings. A store keeps the value of
 //! an entry as these bytes.
 
-use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
-use crate::{BadEntry, EntryId, NodeName};
 use alloc::vec::Vec;
+use core::fmt;
+use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// Node, its incarnation and the number of its update, and the bytes behind.
 type Head<'a> = ((NodeName, u64, u64), &'a [u8]);
@@ -171,3 +172,162 @@ fn read_entry<'a>(rest: &mut &'a [u8]) -> Result<RecordEntry<'a>, BadEntry> {
 }
 
 const VERSION: u8 = 1;
+
+/// Error of an encoded update or record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadEntry;
+
+/// Identity of a binding among those of its address-of-record, equal on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(pub [u8; 16]);
+
+/// Age and order of the REGISTER that made or removed a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Milliseconds since the REGISTER, when the update was made.
+    pub age_ms: u32,
+    /// Hash of its Call-ID ([`Registered::call`]).
+    pub call: u64,
+    /// Its CSeq.
+    pub cseq: u32,
+}
+
+/// Binding of the node that writes the update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Identity.
+    pub id: EntryId,
+    /// Its REGISTER.
+    pub registered: Registered,
+    /// Milliseconds until it expires, when the update was made.
+    pub expires_in_ms: u32,
+    /// Contact and way to it, as the server encodes them.
+    pub body: &'a [u8],
+}
+
+/// Binding that a REGISTER at the writing node removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Identity.
+    pub id: EntryId,
+    /// REGISTER that removed it.
+    pub registered: Registered,
+}
+
+impl EntryId {
+    /// No binding: all bindings of an address-of-record, in the trace of a Contact `*`.
+    pub(crate) const ALL: Self = Self([0xFF; 16]);
+
+    /// Identity by a contact URI (RFC 3261 §10.2).
+    pub fn of_contact(uri: &[u8]) -> Self {
+        let mut hash = SipHasher13::new();
+        core::hash::Hasher::write(&mut hash, b"c");
+        core::hash::Hasher::write(&mut hash, uri);
+        Self(hash.finish128().as_bytes())
+    }
+
+    /// Identity by instance and reg-id (RFC 5626 §6).
+    pub fn of_flow(instance: &[u8], reg_id: u32) -> Self {
+        let mut hash = SipHasher13::new();
+        core::hash::Hasher::write(&mut hash, b"f");
+        core::hash::Hasher::write(&mut hash, &reg_id.to_le_bytes());
+        core::hash::Hasher::write(&mut hash, instance);
+        Self(hash.finish128().as_bytes())
+    }
+}
+
+impl Registered {
+    /// Hash of a Call-ID, equal on all nodes. Somebody who makes two Call-IDs collide reorders his own registrations.
+    pub fn call(call_id: &[u8]) -> u64 {
+        let mut hash = SipHasher13::new();
+        core::hash::Hasher::write(&mut hash, call_id);
+        hash.finish128().h1
+    }
+}
+
+/// Maximum length in bytes of a node's name.
+pub const NODE_BYTES_MAX: usize = 32;
+
+/// Name of a node: 1 to [`NODE_BYTES_MAX`] lower-case letters, digits and hyphens; a label of a host name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeName {
+    bytes: [u8; NODE_BYTES_MAX],
+    len: u8,
+}
+
+impl NodeName {
+    /// Reads a name; `None` if it is not valid.
+    pub fn read(name: &[u8]) -> Option<Self> {
+        let is_valid = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+        let ends = name.first()?.is_ascii_alphanumeric() && name.last()?.is_ascii_alphanumeric();
+        if !ends || !name.iter().all(is_valid) {
+            return None;
+        }
+        let mut bytes = [0; NODE_BYTES_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        Some(Self { bytes, len: u8::try_from(name.len()).ok()? })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// The name.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Takes `N` bytes from the front.
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], BadEntry> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(BadEntry)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+/// Takes `len` bytes from the front.
+pub(crate) fn take_slice<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadEntry> {
+    let (head, tail) = rest.split_at_checked(len).ok_or(BadEntry)?;
+    *rest = tail;
+    Ok(head)
+}
+
+pub(crate) fn take_u16(rest: &mut &[u8]) -> Result<u16, BadEntry> {
+    take(rest).map(u16::from_le_bytes)
+}
+
+pub(crate) fn take_u32(rest: &mut &[u8]) -> Result<u32, BadEntry> {
+    take(rest).map(u32::from_le_bytes)
+}
+
+pub(crate) fn take_u64(rest: &mut &[u8]) -> Result<u64, BadEntry> {
+    take(rest).map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_label_of_a_host_name() {
+        for name in ["a", "node-1", "0", "x".repeat(32).as_str()] {
+            assert_eq!(NodeName::read(name.as_bytes()).map(|name| name.as_str().len()), Some(name.len()));
+        }
+        for name in ["", "-", "a-", "-a", "A", "a.b", "a b", "ä", "x".repeat(33).as_str()] {
+            assert_eq!(NodeName::read(name.as_bytes()), None, "{name}");
+        }
+    }
+}

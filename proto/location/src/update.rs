@@ -4,7 +4,7 @@
 //! entries (2), number of removals (2), length of the node's name (1), name; for each entry id (16), age_ms (4), expires_in_ms
 //! (4), call (8), cseq (4), length of the body (2), body; for each removal id (16), age_ms (4), call (8), cseq (4).
 
-use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
+use crate::record::{take, take_slice, take_u16, take_u32, take_u64};
 use crate::{BadEntry, Entry, EntryId, NodeName, Registered, Removal};
 use alloc::vec::Vec;
 

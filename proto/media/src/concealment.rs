@@ -1,5 +1,6 @@
-//! Concealment of lost packets at 8,000 Hz: repeats the last pitch periods and fades out (ITU-T G.711
-//! Appendix I, without its delay of 3.75 ms).
+//! Sound at 8,000 Hz that no packet brought or that comes at another speed. Concealment of lost packets repeats the last
+//! pitch periods and fades out; time scaling shortens or lengthens sound by a pitch period, to change the delay of the jitter
+//! buffer.
 
 /// Fills gaps in a sound stream. It needs all played samples, in order.
 #[derive(Clone, Debug)]
@@ -154,7 +155,7 @@ impl Gap {
 }
 
 /// Cross-fade at sample `at` of `whole`: from `from` to `to`.
-pub(crate) fn cross_fade(from: i16, to: i16, at: usize, whole: usize) -> i16 {
+fn cross_fade(from: i16, to: i16, at: usize, whole: usize) -> i16 {
     let (at, whole) = (at as i32 + 1, whole as i32 + 1);
     ((i32::from(from) * (whole - at) + i32::from(to) * at) / whole) as i16
 }
@@ -198,6 +199,32 @@ const FADE: usize = 400;
 const GAIN_BITS: u32 = 14;
 /// Mean square of a sample that counts as silence: about -66 dB.
 const QUIET: i64 = 256;
+
+/// Makes `out.len()` samples of `sound`, which has `period` more, by a cross-fade over one period.
+pub(crate) fn shorten(sound: &[i16], period: usize, out: &mut [i16]) {
+    let overlap = period.min(out.len());
+    for (at, sample) in out.iter_mut().enumerate() {
+        let later = sound.get(at + period).copied().unwrap_or(0);
+        *sample = match sound.get(at) {
+            Some(earlier) if at < overlap => cross_fade(*earlier, later, at, overlap),
+            Some(_) | None => later,
+        };
+    }
+}
+
+/// Makes `out.len()` samples of `sound`, which has `period` less: a cross-fade into the last period of
+/// `before`, and then `sound` from its beginning.
+pub(crate) fn lengthen(before: &[i16], sound: &[i16], period: usize, out: &mut [i16]) {
+    let overlap = period.min(sound.len());
+    let repeated = before.get(before.len().saturating_sub(period)..).unwrap_or_default();
+    for (at, sample) in out.iter_mut().enumerate() {
+        *sample = match (repeated.get(at), sound.get(at)) {
+            (Some(again), Some(first)) if at < overlap => cross_fade(*first, *again, at, overlap),
+            (Some(again), _) => *again,
+            (None, _) => sound.get(at - repeated.len()).copied().unwrap_or(0),
+        };
+    }
+}
 
 #[cfg(test)]
 #[path = "concealment_tests.rs"]

@@ -110,3 +110,28 @@ fn loud_noise_never_overflows() {
     concealer.fill(&mut []);
     concealer.on_sound(&mut []);
 }
+
+fn wave(period: usize, from: usize, len: usize) -> Vec<i16> {
+    (from..from + len).map(|at| (((at % period) as i32 - period as i32 / 2).abs() * 300) as i16).collect()
+}
+
+#[test]
+fn a_periodic_sound_is_unchanged() {
+    for period in [40, 63, 120] {
+        let mut out = [0; 160];
+        shorten(&wave(period, 7, 160 + period), period, &mut out);
+        assert_eq!(out[..], wave(period, 7, 160), "shortened by {period}");
+        lengthen(&wave(period, 0, 390), &wave(period, 390, 160 - period), period, &mut out);
+        assert_eq!(out[..], wave(period, 390, 160), "lengthened by {period}");
+    }
+}
+
+#[test]
+fn the_end_is_unchanged() {
+    let sound: Vec<i16> = (0..240).collect();
+    let mut out = [0; 160];
+    shorten(&sound, 80, &mut out);
+    assert_eq!(out[80..], sound[160..]);
+    lengthen(&sound, &sound[..80], 80, &mut out);
+    assert_eq!(out[80..], sound[..80]);
+}

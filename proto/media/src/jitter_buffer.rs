@@ -12,15 +12,16 @@
 mod delay;
 mod packets;
 
-pub use packets::Inserted;
-
-use crate::concealment::{Concealer, PERIOD_MAX, Pitch};
-use crate::{g711, time_scale};
 use core::ops::Range;
-use delay::DelayEstimate;
-use packets::{Head, PacketStore};
+
 use ringway_sansio::Instant;
 use ringway_sdp::Codec;
+
+use crate::concealment::{self, Concealer, PERIOD_MAX, Pitch};
+use crate::g711;
+use delay::DelayEstimate;
+pub use packets::Inserted;
+use packets::{Head, PacketStore};
 
 /// Limits of the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +235,7 @@ impl JitterBuffer {
         let mut sound = [0; BLOCK + PERIOD_MAX];
         let Some(sound) = sound.get_mut(..out.len() + period) else { return self.produce(behind, out) };
         self.produce(behind, sound);
-        time_scale::shorten(sound, period, out);
+        concealment::shorten(sound, period, out);
         self.counts.shortened_samples += period as u64;
         self.blocks_since_scaling = 0;
     }
@@ -248,7 +249,7 @@ impl JitterBuffer {
             return self.produce(-early, out);
         };
         self.produce(-early, sound);
-        time_scale::lengthen(&before, sound, period, out);
+        concealment::lengthen(&before, sound, period, out);
         self.counts.lengthened_samples += period as u64;
         self.blocks_since_scaling = 0;
     }

@@ -20,17 +20,14 @@ pub mod dtmf;
 pub mod g711;
 pub mod headset;
 pub mod jitter_buffer;
-mod level;
 pub mod quality;
 pub mod reception;
 pub mod rtcp;
 pub mod rtp;
 pub mod session;
 mod sound;
-mod time_scale;
 pub mod tone;
 
-pub use level::Level;
 pub use ringway_stun as stun;
 pub use session::MediaSession;
-pub use sound::Sound;
+pub use sound::{Level, Sound};

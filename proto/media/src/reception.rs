@@ -1,16 +1,14 @@
 //! Statistics of a received stream: loss by sequence number, delta and jitter by Wireshark's definitions.
 
-mod delta;
 mod jitter;
 mod sequence;
 
-pub use jitter::Jitter;
-pub use sequence::{PacketOrder, SequenceCounts, SequenceTracker};
+use ringway_sansio::Instant;
 
 use crate::rtcp::ReportBlock;
-use delta::DeltaHistogram;
-use jitter::millis;
-use ringway_sansio::Instant;
+pub use jitter::Jitter;
+use jitter::{DeltaHistogram, millis};
+pub use sequence::{PacketOrder, SequenceCounts, SequenceTracker};
 
 /// Header fields and arrival time of an RTP packet.
 #[derive(Clone, Copy, Debug)]

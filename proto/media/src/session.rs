@@ -15,7 +15,6 @@ mod event;
 mod ice_lite;
 mod latch;
 mod offered;
-mod port_probe;
 mod receive;
 mod receive_contexts;
 mod report;
@@ -24,30 +23,30 @@ mod srtp_state;
 mod stun_mapping;
 mod timed;
 
-pub use config::{PortRow, SessionConfig, SessionLimits, ZrtpSettings};
-pub use control::RemoteReception;
-pub use event::{MediaEvent, Sas, SecurityFailure};
-pub use offered::OfferedSound;
-pub use report::{Refused, Report, SentReport};
-pub use srtp_state::Security;
-
-use crate::dtmf::Digit;
-use crate::quality;
 use alloc::collections::VecDeque;
-use control::Control;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use dtls_state::DtlsState;
-use ice_lite::IceLite;
-use latch::Latch;
-use offered::Offered;
-use port_probe::PortProbe;
-use receive::Incoming;
+
 use ringway_sansio::{Entropy, Flow, Instant, ListenerId, Rng, Seed};
 use ringway_sdp::{Direction, KeyManagement, MediaParams, Protection};
 use ringway_zrtp::{SasCheck, Zrtp};
+
+use crate::dtmf::Digit;
+use crate::quality;
+pub use config::{PortRow, SessionConfig, SessionLimits, ZrtpSettings};
+use control::Control;
+pub use control::RemoteReception;
+use dtls_state::DtlsState;
+pub use event::{MediaEvent, Sas, SecurityFailure};
+use ice_lite::IceLite;
+use latch::{Latch, PortProbe};
+use offered::Offered;
+pub use offered::OfferedSound;
+use receive::Incoming;
+pub use report::{Refused, Report, SentReport};
 use send::Outgoing;
+pub use srtp_state::Security;
 use srtp_state::{KeyChange, SendError, SrtpState};
 use stun_mapping::StunMapping;
 

@@ -1,6 +1,5 @@
-//! Client of several relays: choice, retransmission, time limit, health, failover.
+//! Client of several relays: choice, retransmission, time limit, health, failover. Counters of the client.
 
-use crate::Counters;
 use crate::calls::{Admission, Calls, Deletion, Indices, streams_of};
 use crate::command::{Answer, Command, Cookie, read_answer};
 use alloc::collections::VecDeque;
@@ -493,3 +492,26 @@ const PING_TIME: Duration = Duration::from_secs(1);
 /// Interval of pings to a relay that answers, and to one that does not.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_INTERVAL_DOWN: Duration = Duration::from_secs(2);
+
+ringway_sansio::counters! {
+    /// Counters of a [`Client`](crate::Client); values only increase.
+    pub struct Counters {
+        /// Requests to media relays, retransmissions and pings excluded.
+        relay_requests,
+        /// Requests to media relays that were not sent because too many were pending.
+        relay_overflow,
+        /// Offers and answers that were not sent because of the limits on media streams: those of an SDP, of a source or of
+        /// all sources without a password, of a user.
+        relay_limited,
+        /// Requests that no media relay answered in time.
+        relay_timeouts,
+        /// Requests that a media relay refused.
+        relay_refusals,
+        /// Requests sent to another media relay because the first one did not answer.
+        relay_failovers,
+        /// Media relays that stopped answering.
+        relay_failures,
+        /// Datagrams of media relays that could not be read, or answer nothing that is pending.
+        relay_rejected,
+    }
+}

@@ -21,13 +21,13 @@ mod bencode;
 mod calls;
 mod client;
 mod command;
-mod counters;
 
 pub use bencode::{BadBencode, Dictionary, Value, read_dictionary, write_bytes};
 pub use calls::{STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
-pub use client::{AnswerUse, Client, Datagram, Done, RELAYS_MAX, RelayChange, RelayState, STREAMS_MAX};
+pub use client::{
+    AnswerUse, Client, Counters, Datagram, Done, RELAYS_MAX, RelayChange, RelayState, STREAMS_MAX,
+};
 pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
-pub use counters::Counters;
 
 #[cfg(test)]
 mod client_tests;

@@ -1,6 +1,6 @@
-//! Media session of a call with its sound, run by a driver for paced nodes.
+//! Media session of a call with its sound, run by a driver for paced nodes; detection of a peer that may send sound and does
+//! not.
 
-use crate::silence::SilenceWatch;
 use crate::{Levels, MediaReport};
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -276,6 +276,47 @@ impl<S: Sound> PacedNode for CallMedia<S> {
 
 const LEVELS_EVERY: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Reports when no packet of an answered call arrives although the peer may send. One packet is enough: a peer with silence
+/// suppression or comfort noise (RFC 3389) sends no further ones while its user is silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SilenceWatch {
+    /// The peer need not send: the call is not answered, one side holds it, or there are no keys yet.
+    #[default]
+    Idle,
+    /// The peer may send since this time.
+    Waiting(Instant),
+    /// No packet has arrived since this time, and that was reported.
+    Silent(Instant),
+    /// A packet has arrived.
+    Heard,
+}
+
+impl SilenceWatch {
+    /// Takes the present state: `is_due` if the peer may send, and the arrival of its last packet. Returns true when the
+    /// silence is to be reported, false when it has ended after that.
+    pub(crate) fn check(&mut self, now: Instant, is_due: bool, last_packet: Option<Instant>) -> Option<bool> {
+        let has_come = |since: Instant| last_packet.is_some_and(|at| at >= since);
+        match *self {
+            Self::Waiting(since) if has_come(since) => *self = Self::Heard,
+            Self::Silent(since) if has_come(since) => {
+                *self = Self::Heard;
+                return Some(false);
+            }
+            Self::Idle if is_due => *self = Self::Waiting(now),
+            Self::Waiting(_) if !is_due => *self = Self::Idle,
+            Self::Waiting(since) if now.since(since) >= SILENCE => {
+                *self = Self::Silent(since);
+                return Some(true);
+            }
+            Self::Idle | Self::Waiting(_) | Self::Silent(_) | Self::Heard => {}
+        }
+        None
+    }
+}
+
+/// Time without a packet after which the silence is reported.
+const SILENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 #[path = "call_media_tests.rs"]

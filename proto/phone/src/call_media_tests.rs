@@ -202,3 +202,35 @@ fn silence_is_not_reported_while_keys_are_agreed_on() {
     sender.command(MediaCommand::Answered);
     assert_eq!(silences(&mut sender, 200), []);
 }
+
+/// Runs a watch with a tick every 20 ms; `due` has the ticks from and to which the peer may send. Returns the reports with
+/// their ticks.
+fn run(due: &[(u64, u64)], packets: &[u64], ticks: u64) -> alloc::vec::Vec<(u64, bool)> {
+    let (mut watch, mut last) = (SilenceWatch::default(), None);
+    let at = |tick: u64| Instant::from_secs(1) + Duration::from_millis(20) * tick as u32;
+    let mut reports = alloc::vec::Vec::new();
+    for tick in 0..ticks {
+        if packets.contains(&tick) {
+            last = Some(at(tick));
+        }
+        let is_due = due.iter().any(|&(from, to)| (from..to).contains(&tick));
+        reports.extend(watch.check(at(tick), is_due, last).map(|report| (tick, report)));
+    }
+    reports
+}
+
+#[test]
+fn three_seconds_without_a_packet_are_reported_once_and_the_first_packet_after_them() {
+    assert_eq!(run(&[(0, 1000)], &[], 1000), [(150, true)]);
+    assert_eq!(run(&[(0, 1000)], &[400, 401], 1000), [(150, true), (400, false)]);
+    assert_eq!(run(&[(0, 149)], &[], 149), [], "a shorter call is not judged");
+    assert_eq!(run(&[(0, 1000)], &[100], 1000), [], "one packet of comfort noise");
+}
+
+#[test]
+fn a_held_call_and_one_without_keys_are_not_due() {
+    assert_eq!(run(&[], &[], 1000), []);
+    assert_eq!(run(&[(0, 140), (200, 340)], &[], 1000), [], "each time it begins anew");
+    assert_eq!(run(&[(0, 140), (200, 1000)], &[], 1000), [(350, true)]);
+    assert_eq!(run(&[(100, 1000)], &[50], 1000), [(250, true)], "sound before the answer does not count");
+}

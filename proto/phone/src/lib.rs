@@ -24,7 +24,6 @@ mod media;
 mod phone;
 mod protection;
 mod signalling;
-mod silence;
 
 pub use action::Action;
 pub use call::{Call, CallEnd, PastCall, Phase};

@@ -16,13 +16,7 @@ extern crate alloc;
 mod expression;
 mod locator;
 mod number;
-mod ranked;
-mod substitution;
-mod usable;
 
-pub use expression::NotUsable;
-pub use locator::{Locator, Question};
+pub use expression::{NotUsable, Substitution};
+pub use locator::{Locator, Naptr, Question, Srv, Usable};
 pub use number::NumberSearch;
-pub use ranked::{Naptr, Srv};
-pub use substitution::Substitution;
-pub use usable::Usable;

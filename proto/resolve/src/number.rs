@@ -1,8 +1,7 @@
 //! SIP URIs of a telephone number (ENUM, RFC 6116).
 
-use crate::locator::Question;
-use crate::ranked::{Naptr, by_order, is_name};
-use crate::substitution::Substitution;
+use crate::expression::Substitution;
+use crate::locator::{Naptr, Question, by_order, is_name};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -13,42 +13,27 @@
 
 extern crate alloc;
 
-mod context;
 mod counters;
-mod entropy;
 mod flow;
-mod locate;
-mod lock;
-mod memory;
 mod node;
 mod outbox;
-mod paced;
-mod part_hasher;
-mod peer_names;
-mod relay;
+mod requests;
 mod seed;
+mod sharing;
 mod time;
 mod transport;
-mod wheel;
 
-pub use context::Context;
-pub use entropy::Entropy;
 pub use flow::{
-    ConnectionId, DialledId, Event, Flow, IcmpError, LimitHolder, ListenerId, Received, Token, WideNetwork,
-    limit_of_source, source_of,
+    ConnectionId, DialledId, Event, Flow, IcmpError, LimitHolder, ListenerId, PeerNames, Received, Token,
+    WideNetwork, limit_of_source, source_of,
 };
-pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
-pub use lock::{Guarded, Locked, Locks};
-pub use memory::MemoryBound;
-pub use node::{Framer, FramingError, Node, ShardKey};
+pub use node::{Context, Framer, FramingError, Node, PacedNode, ShardKey, tick_after};
 pub use outbox::{Dialler, Outbox, Packet};
-pub use paced::{PacedNode, tick_after};
-pub use part_hasher::PartHasher;
-pub use peer_names::PeerNames;
-pub use relay::{
-    RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
+pub use requests::{
+    HostNameId, LocatedServer, LocatedServers, NumberTarget, RelayCall, RelayHolder, RelayId, RelayKind,
+    RelayMedia, RelayRequest, RelayResult, RelaySide, Target,
 };
-pub use seed::{Rng, Seed};
-pub use time::{Deadline, Instant};
+pub use seed::{Entropy, PartHasher, Rng, Seed};
+pub use sharing::{Guarded, Locked, Locks, MemoryBound};
+pub use time::{Deadline, Instant, TimerKey, Wheel};
 pub use transport::Transport;
-pub use wheel::{TimerKey, Wheel};

@@ -1,5 +1,7 @@
-//! Randomness of a protocol machine: a seed that it is constructed with.
+//! Randomness of a protocol machine: a seed that it is constructed with, secure random bytes from it, and the buffer in front
+//! of a keyed hasher for several parts of a message.
 
+use core::hash::Hasher;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -125,9 +127,134 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Generator of secret random bytes: keys, salts, nonces, SSRCs.
+///
+/// Each block is HMAC-SHA256 of the state. The state is replaced after every call, so that a later disclosure of it does not
+/// reveal earlier output (NIST SP 800-90A §10.1.2 in its simplest form).
+#[derive(Clone)]
+pub struct Entropy {
+    state: [u8; 32],
+}
+
+impl Entropy {
+    /// Creates a generator; its sequence is a function of `seed`.
+    pub const fn new(seed: &Seed) -> Self {
+        Self { state: *seed.bytes() }
+    }
+
+    /// Fills `out` with random bytes.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        for (number, chunk) in (1u64..).zip(out.chunks_mut(32)) {
+            let block = self.block(number);
+            chunk.copy_from_slice(&block[..chunk.len()]);
+        }
+        self.state = self.block(0);
+    }
+
+    /// Next `N` random bytes.
+    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    fn block(&self, number: u64) -> [u8; 32] {
+        // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, it cannot fail.
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&self.state);
+        let mut mac = Hmac::<Sha256>::new(&key.into());
+        mac.update(&number.to_be_bytes());
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// Collects many short parts and passes them to a hasher in one piece.
+///
+/// A keyed hash processes eight bytes at a time and is slow for shorter writes. The result equals that of the hasher for
+/// the same bytes.
+pub struct PartHasher<H> {
+    hasher: H,
+    buffer: [u8; BUFFER_LEN],
+    len: usize,
+}
+
+impl<H: Hasher> PartHasher<H> {
+    /// Creates a buffer in front of `hasher`, which holds the key.
+    #[inline]
+    pub const fn new(hasher: H) -> Self {
+        Self { hasher, buffer: [0; BUFFER_LEN], len: 0 }
+    }
+
+    /// Adds bytes whose length is fixed by their type: a number, an address. They are stored without a call.
+    #[inline]
+    pub fn fixed<const N: usize>(&mut self, bytes: &[u8; N]) {
+        match self.buffer.get_mut(self.len..).and_then(|room| room.first_chunk_mut()) {
+            Some(room) => {
+                *room = *bytes;
+                self.len += N;
+            }
+            None => self.spill(bytes),
+        }
+    }
+
+    /// Adds bytes whose length other parts state.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        match self.buffer.get_mut(self.len..end) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.len = end;
+            }
+            None => self.spill(bytes),
+        }
+    }
+
+    /// Adds bytes with their length (below 2^32), so that different sequences of parts give different input.
+    #[inline]
+    pub fn part(&mut self, bytes: &[u8]) {
+        self.fixed(&(bytes.len() as u32).to_le_bytes());
+        self.bytes(bytes);
+    }
+
+    /// Adds a [`part`](Self::part) with ASCII letters in lower case, so that case is ignored.
+    #[inline]
+    pub fn part_without_case(&mut self, bytes: &[u8]) {
+        self.fixed(&(bytes.len() as u32).to_le_bytes());
+        for piece in bytes.chunks(32) {
+            let mut lower = [0; 32];
+            if let Some(letters) = lower.get_mut(..piece.len()) {
+                letters.copy_from_slice(piece);
+            }
+            // All at once: the zeros behind them stay.
+            lower.make_ascii_lowercase();
+            self.bytes(lower.get(..piece.len()).unwrap_or_default());
+        }
+    }
+
+    /// Passes the rest to the hasher and returns it where it is: the buffer is not copied.
+    #[inline]
+    pub fn hasher(&mut self) -> &H {
+        self.hasher.write(self.buffer.get(..self.len).unwrap_or_default());
+        self.len = 0;
+        &self.hasher
+    }
+
+    #[cold]
+    fn spill(&mut self, bytes: &[u8]) {
+        self.hasher.write(self.buffer.get(..self.len).unwrap_or_default());
+        self.len = 0;
+        self.hasher.write(bytes);
+    }
+}
+
+/// Size of the buffer; the parts of a usual message are shorter.
+const BUFFER_LEN: usize = 192;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn the_same_seed_gives_the_same_sequence_and_its_parts_differ() {
@@ -192,5 +319,53 @@ mod tests {
         let mut rng = Rng::new(&Seed::from_number(1));
         assert!((0..1000).all(|_| rng.below(7) < 7));
         assert_eq!(rng.below(0), 0);
+    }
+
+    #[test]
+    fn a_block_is_the_hmac_of_its_number() {
+        let mut mac = Hmac::<Sha256>::new_from_slice(Seed::from_number(1).bytes()).unwrap();
+        mac.update(&1u64.to_be_bytes());
+        let expected: [u8; 32] = mac.finalize().into_bytes().into();
+        assert_eq!(Entropy::new(&Seed::from_number(1)).bytes::<32>(), expected);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_secrets_and_no_two_calls_do() {
+        let mut one = Entropy::new(&Seed::from_number(1));
+        let mut two = Entropy::new(&Seed::from_number(1));
+        let first: [u8; 46] = one.bytes();
+        assert_eq!(first, two.bytes::<46>());
+        assert_ne!(first, one.bytes::<46>());
+        assert_ne!(first[..14], first[32..]);
+    }
+
+    #[derive(Default)]
+    struct Bytes(Vec<u8>);
+
+    impl Hasher for Bytes {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.extend_from_slice(bytes);
+        }
+
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn the_hasher_gets_all_bytes_in_order_for_any_number() {
+        for len in [0, 1, 31, 32, 33, 150, 191, 192, 193, 1000] {
+            let part: Vec<u8> = (0..len).map(|at| b'A' + (at % 50) as u8).collect();
+            let mut hash = PartHasher::new(Bytes::default());
+            hash.fixed(b"key");
+            hash.part(&part);
+            hash.part_without_case(&part);
+            hash.part(b"Z");
+            let length = (len as u32).to_le_bytes();
+            let expected =
+                [b"key", &length[..], &part, &length, &part.to_ascii_lowercase(), &[1, 0, 0, 0], b"Z"]
+                    .concat();
+            assert_eq!(hash.hasher().0, expected, "{len}");
+        }
     }
 }

@@ -117,8 +117,8 @@ impl SessionDescription {
     /// Direction of a section, as seen from the sender of the description: from the section, else from the
     /// session, else `sendrecv` (RFC 8866 §6.7).
     pub fn direction_of(&self, section: &MediaDescription) -> Direction {
-        let of_section = crate::attribute::direction(&section.attributes);
-        of_section.or_else(|| crate::attribute::direction(&self.attributes)).unwrap_or_default()
+        let of_section = crate::media::direction(&section.attributes);
+        of_section.or_else(|| crate::media::direction(&self.attributes)).unwrap_or_default()
     }
 
     fn read_session_line(&mut self, line: &RawLine<'_>, limits: &Limits) -> Result<(), Malformed> {

@@ -47,30 +47,21 @@ extern crate self as ringway_sdp;
 #[cfg(test)]
 extern crate std;
 
-mod accept;
 mod answer;
-mod attribute;
 mod codec;
-mod connection;
 mod crypto_suite;
 mod description;
 mod dtls;
 mod formats;
 #[cfg_attr(not(feature = "ice"), path = "no_ice.rs")]
 mod ice;
-mod limits;
-mod malformed;
-mod master_key;
 mod media;
-mod media_attributes;
 mod offer;
 mod offer_answer;
 mod params;
-mod profile;
 mod protect;
 mod refused;
 pub mod sdes;
-mod security_policy;
 mod text;
 mod write;
 
@@ -86,21 +77,14 @@ mod phones_tests;
 #[cfg(test)]
 mod protect_tests;
 
-pub use attribute::Attribute;
 pub use codec::{Codec, Direction};
-pub use connection::Connection;
-pub use crypto_suite::CryptoSuite;
+pub use crypto_suite::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use description::{Origin, SessionDescription};
 pub use dtls::{DtlsRole, Fingerprint, FingerprintHash};
 pub use ice::{IceCredentials, IceParams};
-pub use limits::Limits;
-pub use malformed::{Fault, Malformed};
-pub use master_key::{MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
-pub use media::MediaDescription;
-pub use media_attributes::{RtcpAttribute, RtpMap};
+pub use media::{Attribute, Connection, MediaDescription, Profile, RtcpAttribute, RtpMap};
 pub use offer_answer::{LocalMedia, OfferAnswer};
 pub use params::{KeyManagement, MediaParams, Protection};
-pub use profile::Profile;
+pub use protect::{Downgrade, SecurityPolicy};
 pub use refused::{Mismatch, Refused};
-pub use security_policy::{Downgrade, SecurityPolicy};
-pub use text::Line;
+pub use text::{Fault, Limits, Line, Malformed};

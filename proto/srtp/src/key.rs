@@ -1,10 +1,9 @@
-//! A master key in use: session keys, identifier and lifetime.
+//! A master key in use: session keys, identifier and lifetime; settings of an SRTP context.
 
 use crate::SRTCP_PACKETS_MAX;
-use crate::counter_mode::CounterMode;
 use crate::derivation::{Labels, SessionKeys};
 use crate::error::KeyError;
-use crate::gcm::{self, Gcm};
+use crate::transforms::{self, CounterMode, Gcm};
 use alloc::boxed::Box;
 use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use subtle::ConstantTimeEq;
@@ -109,7 +108,41 @@ pub(crate) fn rtp_tag_bytes(suite: CryptoSuite) -> usize {
 /// Length of the tag of an SRTCP packet in bytes; never shortened to 32 bits (RFC 3711 §3.4, RFC 4568
 /// §6.2.2).
 pub(crate) fn rtcp_tag_bytes(suite: CryptoSuite) -> usize {
-    if suite.is_aead() { gcm::TAG_BYTES } else { 10 }
+    if suite.is_aead() { transforms::TAG_BYTES } else { 10 }
+}
+
+/// Replay window and SSRC limit of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrtpSettings {
+    /// Replay window in packets (RFC 3711 §3.3.2): 64 to 32,768, default 64; other values are clamped. Its
+    /// memory, two bits for each packet and SSRC, is allocated when the context is created.
+    pub window_packets: usize,
+    /// Maximum number of SSRCs tracked at a time: 1 to 1024, default 16; other values are clamped. A packet
+    /// with a further SSRC is rejected and counted. Replacing another SSRC's state instead would make that
+    /// SSRC open to replay.
+    pub ssrcs_max: usize,
+}
+
+impl SrtpSettings {
+    /// Minimum replay window in packets (RFC 3711 §3.3.2).
+    pub const WINDOW_PACKETS_MIN: usize = 64;
+    /// Maximum replay window in packets; with a larger one the rollover counter could not be estimated.
+    pub const WINDOW_PACKETS_MAX: usize = 32_768;
+    /// Maximum of [`SrtpSettings::ssrcs_max`].
+    pub const SSRCS_MAX: usize = 1024;
+
+    pub(crate) fn clamped(self) -> Self {
+        Self {
+            window_packets: self.window_packets.clamp(Self::WINDOW_PACKETS_MIN, Self::WINDOW_PACKETS_MAX),
+            ssrcs_max: self.ssrcs_max.clamp(1, Self::SSRCS_MAX),
+        }
+    }
+}
+
+impl Default for SrtpSettings {
+    fn default() -> Self {
+        Self { window_packets: Self::WINDOW_PACKETS_MIN, ssrcs_max: 16 }
+    }
 }
 
 #[cfg(test)]

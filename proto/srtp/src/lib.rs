@@ -38,22 +38,14 @@ extern crate self as ringway_srtp;
 #[cfg(test)]
 extern crate std;
 
-mod aes_counter;
-mod counter_mode;
 mod derivation;
 mod error;
-mod gcm;
-mod index;
 mod key;
-mod open;
 mod packet;
-mod probe;
 mod receiver;
-mod replay;
-mod seal;
 mod sender;
-mod settings;
 mod stream;
+mod transforms;
 
 #[cfg(test)]
 mod context_tests;
@@ -65,10 +57,10 @@ mod rollover_tests;
 mod vector_tests;
 
 pub use error::{KeyError, ProtectError, UnprotectError};
-pub use probe::{NoProbe, Probe, Step};
+pub use key::SrtpSettings;
+pub use packet::{NoProbe, Probe, Step};
 pub use receiver::{SrtpCounts, SrtpReceiver};
 pub use sender::SrtpSender;
-pub use settings::SrtpSettings;
 
 /// Maximum length of a packet in bytes: the maximum of a UDP datagram. It also keeps counter mode well below
 /// the 2^16 blocks of one packet's key stream (RFC 3711 §4.1.1).

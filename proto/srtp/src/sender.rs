@@ -1,15 +1,10 @@
 //! Cryptographic context of the sent stream: encryption and authentication in place (RFC 3711 §3.3).
 
 use crate::error::{KeyError, ProtectError};
-use crate::gcm::TAG_BYTES;
-use crate::index::{IndexError, estimate};
-use crate::key::{Cipher, Key, rtcp_tag_bytes, rtp_tag_bytes};
-use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
-use crate::probe::{NoProbe, Probe, Step};
-use crate::replay::Seen;
-use crate::seal::{PacketLayout, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};
-use crate::settings::SrtpSettings;
-use crate::stream::Streams;
+use crate::key::{Cipher, Key, SrtpSettings, rtcp_tag_bytes, rtp_tag_bytes};
+use crate::packet::{NoProbe, Probe, RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, Step, rtcp_ssrc, rtp_header};
+use crate::stream::{IndexError, Seen, Streams, estimate};
+use crate::transforms::{PacketLayout, TAG_BYTES, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};
 use crate::{PACKET_BYTES_MAX, SRTCP_PACKETS_MAX};
 use core::fmt;
 use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey};

@@ -5,9 +5,8 @@
 //! checks their vectors with AES and the key derivation, and the packet of the latter then with the real
 //! sender.
 
-use crate::aes_counter::AesCounter;
-use crate::derivation::SessionKeys;
 use crate::derivation::tests::derive_any;
+use crate::derivation::{AesCounter, SessionKeys};
 use crate::key::tests::of_session_keys;
 use crate::*;
 use aes::Aes128Enc;

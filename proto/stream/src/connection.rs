@@ -7,8 +7,7 @@
 //!                              accepted -+
 //! ```
 
-use crate::keep_alives::KeepAlives;
-use crate::times::Times;
+use crate::times::{KeepAlives, Times};
 use crate::write_queue::WriteQueue;
 use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThrough, StreamLimits};
 use alloc::sync::Arc;

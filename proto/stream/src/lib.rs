@@ -19,21 +19,16 @@ extern crate self as ringway_stream;
 #[cfg(test)]
 extern crate std;
 
-mod close_reason;
 mod connection;
-mod keep_alives;
 mod layer;
-mod layers;
 mod limits;
 mod times;
 mod websocket;
 mod write_queue;
 
-pub use close_reason::CloseReason;
 pub use connection::{Batch, Connection, WriteFailed};
-pub use layer::{Decoded, Encoded, Layer, LayerError, PassThrough};
-pub use layers::{PlainLayers, StreamLayers};
-pub use limits::StreamLimits;
+pub use layer::{Decoded, Encoded, Layer, LayerError, PassThrough, PlainLayers, StreamLayers};
+pub use limits::{CloseReason, StreamLimits};
 pub use times::Origin;
 pub use websocket::{WebSocket, WebSocketServer, WebSocketTarget};
 

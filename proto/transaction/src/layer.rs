@@ -1,14 +1,11 @@
-//! Transactions of one shard.
+//! Transactions of one shard. Tokens of packets: the driver reports them if it could not send a packet.
 
-use crate::branch::{BranchKey, StatelessBranch};
 use crate::client::{Client, ClientId};
-use crate::clock::{Due, Side};
-use crate::config::{Limits, Timers};
-use crate::matching::{MatchKey, Matcher};
-use crate::server::Server;
+use crate::server::{MatchKey, Matcher, Server};
 use crate::slab::{Slab, SlabKey};
 use crate::state::{ClientEvent, ServerEvent};
-use crate::token::{read_token, server_token};
+use crate::timers::{Due, Limits, Side, Timers};
+use crate::via::{BranchKey, StatelessBranch};
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
@@ -261,6 +258,23 @@ fn first_unique(key: &[u8; 16]) -> u64 {
     hash.write(b"first branch");
     hash.finish()
 }
+
+/// The top 16 bits are the shard, so that the driver can route the report; one bit distinguishes servers from clients.
+pub(crate) fn client_token(shard: u16, slot: SlabKey) -> Token {
+    Token((u64::from(shard) << 48) | (u64::from(slot.generation) << 32) | u64::from(slot.index & !SERVER_BIT))
+}
+
+pub(crate) fn server_token(shard: u16, slot: SlabKey) -> Token {
+    Token(client_token(shard, slot).0 | u64::from(SERVER_BIT))
+}
+
+fn read_token(token: Token) -> (SlabKey, bool) {
+    let low = token.0 as u32;
+    let generation = ((token.0 >> 32) & 0xffff) as u32;
+    (SlabKey { index: low & !SERVER_BIT, generation }, low & SERVER_BIT != 0)
+}
+
+const SERVER_BIT: u32 = 1 << 31;
 
 #[cfg(test)]
 #[path = "layer_tests.rs"]

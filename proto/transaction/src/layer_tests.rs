@@ -3,7 +3,6 @@
 use super::*;
 use crate::client::Outgoing;
 use crate::server::ServerId;
-use crate::token::{SERVER_BIT, client_token};
 use alloc::format;
 use alloc::string::String;
 use core::net::SocketAddr;

@@ -16,35 +16,25 @@ extern crate alloc;
 
 pub mod state;
 
-mod address;
-mod allowance;
-mod branch;
 mod client;
-mod clock;
-mod config;
 mod layer;
-mod matching;
-mod rejected;
 mod requesting;
 mod server;
 mod serving;
 mod slab;
-mod stored;
+mod stateless;
 mod stream;
-mod to_tag;
-mod token;
+mod timers;
 mod via;
 
-pub use address::{DEFAULT_PORT, may_send_to};
-pub use allowance::Allowance;
-pub use branch::{Branch, BranchKey, StatelessBranch, shard_of_quoted, shard_of_response};
 pub use client::{ClientId, Outgoing};
-pub use config::{Limits, Timers};
 pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
-pub use matching::MatchKey;
-pub use rejected::answer_rejected;
-pub use server::ServerId;
+pub use server::{Allowance, MatchKey, ServerId};
 pub use slab::{Slab, SlabKey};
+pub use stateless::{answer_rejected, to_tag};
 pub use stream::SipFramer;
-pub use to_tag::to_tag;
-pub use via::{reply_address, reply_flow, stamped_address};
+pub use timers::{Limits, Timers};
+pub use via::{
+    Branch, BranchKey, DEFAULT_PORT, StatelessBranch, may_send_to, reply_address, reply_flow,
+    shard_of_quoted, shard_of_response, stamped_address,
+};

@@ -1,13 +1,11 @@
 //! Client side of [`Transactions`]: sent requests, their CANCEL and ACK, and the responses to them.
 
-use crate::branch::{Branch, has_unique, write_unique};
-use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_cancel};
-use crate::clock::{Clock, Due, Side};
-use crate::layer::{Answer, Notice, Transactions, recycle};
+use crate::client::{self, Cancel, Client, ClientId, Outgoing, StoredRequest, write_ack, write_cancel};
+use crate::layer::{Answer, Notice, Transactions, client_token, recycle};
 use crate::slab::SlabKey;
 use crate::state::{Class, ClientEvent, Effect, Step, Timer, invite_client, non_invite_client};
-use crate::stored::StoredRequest;
-use crate::token::client_token;
+use crate::timers::{Clock, Due, Side};
+use crate::via::{Branch, has_unique, write_unique};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, IcmpError, Outbox, Token, Wheel};

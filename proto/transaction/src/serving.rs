@@ -1,13 +1,10 @@
 //! Server side of [`Transactions`]: received requests and their responses.
 
-use crate::allowance::{Allowance, Origin};
-use crate::clock::{Clock, Due, Side};
-use crate::layer::{Incoming, Transactions, recycle};
-use crate::matching::MatchKey;
-use crate::server::{self, Server, ServerId};
+use crate::layer::{Incoming, Transactions, recycle, server_token};
+use crate::server::{self, Allowance, MatchKey, Origin, Server, ServerId};
 use crate::slab::SlabKey;
 use crate::state::{Class, Effect, ServerEvent, invite_server};
-use crate::token::server_token;
+use crate::timers::{Clock, Due, Side};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Context, Flow, Instant};
@@ -182,7 +179,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     }
 
     /// Executes a step without the sending.
-    pub(crate) fn step_server_after_send(
+    fn step_server_after_send(
         &mut self,
         now: Instant,
         slot: SlabKey,
@@ -217,7 +214,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         step.effects
     }
 
-    pub(crate) fn remove_server(&mut self, slot: SlabKey) {
+    fn remove_server(&mut self, slot: SlabKey) {
         if let Some(server) = self.servers.remove(slot) {
             server.clock.stop(&mut self.wheel);
             if self.index.get(&server.key) == Some(&slot) {

@@ -38,7 +38,6 @@ mod message;
 mod packet;
 mod retransmission;
 mod sas;
-mod sas_words;
 mod secrets;
 mod secured;
 

@@ -2,8 +2,8 @@
 
 use crate::call::Calls;
 use crate::core_context::CoreContext;
+use crate::draft::unfolded;
 use crate::request::reply::{ACCEPT, ALLOW, IncomingRequest, add_abilities, add_contact};
-use crate::text::unfolded;
 use crate::{Action, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow};

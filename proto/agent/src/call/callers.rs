@@ -5,8 +5,8 @@
 
 use crate::context::Shared;
 use crate::core_context::CoreContext;
+use crate::draft::text;
 use crate::request::reply::{IncomingRequest, finish};
-use crate::text::text;
 use crate::{AgentEvent, CallerAuth, Config};
 use alloc::string::String;
 use alloc::vec::Vec;

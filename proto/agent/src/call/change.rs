@@ -13,9 +13,8 @@
 //! The program sets the wanted state, not the request: [`Calls::reconcile`] sends a change as soon as no other is pending.
 
 use crate::body::{Carried, carried};
-use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::outgoing::abilities;
-use crate::call::state::Reoffer;
+use crate::call::state::{Acceptance, Accepting, Reoffer};
 use crate::call::{Calls, Timer};
 use crate::core_context::CoreContext;
 use crate::draft::{Body, CallRequest, ContactField, Purpose};
@@ -220,7 +219,7 @@ impl Calls {
     }
 
     /// Reports a new agreement on media.
-    pub(super) fn report_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, params: MediaParams) {
+    fn report_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, params: MediaParams) {
         cx.emit(AgentEvent::MediaChanged { call: id, params });
     }
 
@@ -288,7 +287,7 @@ impl Calls {
     }
 
     /// Answers the offer of a request, or creates one if it has none; then the second value is true.
-    pub(super) fn negotiate(
+    fn negotiate(
         &mut self,
         cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
@@ -385,7 +384,7 @@ impl Calls {
     }
 
     /// Refuses an offer while another one is pending (RFC 3261 §14.2).
-    pub(super) fn refuse_until_later(
+    fn refuse_until_later(
         &mut self,
         cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,

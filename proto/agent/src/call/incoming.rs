@@ -1,18 +1,16 @@
 //! Incoming calls (RFC 3261 §13.3), from the INVITE to the ACK.
 
 use crate::body::{Carried, carried};
-use crate::call::acceptance::{Acceptance, Accepting};
-use crate::call::state::{Call, Unanswered};
+use crate::call::state::{Acceptance, Accepting, Call, Unanswered};
 use crate::call::{Calls, Timer};
 use crate::core_context::CoreContext;
 use crate::dialog::{Dialog, NoDialog};
-use crate::draft::{Body, is_sips};
+use crate::draft::{Body, is_sips, text, unfolded};
 use crate::registration::{Registrations, Sender};
 use crate::request::reply::{
     ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
 };
 use crate::session::{NotAcceptable, SDP, Session, check_offer};
-use crate::text::{text, unfolded};
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Config, Role};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -178,7 +176,7 @@ impl Calls {
     }
 
     /// Begins a call from an acceptable INVITE: sends 100 and emits `Incoming`.
-    pub(super) fn take_call(
+    fn take_call(
         &mut self,
         cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,

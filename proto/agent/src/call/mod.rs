@@ -21,23 +21,22 @@
 //! `incoming.rs` the right side until the ACK, `change.rs` hold, resume and changes by the peer, this file the end,
 //! `transfer.rs` and `referral.rs` the two sides of a transfer.
 
-mod acceptance;
 mod callers;
 mod change;
-mod error;
 mod incoming;
 mod outgoing;
 mod referral;
 mod state;
 mod transfer;
 
-pub use error::CallError;
-pub use state::{CallState, Role};
+use alloc::vec::Vec;
+
+use ringway_sansio::{Deadline, Instant, Wheel};
+use ringway_sdp::{Codec, LocalMedia};
+use ringway_sip::{HeaderName, Message, Method};
+use ringway_transaction::{Slab, SlabKey};
 
 use crate::body::is_before_params;
-use crate::call::callers::CallerAuthenticator;
-use crate::call::referral::Report;
-use crate::call::state::Call;
 use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::dialog::Order;
@@ -45,11 +44,10 @@ use crate::draft::{CallRequest, Purpose};
 use crate::request::reply::{IncomingRequest, phrase_of};
 use crate::request::{Answer, Cancelled};
 use crate::{AccountId, AgentEvent, By, CallId, Ended};
-use alloc::vec::Vec;
-use ringway_sansio::{Deadline, Instant, Wheel};
-use ringway_sdp::{Codec, LocalMedia};
-use ringway_sip::{HeaderName, Message, Method};
-use ringway_transaction::{Slab, SlabKey};
+use callers::CallerAuthenticator;
+use referral::Report;
+use state::Call;
+pub use state::{CallError, CallState, Role};
 
 /// All calls, their sessions and timers.
 pub(crate) struct Calls {

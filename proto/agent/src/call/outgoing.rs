@@ -6,12 +6,11 @@ use crate::call::{Calls, Timer};
 use crate::config::Config;
 use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
-use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope, is_sips};
+use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope, is_sips, unfolded};
 use crate::next_hop::NextHop;
 use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{NotAcceptable, SDP, Session};
-use crate::text::unfolded;
 use crate::uri_headers::{HeaderFields, without_headers};
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
 use alloc::vec::Vec;
@@ -325,7 +324,7 @@ impl Calls {
 }
 
 /// Draft of an INVITE or re-INVITE with an offer.
-pub(super) fn invite_draft(config: &Config, call: &Call, next_hop: NextHop, body: Body) -> Draft {
+fn invite_draft(config: &Config, call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
         account: call.account,

@@ -12,10 +12,9 @@
 use crate::call::Timer;
 use crate::call::state::{Call, Invitation, Referral};
 use crate::core_context::CoreContext;
-use crate::draft::{Body, CallRequest, ContactField, Purpose};
+use crate::draft::{Body, CallRequest, ContactField, Purpose, text, unfolded};
 use crate::next_hop::NextHop;
 use crate::request::reply::{IncomingRequest, add_contact, phrase_of};
-use crate::text::{text, unfolded};
 use crate::{AgentEvent, CallError, CallState, Config};
 use alloc::vec::Vec;
 use core::time::Duration;

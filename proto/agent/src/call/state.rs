@@ -1,11 +1,19 @@
-//! State of a call.
+//! State of a call; a sent 2xx to an INVITE until its ACK (RFC 3261 §13.3.1.4); errors of commands for calls.
+//!
+//! ```text
+//!   2xx sent ── T1, doubling up to T2: sent again ──┐
+//!      │  ▲─────────────────────────────────────────┘
+//!      │ ACK ──► done (its answer, where the 2xx had the offer)
+//!      └ 64·T1 ──► BYE
+//! ```
 
-use crate::call::acceptance::Acceptance;
 use crate::dialog::Dialog;
 use crate::registration::Sender;
 use crate::session::Session;
-use crate::{AccountId, CallId};
+use crate::{AccountId, CallId, RouteError};
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 use ringway_sansio::{Flow, TimerKey};
 use ringway_sdp::MediaParams;
 use ringway_sip::{HeaderName, Message};
@@ -175,4 +183,86 @@ impl Call {
         let early = self.early.iter_mut().find(|early| early.dialog.has_remote_tag(tag));
         early.map_or(&mut self.dialog, |early| &mut early.dialog)
     }
+}
+
+/// Sent 2xx without its ACK.
+#[derive(Debug)]
+pub(super) struct Acceptance {
+    pub(super) server: ServerId,
+    pub(super) response: Vec<u8>,
+    /// CSeq number of the INVITE and of its ACK.
+    pub(super) cseq: u32,
+    pub(super) accepting: Accepting,
+    /// True if the 2xx has the offer.
+    pub(super) awaits_answer: bool,
+    pub(super) interval: Duration,
+    pub(super) repeat: TimerKey,
+    pub(super) give_up: TimerKey,
+}
+
+/// Purpose of the accepted INVITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepting {
+    /// New call.
+    Call,
+    /// Change of an established call.
+    Change,
+}
+
+impl Acceptance {
+    pub(super) const fn new(
+        server: ServerId,
+        response: Vec<u8>,
+        cseq: u32,
+        accepting: Accepting,
+        awaits_answer: bool,
+    ) -> Self {
+        Self {
+            server,
+            response,
+            cseq,
+            accepting,
+            awaits_answer,
+            interval: Duration::ZERO,
+            repeat: TimerKey::NONE,
+            give_up: TimerKey::NONE,
+        }
+    }
+}
+
+/// Error of a command for a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There is no such account.
+    #[error("there is no such account")]
+    NoAccount,
+    /// There is no such call (any more).
+    #[error("this call is over")]
+    NoCall,
+    /// The call is not in a state for this.
+    #[error("the call is not in a state for this")]
+    WrongState,
+    /// The maximum number of calls is reached.
+    #[error("there are too many calls")]
+    TooManyCalls,
+    /// The agent is shutting down.
+    #[error("the phone is shutting down")]
+    Stopping,
+    /// Nothing can be sent to this URI.
+    #[error("{0}")]
+    Route(RouteError),
+    /// The request could not be sent; the reason as text for the user.
+    #[error("{0}")]
+    NotSent(&'static str),
+    /// The peer's session description is not acceptable; the call was refused with this status.
+    #[error("{status} {reason}")]
+    Refused {
+        /// 400 or 488.
+        status: u16,
+        /// Reason as text for the user.
+        reason: String,
+    },
+    /// The status code is not valid for this command.
+    #[error("this status code cannot be used here")]
+    BadStatus,
 }

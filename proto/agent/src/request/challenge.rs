@@ -13,9 +13,8 @@
 //! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
 
 use crate::context::AgentContext;
-use crate::draft::Scope;
+use crate::draft::{Scope, text};
 use crate::request::Requests;
-use crate::text::text;
 use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -13,20 +13,17 @@
 //! An accepted INVITE is kept until no further 2xx can arrive, because the ACK of each of them is sent from here.
 
 use crate::context::{AgentContext, Shared};
-use crate::draft::{Draft, Purpose};
+use crate::draft::{Draft, Purpose, text};
 use crate::ids::key_of;
-use crate::request::challenge::{AccountCredentials, PeerAnswer, Unanswered};
-use crate::request::names::ResolvedNames;
-use crate::request::peers::Peers;
-use crate::request::reply::warning_text;
-use crate::request::tcp_failures::TcpFailures;
-use crate::text::text;
 use crate::{Abilities, CallId, QueryId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
+use challenge::{AccountCredentials, PeerAnswer, Unanswered};
 use core::net::SocketAddr;
+use peers::{Peers, ResolvedNames, TcpFailures};
+use reply::warning_text;
 use ringway_sansio::{
     ConnectionId, Deadline, Flow, IcmpError, Instant, LocatedServers, TimerKey, Token, Transport, Wheel,
 };
@@ -35,11 +32,9 @@ use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactio
 use smallvec::SmallVec;
 
 pub(crate) mod challenge;
-mod names;
 mod peers;
 pub(crate) mod reply;
 mod sending;
-mod tcp_failures;
 
 /// Client requests, resolved names, connections to peers, credentials, and the transaction layer.
 pub(crate) struct Requests {

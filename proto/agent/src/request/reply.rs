@@ -1,10 +1,9 @@
 //! Responses to received requests.
 
 use crate::context::AgentContext;
-use crate::draft::{Body, write_contact};
+use crate::draft::{Body, text, unfolded, write_contact};
 use crate::request::Requests;
 use crate::session::{NotAcceptable, Unsupported};
-use crate::text::{text, unfolded};
 use crate::{AccountId, CallId, Config};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,11 +1,10 @@
 //! Sending of requests: next hop, flow, credentials, ACKs.
 
 use crate::context::AgentContext;
-use crate::draft::{Draft, Purpose, Scope, write_request};
+use crate::draft::{Draft, Purpose, Scope, hex, write_request};
 use crate::ids::number_of;
 use crate::request::challenge::Covered;
 use crate::request::{Ack, NotSent, Request, Requests, Switched, Timer};
-use crate::text::hex;
 use crate::{Action, Config, LargeRequests};
 use alloc::vec::Vec;
 use core::net::SocketAddr;

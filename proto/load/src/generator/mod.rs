@@ -1,7 +1,6 @@
 //! The generator: starts attempts, passes messages to them, and ends them.
 
 mod callee;
-mod media;
 mod sending;
 
 use self::sending::Sent;

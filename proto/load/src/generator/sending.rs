@@ -1,10 +1,11 @@
-//! Sending of requests and responses for an attempt.
+//! Sending of requests and responses for an attempt; start and end of its media.
 
 use super::{Action, Generator, Timer};
-use crate::Outcome;
-use crate::attempt::{Filling, Invite, Unacknowledged};
+use crate::attempt::{Attempt, Filling, Invite, Unacknowledged};
 use crate::authentication::Challenge;
+use crate::session::{MediaEvent, Session, State};
 use crate::template::Template;
+use crate::{MediaUse, Outcome};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, Token};
 use ringway_sip::{Message, Method};
@@ -144,5 +145,41 @@ impl Generator {
         attempt.client = None;
         attempt.challenge = Challenge::of(challenge).map(Box::new);
         self.advance(cx, key);
+    }
+}
+
+impl Generator {
+    /// Keeps the peer's description: the offer in an INVITE, or the answer in a 2xx.
+    pub(super) fn note_session(attempt: &mut Attempt, media: MediaUse, message: &Message<'_>) {
+        if media != MediaUse::None {
+            attempt.session = Some(Session::read(message.body(), media).into());
+        }
+    }
+
+    /// Starts the media of an attempt, if there is a description of the peer.
+    pub(super) fn start_media(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, is_confirmed: bool) {
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
+        let own = attempt.own_media(&self.media_seed, self.run);
+        if let Some(session) = attempt.session.as_mut().filter(|session| session.state == State::Described) {
+            cx.emit(Action::Media(session.start(&own, self.config.media_use, is_confirmed)));
+        }
+    }
+
+    /// Lets a callee send, whose answer has arrived.
+    pub(super) fn confirm_media(cx: &mut Context<'_, Action>, attempt: &mut Attempt) {
+        if let Some(session) = attempt.session.as_mut().filter(|session| session.state == State::Started) {
+            session.state = State::Confirmed;
+            cx.emit(Action::Media(MediaEvent::Confirmed(attempt.number)));
+        }
+    }
+
+    /// Ends the media of an attempt.
+    pub(super) fn end_media(cx: &mut Context<'_, Action>, attempt: &mut Attempt) {
+        if let Some(session) = &mut attempt.session
+            && matches!(session.state, State::Started | State::Confirmed)
+        {
+            session.state = State::Ended;
+            cx.emit(Action::Media(MediaEvent::Ended(attempt.number)));
+        }
     }
 }

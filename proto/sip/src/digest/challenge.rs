@@ -1,7 +1,6 @@
 //! Digest challenges, received and sent.
 
-use super::Qop;
-use super::pairs::next_pair;
+use super::{Qop, next_pair};
 use crate::grammar::{TOKEN, class_len, is_lws, trim, unquote};
 use alloc::vec::Vec;
 

@@ -9,7 +9,6 @@
 mod frame;
 mod handshake;
 mod receiver;
-mod utf8;
 
 use crate::{Decoded, Encoded, Layer, LayerError};
 use alloc::string::String;

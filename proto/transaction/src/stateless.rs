@@ -1,8 +1,11 @@
-//! Responses to messages that the parser rejects (RFC 3261 §16.3 step 1).
+//! Responses that leave no state: to messages that the parser rejects (RFC 3261 §16.3 step 1); their To tags (RFC 3261
+//! §8.2.7).
 
 use crate::via::reply_flow;
-use ringway_sansio::{Flow, Outbox, Token};
-use ringway_sip::{HeaderName, MessageWriter, Rejected, Via, grammar};
+use core::hash::Hasher;
+use ringway_sansio::{Flow, Outbox, PartHasher, Token};
+use ringway_sip::{HeaderName, Message, MessageWriter, Rejected, Via, grammar};
+use siphasher::sip::SipHasher13;
 
 /// Answers a rejected request without a transaction. Responses, ACKs and requests without a Via are dropped. `flow` is
 /// the flow of the request; `to_tag` is added if its To has no tag.
@@ -21,6 +24,19 @@ pub fn answer_rejected(rejected: &Rejected<'_>, flow: Flow, to_tag: &[u8], out: 
             MessageWriter::response(arena, fields, status, &phrase, Some(flow.remote), Some(to_tag));
         let _ = response.finish();
     });
+}
+
+/// The To tag of a response without a transaction. It follows from the request, so that a retransmitted request gets it again and
+/// the ACK of the response is recognized.
+pub fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+    let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
+    // Both are parts of one message and shorter than 65,536 bytes.
+    let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
+    hash.fixed(&(u64::from(message.cseq().number) << 32 | lengths).to_le_bytes());
+    hash.bytes(call_id);
+    hash.bytes(from_tag);
+    ringway_sip::hex16(hash.hasher().finish())
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Limits of wrong passwords.
+//! Limits by source, in token buckets: of wrong passwords, and of challenges to clients that answer each of them with a
+//! digest that proves nothing. Their tables are keyed by a hash of values that peers choose.
 
-use crate::SeededHash;
-use crate::buckets::{Buckets, TRACKED_MAX, has_token};
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
+use siphasher::sip::SipHasher13;
 
 /// Attempt to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Login<'a> {
 
 impl Login<'_> {
     /// Keyed hash of the user and the source (an IPv6 /64 network counts as one).
-    pub(crate) fn hash_with_source(&self, hash: SeededHash) -> u64 {
+    fn hash_with_source(&self, hash: SeededHash) -> u64 {
         let mut hasher = hash.build_hasher();
         hasher.write_usize(self.user.len());
         hasher.write(self.user);
@@ -188,6 +188,119 @@ impl GuessLimits {
     }
 }
 
+/// Token buckets by a keyed hash; full ones are removed.
+#[derive(Debug)]
+struct Buckets {
+    burst: u32,
+    interval: Duration,
+    full_at: HashMap<u64, Instant, SeededHash>,
+    /// Bucket of all that are not tracked because the table is full.
+    crowded_full_at: Instant,
+    swept_at: Instant,
+}
+
+impl Buckets {
+    pub(crate) fn new(burst: u32, interval: Duration, hash: SeededHash) -> Self {
+        let full_at = HashMap::with_hasher(hash);
+        Self { burst, interval, full_at, crowded_full_at: Instant::default(), swept_at: Instant::default() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.full_at.len()
+    }
+
+    pub(crate) fn has(&self, now: Instant, key: u64) -> bool {
+        let full_at = match self.full_at.get(&key) {
+            Some(full_at) => *full_at,
+            None if self.full_at.len() >= TRACKED_MAX => self.crowded_full_at,
+            None => return true,
+        };
+        has_token(full_at, now, self.burst, self.interval)
+    }
+
+    /// Takes a token. Returns the time at which the bucket is full again.
+    pub(crate) fn take(&mut self, now: Instant, key: u64) -> Instant {
+        if self.full_at.len() >= TRACKED_MAX && !self.full_at.contains_key(&key) {
+            // A scan for each wrong password would cost more than checking it.
+            if now.since(self.swept_at) >= self.interval {
+                self.swept_at = now;
+                self.full_at.retain(|_, full_at| *full_at > now);
+            }
+            if self.full_at.len() >= TRACKED_MAX {
+                self.crowded_full_at = self.crowded_full_at.max(now) + self.interval;
+                return self.crowded_full_at;
+            }
+        }
+        let full_at = self.full_at.entry(key).or_default();
+        *full_at = (*full_at).max(now) + self.interval;
+        *full_at
+    }
+}
+
+/// True if a bucket that is full at `full_at` has a token.
+fn has_token(full_at: Instant, now: Instant, burst: u32, interval: Duration) -> bool {
+    full_at.since(now) + interval <= interval * burst
+}
+
+/// Maximum number of buckets in a table; further keys share one.
+const TRACKED_MAX: usize = 65_536;
+
+/// Token buckets of unusable digests, for each user at each source.
+///
+/// Only digests with a fresh nonce for their source count, so that nobody takes tokens with a forged address. The limit
+/// replaces challenges to unusable digests and nothing else: it refuses no client whose digests can be verified.
+#[derive(Debug)]
+pub struct ChallengeLimits {
+    hash: SeededHash,
+    buckets: Buckets,
+}
+
+impl ChallengeLimits {
+    /// Challenges at once.
+    pub const BURST: u32 = 10;
+    /// Time for one further challenge.
+    pub const INTERVAL: Duration = Duration::from_secs(60);
+
+    /// Creates it with all tokens.
+    pub fn new(seed: &Seed) -> Self {
+        let hash = SeededHash::new(seed);
+        Self { hash, buckets: Buckets::new(Self::BURST, Self::INTERVAL, hash) }
+    }
+
+    /// Takes a token; false if there is none.
+    pub fn may_challenge(&mut self, now: Instant, login: &Login<'_>) -> bool {
+        let key = login.hash_with_source(self.hash);
+        let has_token = self.buckets.has(now, key);
+        if has_token {
+            self.buckets.take(now, key);
+        }
+        has_token
+    }
+}
+
+/// SipHash with a key from a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct SeededHash([u8; 16]);
+
+impl SeededHash {
+    /// Creates it; the key is the first half of `seed`.
+    pub fn new(seed: &Seed) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(seed.bytes().get(..16).unwrap_or(&[0; 16]));
+        Self(key)
+    }
+}
+
+impl core::hash::BuildHasher for SeededHash {
+    type Hasher = SipHasher13;
+
+    #[inline]
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,5 +425,41 @@ mod tests {
         );
         let later = START + Duration::from_secs(60 * 60 * 24);
         assert!(limits.may_log_in(later, &login("alice", "192.0.2.1")), "which fills again");
+    }
+}
+
+#[cfg(test)]
+mod challenge_limits_tests {
+    use super::*;
+
+    const START: Instant = Instant::from_secs(1_800_000_000);
+
+    fn login<'a>(user: &'a [u8], source: &str) -> Login<'a> {
+        Login { user, domain: b"example.org", source: source.parse().unwrap() }
+    }
+
+    #[test]
+    fn ten_at_once_and_one_a_minute_for_each_user_at_each_source() {
+        let mut limits = ChallengeLimits::new(&Seed::from_number(1));
+        let old_phone = login(b"alice", "192.0.2.1");
+        let allowed = |limits: &mut ChallengeLimits, now, login: &Login<'_>| {
+            (0..100).filter(|_| limits.may_challenge(now, login)).count()
+        };
+        assert_eq!(allowed(&mut limits, START, &old_phone), 10);
+        assert_eq!(allowed(&mut limits, START, &login(b"bob", "192.0.2.1")), 10);
+        assert_eq!(allowed(&mut limits, START, &login(b"alice", "192.0.2.2")), 10);
+        assert_eq!(allowed(&mut limits, START + Duration::from_secs(180), &old_phone), 3);
+    }
+
+    #[test]
+    fn what_is_tracked_is_bounded() {
+        let mut limits = ChallengeLimits::new(&Seed::from_number(1));
+        for number in 0..TRACKED_MAX as u32 + 1000 {
+            limits.may_challenge(START, &login(&number.to_be_bytes(), "192.0.2.1"));
+        }
+        assert_eq!(limits.buckets.len(), TRACKED_MAX);
+        assert!(!limits.may_challenge(START, &login(b"new", "192.0.2.1")), "those above share one bucket");
+        let later = START + Duration::from_secs(601);
+        assert!(limits.may_challenge(later, &login(b"new", "192.0.2.1")));
     }
 }

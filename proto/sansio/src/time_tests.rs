@@ -89,3 +89,11 @@ fn it_agrees_with_a_sorted_list_over_many_random_histories() {
         }
     }
 }
+
+#[test]
+fn sums_saturate_instead_of_wrapping() {
+    assert_eq!(Instant::FAR + Duration::from_secs(1), Instant::FAR);
+    assert_eq!(Instant::from_secs(1) - Duration::from_secs(2), Instant::default());
+    assert_eq!(Instant::from_secs(1).since(Instant::from_secs(2)), Duration::ZERO);
+    assert_eq!(Instant::from_secs(u64::MAX), Instant::FAR);
+}
