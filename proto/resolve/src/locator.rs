@@ -312,10 +312,7 @@ pub(crate) fn by_order<'r>(records: impl IntoIterator<Item = Naptr<'r>>) -> Vec<
 }
 
 /// Puts SRV records into the order of RFC 2782. `None`: the records say that there is no such service.
-fn by_priority<'r>(
-    records: impl IntoIterator<Item = Srv<'r>>,
-    rng: &mut Rng,
-) -> Option<Vec<SrvTarget>> {
+fn by_priority<'r>(records: impl IntoIterator<Item = Srv<'r>>, rng: &mut Rng) -> Option<Vec<SrvTarget>> {
     let mut ranked: Vec<Srv<'r>> = Vec::new();
     for record in records {
         ranked.push(record);

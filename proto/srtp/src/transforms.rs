@@ -146,13 +146,7 @@ impl Gcm {
     }
 
     /// Encrypts `text` and returns the tag over it and the associated data; `None` if an input is too long.
-    fn seal(
-        &self,
-        ssrc: u32,
-        index: u64,
-        associated: &[u8],
-        text: &mut [u8],
-    ) -> Option<[u8; TAG_BYTES]> {
+    fn seal(&self, ssrc: u32, index: u64, associated: &[u8], text: &mut [u8]) -> Option<[u8; TAG_BYTES]> {
         let iv = self.iv(ssrc, index).into();
         let tag = match &self.cipher {
             Cipher::Aes128(cipher) => cipher.encrypt_inout_detached(&iv, associated, text.into()),

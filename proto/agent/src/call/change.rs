@@ -384,11 +384,7 @@ impl Calls {
     }
 
     /// Refuses an offer while another one is pending (RFC 3261 §14.2).
-    fn refuse_until_later(
-        &mut self,
-        cx: &mut CoreContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-    ) {
+    fn refuse_until_later(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         let after_s = cx.random.rng.below(11);
         cx.refuse_with(incoming, 500, "Another Request Is Pending", |response| {
             response.header_number(HeaderName::RetryAfter, after_s);
