@@ -15,7 +15,6 @@ mod fuzz;
 mod long;
 mod package;
 mod purity_build;
-mod sim;
 mod steps;
 mod test;
 mod testbed;
@@ -41,7 +40,7 @@ enum Task {
     /// Checks the house rules that the compiler does not
     Tidy,
     /// Runs the stories in the simulator, from one seed or many
-    Sim(sim::Args),
+    Sim(test::SimArgs),
     /// Runs the tests of the workspace, several programs at a time
     Test(test::Args),
     /// Runs every fuzz target for some time
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::Long(args) => long::run(&args),
         Task::Tidy => tidy::run(),
-        Task::Sim(args) => sim::run(&args),
+        Task::Sim(args) => test::run_sim(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Interop(args) => testbed::run("interop", &args),

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: the tests of the workspace, several programs at a time.
+//! `cargo xtask test`: the tests of the workspace, several programs at a time; `cargo xtask sim`: the stories in the
+//! simulator, from one seed or many.
 //!
 //! `cargo test --workspace` runs the same programs one by one. A program of integration tests runs as one process for each of
 //! its modules, because most of their tests wait for other processes.
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use xtask::workspace::cargo;
+use xtask::workspace::{cargo, succeed};
 
 use crate::compilations::{self, Built};
 
@@ -193,6 +194,22 @@ fn numbers(text: &str) -> Option<[usize; 3]> {
         before.split_whitespace().last()?.parse().ok()
     };
     Some([number(" passed")?, number(" failed")?, number(" ignored")?])
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SimArgs {
+    /// First seed; a failing story prints its seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of seeds, counted up from the first
+    #[arg(long, default_value_t = 100)]
+    count: u64,
+}
+
+pub(crate) fn run_sim(args: &SimArgs) -> Result<()> {
+    let mut command = cargo(&["test", "--package", "ringway-tests", "--release"]);
+    command.env("RINGWAY_SEED", args.seed.to_string()).env("RINGWAY_SEEDS", args.count.to_string());
+    succeed(&mut command)
 }
 
 #[cfg(test)]

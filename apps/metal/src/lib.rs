@@ -17,7 +17,6 @@ mod machine;
 mod network;
 mod phone;
 mod program;
-mod serial_log;
 mod tls;
 mod view;
 

@@ -4,7 +4,7 @@
 
 use crate::clip::{CUT, Clip, each_code};
 use crate::cp437;
-use crate::history::History;
+use crate::figures::History;
 use crate::style::Style;
 use crate::text::{is_typeable, width_of};
 use alloc::boxed::Box;

@@ -20,7 +20,6 @@ mod cells;
 mod clip;
 mod cp437;
 mod figures;
-mod history;
 mod keys;
 mod log;
 mod network;

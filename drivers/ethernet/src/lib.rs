@@ -14,7 +14,6 @@
 extern crate alloc;
 
 mod card;
-mod checksum;
 mod counters;
 mod fetch;
 mod frame;

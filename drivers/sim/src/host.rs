@@ -1,12 +1,13 @@
-//! Adapter from protocol machines to hosts of a simulation.
+//! Adapter from protocol machines to hosts of a simulation, and locks for machines in it.
 
 use crate::connection::SimConnection;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Framer, IcmpError, Instant, Node, Outbox, Received, Seed,
-    ShardKey,
+    ConnectionId, Context, Deadline, Event, Framer, IcmpError, Instant, Locked, Locks, Node, Outbox,
+    Received, Seed, ShardKey,
 };
 use ringway_stream::{Connection, Layer, Origin};
 use std::any::Any;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Shard key of every simulated host.
@@ -141,3 +142,25 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
 
 /// Default of the other drivers.
 const MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// Locks of a simulated program: mutexes, so that tests may look at tables too.
+#[derive(Clone, Copy, Debug)]
+pub struct SimLocks;
+
+struct SimLock<T>(Mutex<T>);
+
+impl Locks for SimLocks {
+    fn lock<T: Send + Sync + 'static>(value: T) -> Box<dyn Locked<T> + Send + Sync> {
+        Box::new(SimLock(Mutex::new(value)))
+    }
+}
+
+impl<T> Locked<T> for SimLock<T> {
+    fn read(&self, read: &mut dyn FnMut(&T)) {
+        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn change(&self, change: &mut dyn FnMut(&mut T)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -14,15 +14,13 @@
 mod connection;
 mod faults;
 mod host;
-mod lock;
 mod sim;
 mod stream;
 mod trace;
 
 pub use connection::{SimConnection, Socket};
 pub use faults::Faults;
-pub use host::{Effects, HostId, Hosted, SimNode, shard_key};
-pub use lock::SimLocks;
+pub use host::{Effects, HostId, Hosted, SimLocks, SimNode, shard_key};
 pub use sim::{AddressInUse, ClosedPorts, Reading, Sim};
 pub use trace::{Fate, Trace, TracedPacket};
 

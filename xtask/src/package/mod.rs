@@ -8,7 +8,6 @@
 mod chroot;
 mod container;
 mod stage;
-mod unit;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let package = pack(&target_dir().join("package"), &server, env!("CARGO_PKG_VERSION"))?;
     println!("{}", package.display());
-    unit::check(&root().join("packaging/ringway.service"))?;
+    stage::check(&root().join("packaging/ringway.service"))?;
     if args.check {
         let folder = tempfile::tempdir()?;
         let debian = chroot::Chroot::make(&folder.path().join("debian"))?;

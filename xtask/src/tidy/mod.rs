@@ -6,11 +6,9 @@ mod architecture;
 mod lengths;
 mod links;
 mod modules;
-mod purity;
 mod stages;
 mod tables;
 mod vocabulary;
-mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -51,11 +49,11 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     let files = files(root)?;
     let mut findings = Vec::new();
     for file in &files {
-        findings.extend(words::findings(file));
+        findings.extend(vocabulary::committed_findings(file));
         findings.extend(vocabulary::findings(file));
         if file.is_rust() {
             findings.extend(lengths::findings(file));
-            findings.extend(purity::unsafe_findings(file));
+            findings.extend(architecture::unsafe_findings(file));
         }
         if file.path.ends_with(".md") {
             findings.extend(links::findings(root, file));
@@ -68,7 +66,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(links::page_findings(&files));
     findings.extend(tables::findings(&files));
     let workspace = workspace(root)?;
-    findings.extend(purity::crate_findings(&workspace, &files)?);
+    findings.extend(architecture::crate_findings(&workspace, &files)?);
     findings.extend(architecture::dependency_findings(&workspace, &files)?);
     Ok(findings)
 }

@@ -1,8 +1,7 @@
 //! The front end of the phone: carries out its actions, and logs its events.
 
-use super::machine::PhoneMachine;
-use super::sound::MachineSound;
-use super::view;
+use super::machine::{self, PhoneMachine};
+use super::source::MachineSound;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -239,7 +238,7 @@ impl<C: Card> PhoneMachine<C> {
         self.log(now, Level::Info, text);
     }
 
-    pub(super) fn warn(&mut self, now: Instant, text: &str) {
+    fn warn(&mut self, now: Instant, text: &str) {
         self.log(now, Level::Warning, text);
     }
 }
@@ -251,7 +250,7 @@ fn summary(media: &CallMedia<MachineSound>, counters: &PacedCounters) -> String 
     format!(
         "sound: {}; sent {} packets, the latest {:.2} ms behind its time, {} left out; received {}, {} lost, {} with a \
          wrong tag, {} again, delta at most {:.2} ms, jitter {:.2} ms, MOS {}",
-        view::security_in_words(report.security),
+        machine::security_in_words(report.security),
         report.sent.packets,
         counters.late_max.as_secs_f64() * 1000.0,
         counters.ticks_skipped,

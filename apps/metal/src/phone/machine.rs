@@ -1,13 +1,13 @@
-//! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
+//! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do. Drawing of the
+//! phone's pages, from the state of the machine.
 
 use super::Headset;
 use super::pages::Pages;
 use super::settings::{Answer, PhoneSettings};
-use super::sound::MachineSound;
-use super::source::Source;
+use super::source::{MachineSound, Source};
 use crate::consoles::Consoles;
 use crate::machine::guessable_seed;
-use crate::network::{fixed_lease, lease_in_words};
+use crate::network::{fixed_lease, lease_in_words, network};
 use crate::{Hardware, Memory, Program};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Account, Config, LargeRequests, Listener, Secret, ServerAddress, Trace};
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
-use ringway_media::session::{PortRow, SessionConfig};
+use ringway_media::session::{PortRow, Security, SessionConfig};
 use ringway_media::stun;
 use ringway_media::tone::Ringing;
 use ringway_phone::{
@@ -25,13 +25,14 @@ use ringway_phone::{
     PhoneLimits, SrtpPolicy, StunServer,
 };
 use ringway_sansio::{Entropy, Instant, Transport};
+use ringway_sdp::KeyManagement;
 use ringway_settings::HostPort;
 use ringway_srtp::SrtpSettings;
-use ringway_ui::phone::{PasswordPlace, Registration, SPARE_ROW};
+use ringway_ui::phone::{Machine, PasswordPlace, Registration, SPARE_ROW};
 use ringway_ui::{Key, Level};
 
 /// Function that gets the events of the phone.
-pub(super) type Observer = Box<dyn FnMut(&PhoneEvent)>;
+type Observer = Box<dyn FnMut(&PhoneEvent)>;
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {
@@ -373,3 +374,43 @@ const MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// Maximum time for drawing a page and writing it to VGA, on a slow machine.
 const DRAWING: Duration = Duration::from_millis(3);
+
+impl<C: Card> PhoneMachine<C> {
+    /// Draws the present page, if it is due; false: it is as before.
+    pub(super) fn draw_page(&mut self, now: Instant) -> bool {
+        if !self.pages.is_due(now) {
+            return false;
+        }
+        let is_up = self.station.station_mut().is_up();
+        let Self { station, hardware, source, headset, pages, consoles, .. } = self;
+        let link = (station.station().card().address(), is_up);
+        let (uptime, lease_age) = (now.since(self.started), now.since(self.leased_at));
+        let headset = headset.as_ref().or(station.machine().and_then(|media| media.sound().headset()));
+        let machine = Machine {
+            network: network(hardware, link, station.station().lease(), uptime, lease_age),
+            sound: &sound_in_words(source, headset),
+            halted: self.halted.as_deref(),
+        };
+        pages.draw(now, &machine, &mut consoles.cells);
+        true
+    }
+}
+
+/// Source and sink of the sound.
+fn sound_in_words(source: &Source, headset: Option<&Headset>) -> String {
+    let name = source.name();
+    match headset {
+        Some(headset) => format!("{name} sent, sound played ({})", headset.name()),
+        None => format!("{name} sent, sound measured only"),
+    }
+}
+
+/// Protection of a call's sound, in the words of the call page.
+pub(super) fn security_in_words(security: Option<Security>) -> String {
+    let Some(Security { key_management, suite }) = security else { return "not protected".into() };
+    match key_management {
+        KeyManagement::Sdes => format!("SDES over plain SIP (weak), {}", suite.name()),
+        KeyManagement::Dtls => format!("DTLS over plain SIP (weak), {}", suite.name()),
+        KeyManagement::Zrtp => format!("ZRTP, {}", suite.name()),
+    }
+}

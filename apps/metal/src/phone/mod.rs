@@ -11,9 +11,7 @@ mod events;
 mod machine;
 mod pages;
 mod settings;
-mod sound;
 mod source;
-mod view;
 
 pub use machine::PhoneMachine;
 

@@ -1,7 +1,11 @@
-//! Sources of the sent sound: a microphone, a tone, a recorded voice, or the received sound.
+//! Sources of the sent sound (a microphone, a tone, a recorded voice, the received sound), and the source and the sink of a
+//! call.
 
+use super::Headset;
+use alloc::string::String;
 use ringway_media::g711;
 use ringway_media::tone::Tone;
+use ringway_phone::Sound;
 use ringway_sdp::Codec;
 
 /// Source of the sent sound. Blocks are of 16-bit samples, 8,000 a second.
@@ -66,6 +70,72 @@ const VOICE: &[u8] = include_bytes!("voice.ulaw");
 
 /// Zero in µ-law.
 const SILENCE: u8 = 0xff;
+
+/// Sound of a call.
+pub(crate) struct MachineSound {
+    source: Source,
+    headset: Option<Headset>,
+    /// The microphone is in use.
+    is_capturing: bool,
+}
+
+impl MachineSound {
+    /// With a headset the received sound is played, and its microphone may be the source.
+    pub(crate) fn new(source: Source, mut headset: Option<Headset>) -> Self {
+        if let Some(headset) = &mut headset {
+            headset.start();
+        }
+        Self { source, headset, is_capturing: false }
+    }
+
+    /// Returns the headset.
+    pub(crate) fn into_headset(self) -> Option<Headset> {
+        self.headset
+    }
+
+    /// Loudspeaker and microphone.
+    pub(crate) const fn headset(&self) -> Option<&Headset> {
+        self.headset.as_ref()
+    }
+
+    /// Counters of the headset, for people; `None`: there is none.
+    pub(crate) fn headset_summary(&self) -> Option<String> {
+        self.headset.as_ref().map(Headset::summary)
+    }
+}
+
+impl Sound for MachineSound {
+    fn capture(&mut self, block: &mut [i16]) {
+        match (&mut self.source, &mut self.headset) {
+            (Source::Microphone, Some(headset)) => {
+                // Samples captured before the answer are not sent.
+                if !self.is_capturing {
+                    headset.start();
+                    self.is_capturing = true;
+                }
+                headset.capture(block);
+            }
+            (source, _) => source.fill(block),
+        }
+    }
+
+    fn play(&mut self, block: &[i16]) {
+        if let Some(headset) = &mut self.headset {
+            headset.play(block);
+        }
+    }
+
+    fn play_ringback(&mut self, block: &mut [i16]) {
+        if let Some(headset) = &mut self.headset {
+            headset.fill_ringback(block);
+            headset.play(block);
+        }
+    }
+
+    fn is_microphone(&self) -> bool {
+        self.source == Source::Microphone
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The latest changes to the registered users.
 
-use super::registration_source::Prefix;
+use super::listing::Prefix;
 use crate::cells::Cells;
 use crate::clip::Clip;
 use crate::figures::{Grouped, Span};

@@ -1,9 +1,9 @@
-//! A window on the registered users: the rows that are shown, and moves up and down.
+//! A window on the registered users: access to them without a copy of their table, the rows that are shown, and moves up and
+//! down.
 //!
 //! The table may have a million slots and few names may match the search: each step reads at most
 //! [`Listing::SLOTS_MAX`] slots and the next one continues. The old page stays until the new one is complete.
 
-use super::registration_source::{Prefix, RegistrationSource, Row};
 use crate::clip::Clip;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ impl Listing {
     /// Contacts on a page.
     pub(super) const ROWS: usize = 19;
     /// Slots of the table that a step reads.
-    pub(super) const SLOTS_MAX: u32 = 1024;
+    const SLOTS_MAX: u32 = 1024;
 
     pub(super) fn new() -> Self {
         Self {
@@ -275,6 +275,50 @@ fn slots(source: &dyn RegistrationSource) -> u32 {
 const BLOCK: u32 = 64;
 /// Moves that may wait; more are not pressed by a person in a step.
 const MOVES_MAX: usize = 32;
+
+/// A table of registered users, read by slot.
+///
+/// A slot holds one user or none; slots count from 0 without gaps up to the end. A user keeps its slot as long as it is
+/// registered, independently of other users: the screen reads a few slots at a time and needs no copy. The server's
+/// location table is read this way (`LocationTable::bindings_from`, one slot after the other).
+pub trait RegistrationSource {
+    /// Passes the contacts of the users in `count` slots from `from` on whose names match `wanted` to `each`, each with
+    /// its slot, all contacts of a user one after the other and always in the same order. Returns the slot to continue
+    /// from, `None` if one of these slots is behind the end.
+    fn rows(
+        &self,
+        from: u32,
+        count: u32,
+        wanted: &Prefix<'_>,
+        each: &mut dyn FnMut(u32, Row<'_>),
+    ) -> Option<u32>;
+}
+
+/// A registered contact.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// `user@domain`.
+    pub aor: &'a [u8],
+    /// The contact URI; shown if there is no address.
+    pub contact: &'a [u8],
+    /// Transport to the contact.
+    pub transport: Transport,
+    /// Source address of the REGISTER; `None` for an administrator's contact.
+    pub address: Option<SocketAddr>,
+    /// Seconds until it expires; `None`: permanent.
+    pub left_s: Option<u64>,
+}
+
+/// Prefix of a name, without regard to case. An empty one matches all names.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix<'a>(pub &'a [u8]);
+
+impl Prefix<'_> {
+    /// True if `name` begins with it.
+    pub fn fits(&self, name: &[u8]) -> bool {
+        name.get(..self.0.len()).is_some_and(|start| start.eq_ignore_ascii_case(self.0))
+    }
+}
 
 #[cfg(test)]
 #[path = "listing_tests.rs"]

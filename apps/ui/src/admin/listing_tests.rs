@@ -168,3 +168,10 @@ fn places_are_counted_by_looking_at_few() {
         assert_eq!(slots(&users), count as u32);
     }
 }
+
+#[test]
+fn prefixes() {
+    let fits = |wanted: &str, name: &str| Prefix(wanted.as_bytes()).fits(name.as_bytes());
+    assert!(fits("", "bob") && fits("bo", "bob") && fits("BOB", "bob@example.org"));
+    assert!(!fits("bobb", "bob") && !fits("ob", "bob") && !fits("a", ""));
+}

@@ -1,4 +1,4 @@
-//! The administrator's screen of a server.
+//! The administrator's screen of a server. Help page: keys and terms.
 //!
 //! Does: draws five pages, from [`Facts`], a [`RegistrationSource`], and events as they happen: changes and lines of
 //! the log. It only displays: no key changes the server.
@@ -7,27 +7,25 @@
 
 mod changes;
 mod facts;
-mod help;
 mod limits;
 mod listing;
 mod overview;
-mod rates;
-mod registration_source;
 mod users;
 
-pub use changes::{Change, What};
-pub use facts::{Authentication, Facts, Limit, Memory, Mode, Totals, Users};
-pub use registration_source::{Prefix, RegistrationSource, Row};
+use core::time::Duration;
+
+use ringway_sansio::Instant;
 
 use crate::cells::Cells;
 use crate::keys::Key;
 use crate::log::{Level, Log};
 use crate::style::Style;
 use crate::window::{self, BODY_ROW, BODY_ROWS, LABEL_X, TABS_ROW};
-use core::time::Duration;
+pub use changes::{Change, What};
+pub use facts::{Authentication, Facts, Limit, Memory, Mode, Totals, Users};
 use limits::LimitsPage;
-use rates::Rates;
-use ringway_sansio::Instant;
+pub use listing::{Prefix, RegistrationSource, Row};
+use overview::Rates;
 use users::UsersPage;
 
 /// The administrator's screen.
@@ -170,7 +168,7 @@ impl Admin {
         };
         window::keys(cells, if self.has_help { &[("any key", "back")] } else { keys });
         if self.has_help {
-            help::draw(cells);
+            draw(cells);
         }
         let is_busy = self.page == Page::Users && self.users.is_busy();
         self.due_at = if is_busy { now } else { now + Duration::from_millis(Self::REFRESH_MS) };
@@ -195,3 +193,43 @@ impl Admin {
 const TABS_COLUMNS: usize = 62;
 /// Footer of every page.
 const NO_PASSWORDS: &str = " NO PASSWORDS ";
+
+fn draw(cells: &mut Cells) {
+    cells.frame(0, BODY_ROW, Cells::COLUMNS, BODY_ROWS, Style::Plain, "Help");
+    for (number, (key, does)) in KEYS.into_iter().enumerate() {
+        let y = BODY_ROW + 2 + number;
+        cells.text(KEY_X, y, TEXT_X - KEY_X, Style::Strong, key);
+        cells.text(TEXT_X, y, TEXT_COLUMNS, Style::Plain, does);
+    }
+    for (number, (word, means)) in WORDS.into_iter().enumerate() {
+        let y = BODY_ROW + 3 + KEYS.len() + number;
+        cells.text(KEY_X, y, TEXT_X - KEY_X, Style::Heading, word);
+        cells.text(TEXT_X, y, TEXT_COLUMNS, Style::Plain, means);
+    }
+}
+
+const KEYS: [(&str, &str); 9] = [
+    ("1 2 3 4", "the pages; Tab is the next one"),
+    ("arrows PgUp PgDn", "move in lists, Home and End to their ends"),
+    ("/ or s", "users whose names begin so; Esc shows all again"),
+    ("l", "on page 2: changes as they happen, and back"),
+    ("p", "there: stop so that they can be read, and go on"),
+    ("Ctrl-L", "draw everything again; query the terminal's size"),
+    ("q", "on a serial line: the log, until any key"),
+    ("? or F1", "this help; any key leaves it"),
+    ("", "Nothing that a key does changes what the server does."),
+];
+
+const WORDS: [(&str, &str); 7] = [
+    ("now, most", "the last second, and the highest of the last minute"),
+    ("4xx sent", "errors of callers; asking for a password (401, 407)"),
+    ("", "is one of them and is nothing bad"),
+    ("Calls in set-up", "forwarded and not answered yet; a proxy does not"),
+    ("", "know how long a call lasts"),
+    ("Longest wait", "of a frame until its turn, in the last second"),
+    ("reached", "how often the limit refused or dropped something"),
+];
+
+const KEY_X: usize = 5;
+const TEXT_X: usize = 23;
+const TEXT_COLUMNS: usize = Cells::COLUMNS - TEXT_X - 4;

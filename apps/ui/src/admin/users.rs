@@ -2,8 +2,7 @@
 
 use super::changes::Changes;
 use super::facts::Facts;
-use super::listing::{Listing, Move};
-use super::registration_source::{Prefix, RegistrationSource};
+use super::listing::{Listing, Move, Prefix, RegistrationSource};
 use crate::cells::Cells;
 use crate::figures::Grouped;
 use crate::keys::Key;

@@ -7,7 +7,6 @@
 //!
 //! Start reading at [`Model::update`].
 
-mod field;
 mod form;
 mod model;
 mod moment;

@@ -14,9 +14,8 @@
 //! Packets from other senders are answered with error 5 and change nothing (RFC 1350 §4).
 
 use super::error::{DownloadError, DownloadFailure};
-use super::limits::DownloadLimits;
 use super::packet::{self, Options, Packet};
-use super::transfer::{BLOCK_BYTES, Block, Transfer};
+use super::transfer::{BLOCK_BYTES, Block, DownloadLimits, Transfer};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -9,13 +9,12 @@
 
 mod download;
 mod error;
-mod limits;
 mod packet;
 mod transfer;
 
 pub use download::{Download, DownloadOutput, DownloadProgress};
 pub use error::{DownloadError, DownloadFailure};
-pub use limits::DownloadLimits;
+pub use transfer::DownloadLimits;
 
 /// Port of TFTP requests (RFC 1350 §4).
 pub const TFTP_PORT: u16 = 69;

@@ -1,7 +1,6 @@
 //! Contacts: the form, and the list.
 
-use crate::phone::field::Field;
-use crate::phone::form::{Entry, Form, choice};
+use crate::phone::form::{Entry, Field, Form, choice};
 use crate::phone::settings::{Contact, complete_uri};
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;

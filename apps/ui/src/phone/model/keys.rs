@@ -3,8 +3,7 @@
 use super::call::{Asked, URI_CHARS_MAX};
 use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, front, login};
 use crate::keys::Key;
-use crate::phone::field::Field;
-use crate::phone::form::Pressed;
+use crate::phone::form::{Field, Pressed};
 use crate::phone::moment::Now;
 use crate::phone::settings::complete_uri;
 use crate::text::Shown;

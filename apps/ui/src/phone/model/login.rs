@@ -2,20 +2,17 @@
 
 use super::call::REASON_CHARS_MAX;
 use super::{Effect, Host, Model, Registered, Screen, Weight};
-use crate::phone::field::Field;
-use crate::phone::form::{Entry, Form, choice};
+use crate::phone::form::{Entry, Field, Form, choice};
 use crate::phone::moment::Now;
-use crate::phone::settings::Secret;
 use crate::phone::settings::{
-    Account, PasswordPlace, Registration, Settings, complete_uri, is_host_port, is_sips,
+    Account, PasswordPlace, Registration, Secret, Settings, complete_uri, is_host_port, is_sips,
 };
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use ringway_sansio::Transport;
 
 const ADDRESS: usize = 0;

@@ -16,18 +16,6 @@ mod phone;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series, lock_name};
-pub(crate) use ladder::{Ladder, Rung};
-pub use past::PAST_CALLS_BYTES_MAX;
-
-use super::field::Field;
-use super::form::Form;
-use super::moment::Now;
-use super::settings::Secret;
-use super::settings::{Account, PasswordPlace, Settings};
-use crate::keys::Key;
-use crate::log::{Level, Log};
-use crate::text::Shown;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -35,9 +23,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use front::Front;
-use login::Login;
+
 use ringway_phone::{CallNumber, NetworkFacts, PhoneCommand, PhoneEvent};
+
+use super::form::{Field, Form};
+use super::moment::Now;
+use super::settings::{Account, PasswordPlace, Secret, Settings};
+use crate::keys::Key;
+use crate::log::{Level, Log};
+use crate::text::Shown;
+pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series, lock_name};
+use front::Front;
+pub(crate) use ladder::{Ladder, Rung};
+use login::Login;
+pub use past::PAST_CALLS_BYTES_MAX;
 
 /// Time after which a notice goes.
 const NOTICE_STAYS: Duration = Duration::from_secs(12);
