@@ -1,8 +1,9 @@
 //! Servers, links and measurements that tests of several crates use.
 //!
-//! Does: answers DHCP and TFTP, with faults on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of
-//! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the host of
-//! a server (feature `server`), starts servers of Redis (feature `redis`), looks for programs ([`programs`]).
+//! Does: starts programs as processes, with servers of Redis (feature `process`), and looks for them ([`programs`]); finds
+//! free ports ([`port`]) and waits for conditions ([`eventually`]); answers DHCP and TFTP, with faults on request ([`dhcp`],
+//! [`tftp`]); measures tones ([`tone`]); connects a station of `ringway-ethernet` to a host of another stack by a link in
+//! memory (feature `ethernet`); implements the host of a server (feature `server`).
 //!
 //! Does not: belong to any program. Support for the tests of only one crate stays in that crate.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
@@ -10,10 +11,14 @@
 pub mod dhcp;
 #[cfg(feature = "ethernet")]
 pub mod ethernet;
+pub mod eventually;
 #[cfg(feature = "server")]
 pub mod host;
+pub mod port;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod programs;
-#[cfg(feature = "redis")]
+#[cfg(feature = "process")]
 pub mod redis;
 pub mod tftp;
 pub mod tone;

@@ -1,133 +1,210 @@
 //! Servers of Redis, on free ports and with folders of their own.
 
+use crate::eventually::{PATIENCE, retry};
+use crate::port::free_port;
+use crate::process::{Process, Signal, Site};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 use tempfile::TempDir;
 
-/// A server, which is killed when the value is dropped.
+/// A server, which ends when the value is dropped.
 pub struct RedisServer {
+    name: String,
     program: &'static str,
     arguments: Vec<String>,
-    child: Option<Child>,
+    site: Site,
+    /// The folder of a server that has no other.
+    _folder: Option<TempDir>,
+    process: Option<Process>,
     port: u16,
-    folder: TempDir,
     /// Arguments of `redis-cli` for this server.
     pub cli: Vec<String>,
 }
 
 impl RedisServer {
     /// Starts a server without persistence, with further arguments.
+    ///
+    /// # Panics
+    /// It does not start.
     pub fn start(arguments: &[&str]) -> Self {
-        let owned: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self::start_with("redis-server", |port, _| {
-            let mut all = vec!["--port".to_owned(), port.to_string()];
-            all.extend(owned.iter().cloned());
-            all
+        let (site, folder) = temporary_site();
+        let arguments: Vec<&str> = ["--appendonly", "no"].iter().chain(arguments).copied().collect();
+        Self::start_at(&site, "redis", &arguments).unwrap().owning(folder)
+    }
+
+    /// Starts a server at a site, with further arguments.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_at(site: &Site, name: &str, arguments: &[&str]) -> Result<Self> {
+        const DEFAULTS: [&str; 4] = ["--save", "", "--repl-diskless-sync-delay", "0"];
+        Self::launch(site, name, "redis-server", |port| {
+            Ok(["--port", &port.to_string()].iter().chain(&DEFAULTS).chain(arguments).map(owned).collect())
         })
     }
 
     /// Starts a server with a configuration file, which has no port.
+    ///
+    /// # Panics
+    /// It does not start.
     pub fn start_with_configuration(text: &str) -> Self {
-        Self::start_with("redis-server", |port, folder| {
-            fs::write(folder.path().join("redis.conf"), text).unwrap();
-            ["redis.conf", "--port", &port.to_string()].map(str::to_owned).to_vec()
-        })
+        let (site, folder) = temporary_site();
+        fs::write(site.folder.join("redis.conf"), text).unwrap();
+        let arguments = |port: u16| Ok(["redis.conf", "--port", &port.to_string()].map(str::to_owned).into());
+        Self::launch(&site, "redis", "redis-server", arguments).unwrap().owning(folder)
     }
 
     /// Starts a server over TLS only, with files of the certificate, its key and the authority.
+    ///
+    /// # Panics
+    /// It does not start.
     pub fn start_tls(certificate: &str, key: &str, authority: &str) -> Self {
-        let mut server = Self::start_with("redis-server", |port, folder| {
-            for (name, text) in [("cert.pem", certificate), ("key.pem", key), ("ca.pem", authority)] {
-                fs::write(folder.path().join(name), text).unwrap();
-            }
+        let (site, folder) = temporary_site();
+        for (name, text) in [("cert.pem", certificate), ("key.pem", key), ("ca.pem", authority)] {
+            fs::write(site.folder.join(name), text).unwrap();
+        }
+        let arguments = |port: u16| {
             let port = port.to_string();
-            ["--port", "0", "--tls-port", &port, "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"]
-                .into_iter()
-                .chain(["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "no"])
-                .map(str::to_owned)
-                .collect()
-        });
-        let authority = server.folder.path().join("ca.pem").display().to_string();
-        server.cli = vec!["--tls".to_owned(), "--cacert".to_owned(), authority];
-        server
+            let own = [
+                "--port",
+                "0",
+                "--tls-port",
+                &port,
+                "--tls-cert-file",
+                "cert.pem",
+                "--tls-key-file",
+                "key.pem",
+            ];
+            let peers = ["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "no", "--save", ""];
+            Ok(own.iter().chain(&peers).map(owned).collect())
+        };
+        Self::launch(&site, "redis", "redis-server", arguments).unwrap().owning(folder)
     }
 
     /// Starts a Sentinel of one vote for the master `mymaster`.
+    ///
+    /// # Panics
+    /// It does not start.
     pub fn start_sentinel(master: &Self) -> Self {
+        let (site, folder) = temporary_site();
+        Self::start_sentinel_at(&site, "sentinel", master, 1, [500, 2000]).unwrap().owning(folder)
+    }
+
+    /// Starts a Sentinel for the master [`MASTER`] at a site; `down_ms` is the time until the master is down for it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_sentinel_at(
+        site: &Site,
+        name: &str,
+        master: &Self,
+        votes: u8,
+        [down_ms, failover_ms]: [u32; 2],
+    ) -> Result<Self> {
         let master = master.port;
-        Self::start_with("redis-sentinel", |port, folder| {
+        Self::launch(site, name, "redis-sentinel", |port| {
             let settings = format!(
-                "port {port}\nsentinel monitor mymaster 127.0.0.1 {master} 1\n\
-                 sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 2000\n"
+                "port {port}\nbind 127.0.0.1\nsentinel monitor {MASTER} 127.0.0.1 {master} {votes}\n\
+                 sentinel down-after-milliseconds {MASTER} {down_ms}\nsentinel failover-timeout {MASTER} {failover_ms}\n"
             );
-            let file = folder.path().join("sentinel.conf");
-            fs::write(&file, settings).unwrap();
-            vec![file.display().to_string()]
+            let file = site.folder.join("sentinel.conf");
+            fs::write(&file, settings)?;
+            Ok(vec![file.display().to_string()])
         })
     }
 
     /// Starts a cluster of three masters.
+    ///
+    /// # Panics
+    /// It does not start.
     pub fn start_cluster() -> Vec<Self> {
-        let start = || {
-            let bus = free_port().to_string();
-            let arguments =
-                ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "1000"];
-            Self::start(&arguments)
+        let masters = (0..3).map(|_| {
+            let (site, folder) = temporary_site();
+            Ok(Self::start_master_at(&site, "redis", &["--cluster-node-timeout", "1000"])?.owning(folder))
+        });
+        Self::join_cluster(masters.collect::<Result<_>>().unwrap()).unwrap()
+    }
+
+    /// Starts a master of a cluster at a site, with further arguments.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_master_at(site: &Site, name: &str, arguments: &[&str]) -> Result<Self> {
+        // The port of the cluster's bus is 10,000 higher unless it is given.
+        let bus = free_port()?.to_string();
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        Self::start_at(site, name, &[&cluster[..], arguments].concat())
+    }
+
+    /// Makes a cluster of masters, which share the slots.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn join_cluster(servers: Vec<Self>) -> Result<Vec<Self>> {
+        let first = servers.first().context("no master")?;
+        let mut command = first.site.command("redis-cli");
+        command.args(["--cluster", "create"]).args(servers.iter().map(Self::host)).arg("--cluster-yes");
+        let made = command.output().context(NO_CLIENT)?;
+        ensure!(made.status.success(), "no cluster: {}", String::from_utf8_lossy(&made.stdout));
+        servers.iter().try_for_each(|server| server.await_reply(&["cluster", "info"], "cluster_state:ok"))?;
+        Ok(servers)
+    }
+
+    fn launch(
+        site: &Site,
+        name: &str,
+        program: &'static str,
+        arguments: impl Fn(u16) -> Result<Vec<String>>,
+    ) -> Result<Self> {
+        let attempt = || {
+            let port = free_port()?;
+            let arguments = arguments(port)?;
+            let has_tls = arguments.iter().any(|argument| argument == "--tls-port");
+            let authority = site.folder.join("ca.pem").display().to_string();
+            let cli = has_tls.then(|| ["--tls".to_owned(), "--cacert".to_owned(), authority]);
+            let mut server = Self {
+                name: name.to_owned(),
+                program,
+                arguments,
+                site: site.clone(),
+                _folder: None,
+                process: None,
+                port,
+                cli: cli.into_iter().flatten().collect(),
+            };
+            server.start_again().map(|()| server)
         };
-        let servers: Vec<Self> = (0..3).map(|_| start()).collect();
-        let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port));
-        let made = Command::new("redis-cli")
-            .args(["--cluster", "create"])
-            .args(hosts)
-            .arg("--cluster-yes")
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
-        for server in &servers {
-            wait_for(|| server.run(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
-        }
-        servers
+        // Another process may have taken the port.
+        attempt().or_else(|_| attempt()).or_else(|_| attempt())
     }
 
-    fn start_with(program: &'static str, arguments: impl Fn(u16, &TempDir) -> Vec<String>) -> Self {
-        for _ in 0..5 {
-            let (port, folder) = (free_port(), TempDir::new().unwrap());
-            let arguments = arguments(port, &folder);
-            let mut server = Self { program, arguments, child: None, port, folder, cli: Vec::new() };
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("{program} does not start");
+    fn owning(mut self, folder: TempDir) -> Self {
+        self._folder = Some(folder);
+        self
     }
 
-    /// Starts the process. False: it ended, because another one took the port.
-    fn try_start(&mut self) -> bool {
-        let mut command = Command::new(self.program);
-        command.args(&self.arguments).current_dir(self.folder.path());
-        // With a file it has the settings of that.
-        if self.program == "redis-server"
-            && self.arguments.first().is_some_and(|first| first.starts_with("--"))
-        {
-            command.args(["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"]);
-        }
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = self.child.insert(child.unwrap_or_else(|error| panic!("{}: {error}", self.program)));
-        let until = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < until {
-            if child.try_wait().unwrap().is_some() {
-                return false;
+    /// Starts it again after [`RedisServer::kill`], on the same port, with the data that it kept.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn start_again(&mut self) -> Result<()> {
+        let mut command = self.site.command(self.program);
+        let process = Process::start(&self.name, command.args(&self.arguments), &self.site.folder)?;
+        self.process = Some(process);
+        let mut has_ended = false;
+        retry(PATIENCE, || {
+            has_ended = self.process.as_mut().is_none_or(|process| process.has_ended().unwrap_or(true));
+            let reply = self.ask(&["ping"])?;
+            if has_ended || ["PONG", "NOAUTH", "DENIED"].iter().any(|word| reply.contains(word)) {
+                return Ok(());
             }
-            if is_answered(self.port, self.arguments.iter().any(|argument| argument == "--tls-port")) {
-                return true;
-            }
-            sleep(Duration::from_millis(20));
-        }
-        false
+            bail!("{} does not answer: {}", self.name, reply.trim())
+        })?;
+        let output = self.process.as_ref().map(Process::output).unwrap_or_default();
+        ensure!(!has_ended, "{} ended: {}", self.name, output.trim());
+        Ok(())
     }
 
     /// Port.
@@ -141,67 +218,76 @@ impl RedisServer {
     }
 
     /// Runs a command and returns its result as a text.
+    ///
+    /// # Panics
+    /// There is no `redis-cli`.
     pub fn run(&self, command: &[&str]) -> String {
-        let port = self.port.to_string();
-        let mut all = Command::new("redis-cli");
-        all.args(["-p", &port]).args(&self.cli).args(command).stdin(Stdio::null());
-        String::from_utf8_lossy(&all.output().unwrap().stdout).trim_end().to_owned()
+        self.ask(command).unwrap().trim_end().to_owned()
+    }
+
+    /// Same without panics.
+    ///
+    /// # Errors
+    /// There is no `redis-cli`.
+    pub fn ask(&self, command: &[&str]) -> Result<String> {
+        let mut client = self.site.command("redis-cli");
+        client.args(["-p", &self.port.to_string()]).args(&self.cli).args(command).stdin(Stdio::null());
+        let output = client.output().context(NO_CLIENT)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Repeats a command until the result contains this text.
+    ///
+    /// # Errors
+    /// It does not within [`PATIENCE`].
+    pub fn await_reply(&self, command: &[&str], text: &str) -> Result<()> {
+        retry(PATIENCE, || {
+            let reply = self.ask(command)?;
+            let words = command.join(" ");
+            ensure!(
+                reply.contains(text),
+                "{} does not reply {text:?} to {words}: {}",
+                self.name,
+                reply.trim()
+            );
+            Ok(())
+        })
     }
 
     /// Kills the process.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(mut process) = self.process.take() {
+            process.kill();
         }
-    }
-
-    /// Starts it again after [`RedisServer::kill`], on the same port.
-    pub fn start_again(&mut self) {
-        assert!(self.try_start(), "{} does not start again", self.program);
     }
 
     /// Stops the process for a time (SIGSTOP, SIGCONT).
     pub fn pause(&self, time: Duration) {
-        self.signal("-STOP");
-        sleep(time);
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let process = self.process.as_ref().unwrap();
+        process.signal(Signal::STOP);
+        std::thread::sleep(time);
+        process.signal(Signal::CONT);
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
+        // It keeps nothing that SIGTERM would save.
         self.kill();
     }
 }
 
-/// Waits until something is true, for 20 s at most.
-#[track_caller]
-pub fn wait_for(mut is_true: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is_true() {
-        assert!(Instant::now() < until, "not within 20 s");
-        sleep(Duration::from_millis(10));
-    }
+/// A new folder that the first value names.
+fn temporary_site() -> (Site, TempDir) {
+    let folder = TempDir::new().unwrap();
+    (Site { folder: folder.path().to_owned(), namespace: None }, folder)
 }
 
-fn is_answered(port: u16, is_tls: bool) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    if is_tls {
-        return true;
-    }
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
-    let mut answer = [0; 7];
-    stream.write_all(b"PING\r\n").is_ok()
-        && stream.read_exact(&mut answer).is_ok()
-        && (answer == *b"+PONG\r\n" || answer.starts_with(b"-NOAUTH") || answer.starts_with(b"-DENIED"))
+fn owned(text: &&str) -> String {
+    (*text).to_owned()
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+/// Name of the master at Sentinels.
+pub const MASTER: &str = "mymaster";
+
+const NO_CLIENT: &str = "cannot start redis-cli; is redis-tools installed?";

@@ -3,10 +3,11 @@
 
 pub use ringway_location::{EntryId, NodeName, Record, Registered, Removal, Update, UpdateWriter};
 pub use ringway_redis::{Event, Kind, LocationStore, LocationUrl, NodeInfo, NodeState, Settings, Sink};
-pub use ringway_test_support::redis::{RedisServer, wait_for};
+use ringway_test_support::eventually::{holds, wait_until};
+pub use ringway_test_support::redis::RedisServer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Default)]
 pub struct Seen {
@@ -127,12 +128,15 @@ pub fn start(settings: Settings) -> (LocationStore, Arc<Memory>) {
 /// Starts a node and waits until it has read all.
 pub fn start_warm(name: &str, url: &str) -> (LocationStore, Arc<Memory>) {
     let (store, sink) = start(settings(name, url));
-    let until = Instant::now() + Duration::from_secs(20);
-    while !sink.has(|event| matches!(event, Event::Warm { .. })) || store.failed() {
-        assert!(Instant::now() < until, "{:?} {:?}", store.status(), sink.0.lock().unwrap().events);
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let is_warm = || sink.has(|event| matches!(event, Event::Warm { .. })) && !store.failed();
+    assert!(holds(WARM_WITHIN, is_warm), "{:?} {:?}", store.status(), sink.0.lock().unwrap().events);
     (store, sink)
+}
+
+/// Waits until something is true.
+#[track_caller]
+pub fn wait_for(is_true: impl FnMut() -> bool) {
+    wait_until("it is true", is_true);
 }
 
 pub fn id(number: u8) -> EntryId {
@@ -161,3 +165,5 @@ pub fn nothing(name: &str, removed: Option<(u8, u32)>) -> Vec<u8> {
 }
 
 pub const MOMENT: Duration = Duration::from_millis(300);
+
+const WARM_WITHIN: Duration = Duration::from_secs(20);

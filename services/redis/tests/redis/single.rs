@@ -276,7 +276,7 @@ fn updates_before_the_stream_is_followed_are_appended_again() {
     server.kill();
     let (a, seen) = start(settings("a", &url(&server)));
     a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
-    server.start_again();
+    server.start_again().unwrap();
     wait_for(|| seen.has(|event| *event == Event::Unanswered));
     let (_b, seen) = start_warm("b", &url(&server));
     assert!(!seen.has(|event| *event == Event::Unanswered), "it has no updates");
@@ -299,7 +299,7 @@ fn what_waited_during_an_outage_is_written_after_it() {
         a.append(aor.as_bytes(), &binding("a", 1, number, &number.to_string()));
     }
     assert_eq!((a.durable(), a.status().waiting, a.status().replaced), (1, 100, 400));
-    server.start_again();
+    server.start_again().unwrap();
     wait_for(|| a.durable() == 501 && !a.failed());
     wait_for(|| seen.bodies("sip:99@x").is_some_and(|bodies| bodies == ["499"]));
     wait_for(|| seen.has(|event| *event == Event::Rewrite));
@@ -388,7 +388,7 @@ fn a_loss_is_not_forgotten_if_the_store_takes_no_writes_at_first() {
     server.kill();
     wait_for(|| a.failed());
     seen.forget();
-    server.start_again();
+    server.start_again().unwrap();
     wait_for(|| a.status().last_error.is_some_and(|error| error.contains("NOREPLICAS")));
     server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     wait_for(|| seen.has(|event| *event == Event::Rewrite));
