@@ -10,7 +10,19 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// The last error, if it fails for longer than `limit`.
-pub fn retry<T, E>(limit: Duration, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+pub fn retry<T, E>(limit: Duration, attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    retry_often(limit, LONGEST_PAUSE, attempt)
+}
+
+/// Same with another longest pause between two attempts.
+///
+/// # Errors
+/// As of [`retry`].
+pub fn retry_often<T, E>(
+    limit: Duration,
+    longest_pause: Duration,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let end = Instant::now() + limit;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -20,7 +32,7 @@ pub fn retry<T, E>(limit: Duration, mut attempt: impl FnMut() -> Result<T, E>) -
             Err(_) if !is_last => sleep(pause),
             outcome => return outcome,
         }
-        pause = (2 * pause).min(LONGEST_PAUSE);
+        pause = (2 * pause).min(longest_pause);
     }
 }
 

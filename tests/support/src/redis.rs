@@ -2,7 +2,7 @@
 
 use crate::eventually::{PATIENCE, retry};
 use crate::port::free_port;
-use crate::process::{Process, Signal, Site};
+use crate::process::{Process, Signal, Site, temporary_site};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::process::Stdio;
@@ -275,12 +275,6 @@ impl Drop for RedisServer {
         // It keeps nothing that SIGTERM would save.
         self.kill();
     }
-}
-
-/// A new folder that the first value names.
-fn temporary_site() -> (Site, TempDir) {
-    let folder = TempDir::new().unwrap();
-    (Site { folder: folder.path().to_owned(), namespace: None }, folder)
 }
 
 fn owned(text: &&str) -> String {

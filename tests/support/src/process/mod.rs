@@ -6,7 +6,8 @@ mod output;
 
 use self::group::Group;
 use self::output::Output;
-use crate::eventually::{PATIENCE, holds, retry};
+use crate::eventually::{PATIENCE, holds, retry_often};
+use crate::namespace;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 pub use rustix::process::Signal;
 
@@ -33,16 +35,14 @@ pub struct Site {
 impl Site {
     /// Command for a program in the namespace.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        command_in(self.namespace.as_deref(), program)
+        namespace::command(self.namespace.as_deref(), program)
     }
 }
 
-/// Command for a program in the network namespace with this name.
-pub fn command_in(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Command {
-    let Some(name) = namespace else { return Command::new(program) };
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", name]).arg(program);
-    command
+/// A new folder, which the second value removes, in the namespace of this process.
+pub(crate) fn temporary_site() -> (Site, TempDir) {
+    let folder = TempDir::new().unwrap();
+    (Site { folder: folder.path().to_owned(), namespace: None }, folder)
 }
 
 /// A running program. When the value is dropped it ends, and with it all processes of its group.
@@ -165,7 +165,7 @@ impl Process {
         what: &str,
         look: impl Fn(&Self) -> Option<T>,
     ) -> Result<T> {
-        let outcome = retry(limit, || {
+        let outcome = retry_often(limit, POLL, || {
             // The status is read first: a program that has ended prints no more.
             let status = self.child.try_wait().ok().flatten().filter(|_| self.is_output_complete());
             look(self).map(Ok).or_else(|| status.map(Err)).ok_or(())
@@ -280,6 +280,9 @@ fn spawn(command: &mut Command) -> Result<Child> {
     let spawned = command.stdin(Stdio::piped()).process_group(0).spawn();
     spawned.with_context(|| format!("cannot start {program}; is it installed?"))
 }
+
+/// Longest pause between two looks at the output, whose times are measured too.
+const POLL: Duration = Duration::from_millis(10);
 
 /// Time between SIGTERM and SIGKILL.
 const INSIST_AFTER: Duration = Duration::from_secs(10);

@@ -23,11 +23,12 @@ use ringway_lab::process::Process;
 use ringway_lab::server::Under;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
+use ringway_test_support::eventually::retry_often;
 use std::fmt::Write as _;
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 /// Measures the users of a database in a running server: the time of a read of all, and REGISTERs meanwhile.
 ///
@@ -299,16 +300,12 @@ impl<'s> Subject<'s> {
     fn wait_for(&self, users: u32) -> Result<()> {
         let Self { configuration, site, .. } = self;
         let show = || site.environment.command(configuration, &["show", "stats", "--json"]);
-        let until = Instant::now() + READ_MAX;
-        loop {
+        retry_often(READ_MAX, LOOK, || {
             let shown: serde_json::Value = serde_json::from_slice(&site.machines.at(SERVER, show)?)?;
             let found = shown["subscribers"].as_u64().context("`ringway show stats` has no subscribers")?;
-            if found == u64::from(users) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < until, "{found} of {users} users after {} s", READ_MAX.as_secs());
-            thread::sleep(LOOK);
-        }
+            ensure!(found == u64::from(users), "{found} of {users} users after {} s", READ_MAX.as_secs());
+            Ok(())
+        })
     }
 }
 

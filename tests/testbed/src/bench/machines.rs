@@ -1,7 +1,7 @@
 //! Machines of a measurement: network namespaces for servers and for the phones, joined by a bridge.
 
-use crate::interop::namespace::{Namespace, enter};
 use anyhow::{Context, Result};
+use ringway_test_support::namespace::{Namespace, enter};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Machines, which are removed when this value is dropped.

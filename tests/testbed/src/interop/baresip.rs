@@ -4,17 +4,19 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use ringway_test_support::eventually::holds;
+use ringway_test_support::namespace;
 
 use super::audio::{Recording, write_tone};
 use super::certificates::CA_FILE;
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
-use super::{Scenario, Stage, Transport, namespace};
-use crate::process::{PATIENCE, Running, free_port};
+use super::{Scenario, Stage, Transport};
+use crate::process::{PATIENCE, Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let call = |transport: Transport| {
@@ -60,7 +62,7 @@ pub(crate) const WITHOUT_ANSWER: &str = ";extra=rings";
 
 /// A baresip that sends a tone and records received sound. It answers every call, unless it has [`WITHOUT_ANSWER`].
 pub(crate) struct Phone {
-    running: Running,
+    running: Process,
     control: Control,
     card: SoundCard,
     uri: String,
@@ -148,7 +150,7 @@ impl Phone {
         std::fs::write(home.join("contacts"), watching.contacts())?;
         let mut command = stage.command("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
-        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        let mut running = Process::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("baresip is ready")?;
         Ok(Self {
             running,
@@ -345,13 +347,8 @@ impl Control {
 
     /// Waits until baresip has sent `text` as often.
     fn wait_for_times(&self, text: &str, times: usize) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while self.heard().matches(text).count() < times {
-            if Instant::now() > deadline {
-                bail!("not {times} times {text} within {} s", PATIENCE.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let is_so = || self.heard().matches(text).count() >= times;
+        ensure!(holds(PATIENCE, is_so), "not {times} times {text} within {} s", PATIENCE.as_secs());
         Ok(())
     }
 

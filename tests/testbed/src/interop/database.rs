@@ -6,13 +6,13 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use ringway_test_support::eventually::retry;
 
 use super::Stage;
 use super::certificates::{Authority, CA_FILE, Certificate};
-use crate::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Process, free_port};
 
 /// Kind of a database.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct Database {
     host: Ipv4Addr,
     client: Ipv4Addr,
     port: u16,
-    running: Option<Running>,
+    running: Option<Process>,
 }
 
 impl Database {
@@ -214,7 +214,7 @@ impl Database {
         let [certificate, key] = self.certificate();
         server.arg(format!("--ssl-cert={}", certificate.display()));
         server.arg(format!("--ssl-key={}", key.display()));
-        self.running = Some(Running::start("mariadbd", &mut server, &stage.folder)?);
+        self.running = Some(Process::start("mariadbd", &mut server, &stage.folder)?);
         Ok(())
     }
 
@@ -270,7 +270,7 @@ impl Database {
         let [certificate, key] = self.certificate();
         server.args(["-c", "ssl=on", "-c"]).arg(format!("ssl_cert_file={}", certificate.display()));
         server.arg("-c").arg(format!("ssl_key_file={}", key.display()));
-        self.running = Some(Running::start("postgres", &mut server, &stage.folder)?);
+        self.running = Some(Process::start("postgres", &mut server, &stage.folder)?);
         Ok(())
     }
 
@@ -283,14 +283,7 @@ impl Database {
 
     /// Repeats until the server has started.
     fn patiently(&self, attempt: impl Fn() -> Result<()>) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match attempt() {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() > end => return Err(error.context(self.engine.name())),
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
-            }
-        }
+        retry(PATIENCE, attempt).context(self.engine.name())
     }
 }
 

@@ -9,7 +9,7 @@ use super::calls::{Play, users};
 use super::server::{Server, Wanted};
 use super::sipp::{Connections, User, succeeded};
 use super::{Scenario, Stage, Transport};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let own = |scenario| Scenario { reference: false, ..scenario };
@@ -136,8 +136,8 @@ fn dnsmasq(port: u16, transport: Transport, ports: [u16; 2]) -> Command {
     command
 }
 
-fn start(stage: &Stage, command: &mut Command) -> Result<Running> {
-    let mut dns = Running::start("dnsmasq", command, &stage.folder)?;
+fn start(stage: &Stage, command: &mut Command) -> Result<Process> {
+    let mut dns = Process::start("dnsmasq", command, &stage.folder)?;
     dns.wait_for_output("started")?;
     Ok(dns)
 }

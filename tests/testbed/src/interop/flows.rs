@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::{Context, Result, ensure};
+use ringway_test_support::eventually::retry;
 use serde_json::Value;
 
 use super::baresip::{Phone, WITH_FLOWS, home_of};
@@ -10,7 +11,7 @@ use super::nat::Nat;
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport};
-use crate::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     // Its order of two registrations is that of their delays.
@@ -106,7 +107,7 @@ fn edge(stage: &Stage, transport: Transport) -> Result<()> {
     ];
     let config = stage.path("edge.cfg");
     stage.fill("kamailio/edge.cfg", &words, &config)?;
-    let _kamailio = Running::start("edge", &mut kamailio(&config), &stage.folder)?;
+    let _kamailio = Process::start("edge", &mut kamailio(&config), &stage.folder)?;
     await_sip(kamailio_host, port)?;
     refuses_routes_of_strangers(SocketAddr::from((kamailio_host, port)))?;
     let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, port, transport))?;
@@ -164,17 +165,13 @@ fn only_of(server: &Server, user: &str) -> Result<Value> {
 
 /// Registrations of a user, once they have this number.
 fn await_flows(server: &Server, user: &str, count: usize) -> Result<Vec<Value>> {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    loop {
+    retry(PATIENCE, || {
         let shown = server.registrations()?.context("the server has no listing")?;
         let all: Value = serde_json::from_str(&shown)?;
         let all = all["registrations"].as_array().cloned().unwrap_or_default();
         let aor = format!("sip:{user}@example.org");
         let found: Vec<_> = all.into_iter().filter(|one| one["aor"] == aor.as_str()).collect();
-        if found.len() == count {
-            return Ok(found);
-        }
-        ensure!(std::time::Instant::now() < deadline, "{} registrations of {user}: {shown}", found.len());
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+        ensure!(found.len() == count, "{} registrations of {user}: {shown}", found.len());
+        Ok(found)
+    })
 }

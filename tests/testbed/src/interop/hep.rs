@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,7 +12,7 @@ use super::calls::{Play, users};
 use super::server::{Server, Wanted};
 use super::sipp::{Connections, succeeded};
 use super::{Scenario, Stage, Transport};
-use crate::process::{Running, await_listener, free_port};
+use crate::process::{Process, UDP, await_listener, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let scenario = |name: &str, transport: Transport| Scenario {
@@ -28,8 +28,8 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let file = stage.path("sngrep.pcap");
     let mut command = Command::new("sngrep");
     command.args(["-N", "-q", "-L"]).arg(format!("udp:127.0.0.1:{port}")).arg("-O").arg(&file);
-    let mut sngrep = Running::start("sngrep", &mut command, &stage.folder)?;
-    await_listener(port, ["udp", "udp6"])?;
+    let mut sngrep = Process::start("sngrep", &mut command, &stage.folder)?;
+    await_listener(port, UDP)?;
     let collector = match transport {
         Transport::Tcp => format!("tcp:127.0.0.1:{}", relay(port)?),
         Transport::Udp | Transport::Tls => format!("udp:127.0.0.1:{port}"),
@@ -37,7 +37,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let section = format!("[hep]\ncollector = \"{collector}\"\ncapture_id = 7\npassword = \"a key\"\n");
     let wanted = Wanted { digest: false, ipv6: true, ..Wanted::default() };
     let server = Server::start_with(stage, wanted, &section)?;
-    await_stat(&server, "hep_connected", 1)?;
+    server.await_counter("hep_connected", 1, Duration::from_secs(10))?;
     let play = Play { stage, transport, digest: false };
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
     let callee_port = free_port()?;
@@ -121,14 +121,5 @@ fn options_over_ipv6(port: u16) -> Result<()> {
     socket.send_to(text.as_bytes(), SocketAddr::from((Ipv6Addr::LOCALHOST, port)))?;
     let length = socket.recv(&mut [0; 4096]).context("no response over IPv6")?;
     ensure!(length > 0, "an empty response over IPv6");
-    Ok(())
-}
-
-fn await_stat(server: &Server, name: &str, wanted: u64) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(10);
-    while server.counters()?.get(name)? != wanted {
-        ensure!(Instant::now() < end, "{name} is not {wanted}");
-        thread::sleep(Duration::from_millis(50));
-    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::calls::{Play, users};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::sipp::succeeded;
 use super::{Scenario, Stage, Transport};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -58,13 +58,13 @@ fn outbound(stage: &Stage, transport: Transport) -> Result<()> {
     succeeded("callee", &mut answering)
 }
 
-fn next_hop(stage: &Stage, ringway_port: u16) -> Result<(Running, u16)> {
+fn next_hop(stage: &Stage, ringway_port: u16) -> Result<(Process, u16)> {
     let port = free_port()?;
     let text = std::fs::read_to_string(stage.data.join("kamailio/next-hop.cfg"))?;
     let text = text.replace("@PORT@", &port.to_string()).replace("@RINGWAY@", &ringway_port.to_string());
     let config = stage.path("next-hop.cfg");
     std::fs::write(&config, text)?;
-    let running = Running::start("next-hop", &mut kamailio(&config), &stage.folder)?;
+    let running = Process::start("next-hop", &mut kamailio(&config), &stage.folder)?;
     await_sip(std::net::Ipv4Addr::LOCALHOST, port)?;
     Ok((running, port))
 }

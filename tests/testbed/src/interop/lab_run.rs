@@ -2,7 +2,7 @@
 
 use super::database::{Database, Engine};
 use super::{Scenario, Stage};
-use crate::process::Running;
+use crate::process::Process;
 use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::record::{self, Record};
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Campaign {
         command.args(self.experiments);
         command.args(self.targets.iter().flat_map(|target| ["--target", *target]));
         command.args(["--quick", "--seconds", "0.3", "--out"]).arg(stage.path("results"));
-        let status = Running::start("lab", &mut command, &stage.folder)?.wait_for(LIMIT)?;
+        let status = Process::start("lab", &mut command, &stage.folder)?.wait_for(LIMIT)?;
         let records = record::read(&stage.path("results"))?;
         let mut measured = BTreeSet::new();
         for record in &records {
@@ -92,11 +92,11 @@ fn run_database(stage: &Stage, engine: Engine, flow: &str) -> Result<()> {
     let (experiment, password) = (stage.path("own.toml"), stage.path("database-password"));
     std::fs::write(&experiment, format!("scenario = \"{flow}\"\n{READS}"))?;
     std::fs::write(&password, Database::PASSWORD)?;
-    let run = |out: &str| -> Result<Running> {
+    let run = |out: &str| -> Result<Process> {
         let mut command = lab_run(stage)?;
         command.arg(&experiment).args(["--target", "ringway", "--target", "kamailio", "--quick"]);
         command.args(["--database", &database.url(), "--database-password-file"]).arg(&password);
-        Running::start(out, command.arg("--out").arg(stage.path(out)), &stage.folder)
+        Process::start(out, command.arg("--out").arg(stage.path(out)), &stage.folder)
     };
     let mut lab = run("results")?;
     let status = lab.wait_for(LIMIT)?;

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
+use ringway_test_support::eventually::retry;
 
 use super::audio::write_tone;
 use super::certificates::CA_FILE;
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::{Scenario, Stage, Transport};
-use crate::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let register = |transport: Transport| {
@@ -29,7 +30,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// A linphonec that sends a tone and records received sound. It answers every call.
 pub(crate) struct Phone {
-    running: Running,
+    running: Process,
     recording: PathBuf,
     messages: PathBuf,
     uri: String,
@@ -115,7 +116,7 @@ impl Phone {
         command.env("HOME", &home).arg("-a").arg("-b").arg("/dev/null").arg("-c").arg(&rc);
         let messages = stage.path(&format!("{user}.messages"));
         command.args(["-d", "6", "-l"]).arg(&messages);
-        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        let mut running = Process::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("linphonec>")?;
         // The key in its file alone does not disable IPv6 in its offers.
         running.type_line("ipv6 disable")?;
@@ -129,15 +130,12 @@ impl Phone {
     /// Waits until linphonec reports that it is registered.
     pub(crate) fn registered(&mut self) -> Result<()> {
         // It reports that only on request.
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
+        retry(PATIENCE, || {
             self.running.type_line("status register")?;
             std::thread::sleep(ASK_EVERY);
-            if self.running.output().contains("registered, identity=") {
-                return Ok(());
-            }
-        }
-        bail!("linphonec did not register")
+            ensure!(self.running.output().contains("registered, identity="), "linphonec did not register");
+            Ok(())
+        })
     }
 }
 

@@ -23,7 +23,6 @@ mod lab;
 mod lab_run;
 mod linphone;
 mod migrate;
-pub(crate) mod namespace;
 mod nat;
 mod phone;
 mod presence;
@@ -48,9 +47,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ringway_test_support::namespace::{self, Namespace};
+use ringway_test_support::process::Site;
 use xtask::workspace::{Form, built_server, root, target_dir};
 
-use self::namespace::Namespace;
 use crate::machine::Machine;
 
 #[derive(clap::Args)]
@@ -235,6 +235,11 @@ impl Stage {
     /// Command for a program of the stage.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         namespace::command(self.namespace.as_deref(), program)
+    }
+
+    /// Its folder and network namespace.
+    pub(crate) fn site(&self) -> Site {
+        Site { folder: self.folder.clone(), namespace: self.namespace.clone() }
     }
 
     /// Copies the committed file `from` and replaces each word (`@NAME@`) by its value.

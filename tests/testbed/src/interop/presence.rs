@@ -2,7 +2,7 @@
 //! SIPp, and the lamps of phones that publish nothing.
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -103,15 +103,7 @@ fn texts(stage: &Stage, transport: Transport) -> Result<()> {
 
 /// Waits until the server keeps this number of messages.
 fn keeps(server: &Server, count: u64) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let waiting = server.counters()?.get("messages_waiting")?;
-        if waiting == count {
-            return Ok(());
-        }
-        ensure!(Instant::now() < end, "{waiting} messages are kept instead of {count}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    server.await_counter("messages_waiting", count, PATIENCE)
 }
 
 /// A voicemail system tells the server that two messages wait; baresip shows it.
@@ -196,11 +188,7 @@ fn lamps(stage: &Stage, transport: Transport) -> Result<()> {
     let mut answering = answering.start(stage)?;
     let mut watching =
         play.sipp("lamp", "watcher", &watchers, free_port()?, Some(server.port)).start(stage)?;
-    let begun = Instant::now();
-    while server.counters()?.get("subscriptions_active")? < watchers.len() as u64 {
-        ensure!(begun.elapsed() < PATIENCE, "the watchers did not subscribe");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    server.await_counter("subscriptions_active", watchers.len() as u64, PATIENCE)?;
     // A subscription gets one NOTIFY a second: `trying` would merge into `early`.
     std::thread::sleep(Duration::from_millis(1500));
     let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));

@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use ringway_sip::digest::Ha1;
+use ringway_test_support::eventually::retry;
 
 use super::calls::{Play, users};
 use super::certificates::{Authority, CA_FILE};
@@ -191,15 +192,15 @@ fn write_back(stage: &Stage, engine: Engine) -> Result<()> {
 /// Waits until the table of registrations has this number of rows that a condition is true for. The pause between two attempts to
 /// reach the database is part of it.
 fn expect_rows(database: &Database, condition: &str, wanted: u32) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(40);
-    loop {
+    retry(Duration::from_secs(40), || {
         let found = database.read(&format!("SELECT count(*) FROM ringway_location WHERE {condition};"))?;
-        if found.trim() == wanted.to_string() {
-            return Ok(());
-        }
-        ensure!(Instant::now() < end, "{} rows instead of {wanted} where {condition}", found.trim());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        ensure!(
+            found.trim() == wanted.to_string(),
+            "{} rows instead of {wanted} where {condition}",
+            found.trim()
+        );
+        Ok(())
+    })
 }
 
 /// Passwords are read while a REGISTER waits, and a REGISTER gets an error while the database is stopped.
@@ -269,11 +270,11 @@ fn as_documented(stage: &Stage, engine: Engine) -> Result<()> {
     let play = Play { stage, transport: Transport::Udp, digest: true };
     let within = stage.within("bob")?;
     play.sipp("register", "register", &[bob], free_port()?, Some(server.port)).run(&within)?;
-    let end = Instant::now() + Duration::from_secs(10);
-    while !run(statement("SELECT name, contact")?)?.contains("bob") {
-        ensure!(Instant::now() < end, "the statement of the page lists no registration");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    retry(Duration::from_secs(10), || {
+        let listed = run(statement("SELECT name, contact")?)?;
+        ensure!(listed.contains("bob"), "the statement of the page lists no registration");
+        Ok(())
+    })?;
     run(&format!("DELETE{remove}"))?;
     expect_subscribers(&server, 0, SEEN_IN)
 }
@@ -344,17 +345,7 @@ fn expect_late_transaction(database: &Database, engine: Engine, server: &Server)
 
 /// Waits until the server has this number of users.
 pub(super) fn expect_subscribers(server: &Server, wanted: u64, within: Duration) -> Result<()> {
-    let end = Instant::now() + within;
-    loop {
-        let found = server.counters()?.get("subscribers")?;
-        if found == wanted {
-            return Ok(());
-        }
-        if Instant::now() > end {
-            bail!("{found} subscribers instead of {wanted} after {within:?}");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    server.await_counter("subscribers", wanted, within)
 }
 
 /// A statement that adds users, as an operator's own program would.

@@ -4,18 +4,21 @@
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use ringway_lab::server::wait_for_options;
+use ringway_test_support::eventually::retry;
+use ringway_test_support::namespace;
 
 use super::certificates::{CA_FILE, Certificate};
-use super::{Ringway, Stage, Transport, namespace};
-use crate::process::{PATIENCE, Running, free_port};
+use super::{Ringway, Stage, Transport};
+use crate::process::{PATIENCE, Process, cpu_s, free_port};
 
 /// Configuration of the server in a scenario.
 #[derive(Clone, Copy)]
@@ -120,7 +123,7 @@ pub(crate) struct Server {
     data: PathBuf,
     /// Further lines of its configuration.
     more: String,
-    running: Option<Running>,
+    running: Option<Process>,
     /// Network namespace that it runs in.
     namespace: Option<Arc<str>>,
 }
@@ -207,7 +210,7 @@ impl Server {
             Ringway::Program(program) => {
                 let mut command = namespace::command(self.namespace.as_deref(), program);
                 command.arg("serve").arg("--config").arg(&self.config);
-                let mut running = Running::start("ringway", &mut command, &self.folder)?;
+                let mut running = Process::start("ringway", &mut command, &self.folder)?;
                 running.wait_for_output("ready ")?;
                 self.running = Some(running);
             }
@@ -280,6 +283,15 @@ impl Server {
         Ok(Counters(value))
     }
 
+    /// Waits until a counter has this value.
+    pub(crate) fn await_counter(&self, name: &str, wanted: u64, within: Duration) -> Result<()> {
+        retry(within, || {
+            let found = self.counters()?.get(name)?;
+            ensure!(found == wanted, "{name} is {found} instead of {wanted} after {within:?}");
+            Ok(())
+        })
+    }
+
     /// Its nodes and their store: `ringway show cluster --json`.
     pub(crate) fn cluster(&self) -> Result<serde_json::Value> {
         let shown = self.command(&["show", "cluster", "--json"], None)?;
@@ -288,7 +300,7 @@ impl Server {
 
     /// CPU time of its living threads in seconds.
     pub(crate) fn cpu_s(&self) -> Result<f64> {
-        self.running.as_ref().context("the server is stopped")?.cpu_s()
+        self.running.as_ref().context("the server is stopped").and_then(cpu_s)
     }
 
     /// Warnings and errors of its configuration: `ringway check --json`.
@@ -391,7 +403,7 @@ impl Server {
         for define in defines {
             command.args(["-A", define]);
         }
-        let running = Running::start("kamailio", &mut command, &self.folder)?;
+        let running = Process::start("kamailio", &mut command, &self.folder)?;
         await_sip(self.wanted.host, self.port)?;
         self.running = Some(running);
         Ok(())
@@ -578,26 +590,5 @@ pub(crate) fn kamailio(config: &Path) -> Command {
 
 /// Waits until a SIP server answers OPTIONS over UDP.
 pub(crate) fn await_sip(host: Ipv4Addr, port: u16) -> Result<()> {
-    let socket = UdpSocket::bind((host, 0))?;
-    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let own = socket.local_addr()?;
-    let deadline = Instant::now() + PATIENCE;
-    let mut buffer = [0_u8; 2048];
-    for attempt in 0.. {
-        let request = format!(
-            "OPTIONS sip:{host}:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-await-{attempt}\r\n\
-             Max-Forwards: 70\r\nFrom: <sip:await@{own}>;tag=1\r\nTo: <sip:{host}:{port}>\r\n\
-             Call-ID: await-{attempt}@{own}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
-        );
-        // Until the server listens, sending and receiving may fail.
-        let _ = socket.send_to(request.as_bytes(), (host, port));
-        if socket.recv_from(&mut buffer).is_ok() {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    bail!("nothing answers OPTIONS at udp:{host}:{port}")
+    wait_for_options(SocketAddr::from((host, port)), PATIENCE).map(drop)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::{Stage, Transport};
-use crate::process::{PATIENCE, Running, await_listener};
+use crate::process::{PATIENCE, Process, TCP, UDP, await_listener};
 
 /// Parameters of a SIPp process.
 pub(crate) struct Sipp<'a> {
@@ -72,7 +72,7 @@ pub(crate) struct User {
 
 impl Sipp<'_> {
     /// Starts SIPp.
-    pub(crate) fn start(&self, stage: &Stage) -> Result<Running> {
+    pub(crate) fn start(&self, stage: &Stage) -> Result<Process> {
         let text = std::fs::read_to_string(stage.data.join(format!("sipp/{}.xml", self.scenario)))?;
         let file = stage.path(&format!("{}.xml", self.role));
         let text = filled(&text, self.parts, self.words)?;
@@ -95,9 +95,9 @@ impl Sipp<'_> {
         let (all, one) = (ALL_CALLS.as_secs().to_string(), PATIENCE.as_millis().to_string());
         command.args(["-timeout", &all, "-timeout_error", "-recv_timeout", &one]);
         command.arg("-trace_err").arg("-error_file").arg(stage.path(&format!("{}-sipp.err", self.role)));
-        let running = Running::start(self.role, &mut command, &stage.folder)?;
+        let running = Process::start(self.role, &mut command, &stage.folder)?;
         if self.server.is_none() {
-            let tables = if self.transport == Transport::Udp { ["udp", "udp6"] } else { ["tcp", "tcp6"] };
+            let tables = if self.transport == Transport::Udp { UDP } else { TCP };
             await_listener(self.port, tables)?;
         }
         Ok(running)
@@ -132,7 +132,7 @@ impl Sipp<'_> {
     }
 
     /// Waits for the end of a run under load.
-    pub(crate) fn finish(&self, stage: &Stage, mut running: Running) -> Result<Statistics> {
+    pub(crate) fn finish(&self, stage: &Stage, mut running: Process) -> Result<Statistics> {
         running.wait_for(ALL_CALLS + PATIENCE)?;
         let file = self.statistics_file(stage);
         let text = std::fs::read_to_string(&file).with_context(|| format!("{}: no statistics", self.role))?;
@@ -150,7 +150,7 @@ impl Sipp<'_> {
 }
 
 /// Waits for the end of a SIPp process; fails unless every call succeeded.
-pub(crate) fn succeeded(role: &str, sipp: &mut Running) -> Result<()> {
+pub(crate) fn succeeded(role: &str, sipp: &mut Process) -> Result<()> {
     let status = sipp.wait_for(ALL_CALLS + PATIENCE)?;
     if !status.success() {
         bail!("{role}: SIPp counted failed calls ({status})");

@@ -11,7 +11,7 @@ use super::baresip::{Phone, modules};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::softphone::{Keys, Line, Softphone};
 use super::{Scenario, Stage, Transport};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -199,7 +199,7 @@ fn carrier(
     (host, port): (Ipv4Addr, u16),
     (ringway, gateway): (u16, &Phone),
     (transport, algorithm): (Transport, &str),
-) -> Result<Running> {
+) -> Result<Process> {
     let words = [
         ("@GATEWAY@", host_of(gateway)),
         ("@HOST@", host.to_string()),
@@ -210,13 +210,13 @@ fn carrier(
     ];
     let config = stage.path(&format!("{name}.cfg"));
     stage.fill("kamailio/carrier.cfg", &words, &config)?;
-    let running = Running::start(name, &mut kamailio(&config), &stage.folder)?;
+    let running = Process::start(name, &mut kamailio(&config), &stage.folder)?;
     await_sip(host, port)?;
     Ok(running)
 }
 
 /// baresip at [`CARRIER`] as a back-to-back user agent: for each call to it, it calls the same address at `next`, as `calling`.
-fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Running> {
+fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Process> {
     let home = stage.path("b2bua");
     std::fs::create_dir_all(&home)?;
     let words = [
@@ -232,7 +232,7 @@ fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Ru
     std::fs::write(home.join("contacts"), "")?;
     let mut command = Command::new("baresip");
     command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
-    let mut running = Running::start("b2bua", &mut command, &stage.folder)?;
+    let mut running = Process::start("b2bua", &mut command, &stage.folder)?;
     running.wait_for_output("baresip is ready")?;
     Ok(running)
 }

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 use super::Stage;
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// A twinkle that sends a tone and records received sound.
 pub(crate) struct Phone {
-    running: Running,
+    running: Process,
     card: SoundCard,
     uri: String,
     log: PathBuf,
@@ -54,7 +54,7 @@ impl Phone {
         std::fs::write(settings.join("twinkle.cfg"), "")?;
         let mut command = Command::new("twinkle-console");
         command.env("HOME", &home).arg(format!("{user}.cfg"));
-        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        let mut running = Process::start(user, &mut command, &stage.folder)?;
         running.wait_until("Twinkle>", has_prompt)?;
         let messages = stage.path(&format!("{user}.messages"));
         Ok(Self { running, card, uri: line.uri(port), log: settings.join("twinkle.log"), messages })

@@ -11,7 +11,7 @@ use xtask::image::Image;
 
 use emulator::{BootFrom, Card, Emulator, Network};
 
-use crate::process::Running;
+use crate::process::Process;
 
 /// Configuration of a PC.
 #[derive(Clone, Debug)]
@@ -64,8 +64,8 @@ impl Machine {
 
     /// Starts the PC with `words` as its command line; its port 5060 is forwarded from `port` of 127.0.0.1,
     /// and `folder` is served by TFTP. Its output is in `machine.out` there.
-    pub(crate) fn start(&self, folder: &Path, port: u16, words: &str) -> Result<Running> {
-        Running::start("machine", &mut self.command(folder, port, words)?, folder)
+    pub(crate) fn start(&self, folder: &Path, port: u16, words: &str) -> Result<Process> {
+        Process::start("machine", &mut self.command(folder, port, words)?, folder)
     }
 
     /// Command that starts the PC like that; it has already built the ISO file.

@@ -14,7 +14,7 @@ use xtask::image::Image;
 use crate::machine::emulator::{BootFrom, Card, Emulator, Network};
 
 use crate::interop::audio::Recording;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -57,7 +57,7 @@ struct TestNetwork<'a> {
 
 impl TestNetwork<'_> {
     /// Starts a server with digest and three users.
-    fn serve(&self) -> Result<Running> {
+    fn serve(&self) -> Result<Process> {
         let config = self.folder.join("ringway.toml");
         let (own, server, admin) = (self.own, self.server, free_port()?);
         std::fs::write(
@@ -78,10 +78,10 @@ impl TestNetwork<'_> {
             bail!("`ringway user import`: {}", String::from_utf8_lossy(&imported.stderr));
         }
         let mut serve = Command::new(self.ringway);
-        Running::start("server", serve.arg("serve").arg("--config").arg(config), self.folder)
+        Process::start("server", serve.arg("serve").arg("--config").arg(config), self.folder)
     }
 
-    fn boot(&self, card: Card) -> Result<Running> {
+    fn boot(&self, card: Card) -> Result<Process> {
         let (sip_port, rtp) = (free_port()?, free_port()?);
         let words = format!(
             "account=sip:metal@example.org password={} server={}:{} srtp=sdes source=tone:{METAL_HZ} answer=auto \
@@ -95,11 +95,11 @@ impl TestNetwork<'_> {
             Network::Played { sip_port, tls_port: None, more_ports: vec![rtp, rtp + 1], tftp: None };
         let mut command = Emulator { boot, card, memory_mib: MEMORY_MIB, network }.command()?;
         command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
-        Running::start("machine", &mut command, self.folder)
+        Process::start("machine", &mut command, self.folder)
     }
 
     /// Tests a call from alice on this computer to the machine.
-    fn is_called(&self, machine: &mut Running) -> Result<()> {
+    fn is_called(&self, machine: &mut Process) -> Result<()> {
         let mut call = self.phone("call", "sip:metal@example.org", "alice");
         call.args(["--from", "sip:alice@example.org", "--duration", "5"]);
         let mut alice = self.start(&mut call, "alice")?;
@@ -111,7 +111,7 @@ impl TestNetwork<'_> {
 
     /// Tests a call from the machine to bob on this computer, started by key 1 on its serial port, and hung
     /// up by another key.
-    fn calls(&self, machine: &mut Running) -> Result<()> {
+    fn calls(&self, machine: &mut Process) -> Result<()> {
         let mut answer = self.phone("answer", "", "bob");
         answer.args(["--as", "sip:bob@example.org", "--register", "--count", "1"]);
         let mut bob = self.start(&mut answer, "bob")?;
@@ -139,8 +139,8 @@ impl TestNetwork<'_> {
         phone
     }
 
-    fn start(&self, command: &mut Command, user: &str) -> Result<Running> {
-        let mut phone = Running::start(user, command, self.folder)?;
+    fn start(&self, command: &mut Command, user: &str) -> Result<Process> {
+        let mut phone = Process::start(user, command, self.folder)?;
         phone.type_line(&password(user))?;
         phone.close_input();
         Ok(phone)
@@ -148,7 +148,7 @@ impl TestNetwork<'_> {
 
     /// Checks that the call was established with SRTP and without authentication failures, and that the
     /// machine's tone was received.
-    fn expect(&self, phone: &Running, user: &str) -> Result<()> {
+    fn expect(&self, phone: &Process, user: &str) -> Result<()> {
         let said = phone.output();
         let line = said.lines().find(|line| line.starts_with('{'));
         let outcome: Value = serde_json::from_str(line.context("it printed no JSON")?)?;
@@ -169,7 +169,7 @@ impl TestNetwork<'_> {
 }
 
 /// Checks that the machine's log reports SRTP without authentication failures for its `count`th call.
-fn expect_summary(machine: &mut Running, count: usize) -> Result<()> {
+fn expect_summary(machine: &mut Process, count: usize) -> Result<()> {
     let is_summary =
         |line: &&str| line.contains("sound: ") && line.contains(" with a wrong tag") && line.ends_with('\n');
     machine.wait_until("how its sound was", |said| {

@@ -11,10 +11,11 @@ use ringway_lab::machine;
 use ringway_lab::process::Process;
 use ringway_lab::server::Under;
 use ringway_lab::template::DOMAIN;
+use ringway_test_support::eventually::retry_often;
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::time::Duration;
 
 /// A running server.
 pub(super) struct Node<'s> {
@@ -153,15 +154,12 @@ impl<'s> Node<'s> {
 
     /// Waits until a figure has this value, or more if it is not 0.
     pub(super) fn wait_for(&self, name: &str, value: f64) -> Result<()> {
-        let until = Instant::now() + Duration::from_secs(120);
-        loop {
+        retry_often(Duration::from_secs(120), LOOK, || {
             let found = self.stat(name)?;
-            if found == value || (value > 0.0 && found >= value) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < until, "{name} is {found} instead of {value} after 120 s");
-            thread::sleep(Duration::from_millis(20));
-        }
+            let is_there = found == value || (value > 0.0 && found >= value);
+            ensure!(is_there, "{name} is {found} instead of {value} after 120 s");
+            Ok(())
+        })
     }
 }
 
@@ -177,6 +175,8 @@ fn read_stats() -> Result<serde_json::Value> {
     serde_json::from_str(body.get(..=end).unwrap_or_default()).context("figures that are no JSON")
 }
 
+/// Interval at which a figure is read.
+const LOOK: Duration = Duration::from_millis(20);
 const NAMES: [&str; SERVERS] = ["a", "b", "c"];
 // The ports are free: each machine has one server.
 const SIP_PORT: u16 = 5060;

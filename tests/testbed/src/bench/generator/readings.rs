@@ -3,6 +3,7 @@
 use super::{Kind, Reading, bare};
 use crate::interop::sipp::{Connections, Load, Sipp, User};
 use crate::interop::{self, Stage};
+use crate::process::cpu_s;
 use anyhow::{Context, Result};
 use ringway_lab::floor;
 use ringway_lab::load::in_memory::{PAUSE, messages};
@@ -132,18 +133,18 @@ impl Field {
         let scenario = if point.kind == Kind::Call { "load-call" } else { "load-register" };
         let calling = sipp(scenario, caller, Some(self.subject.port()));
         let mut running = calling.start(&self.stage)?;
-        let mut cpu_s = 0.0;
+        let mut used_s = 0.0;
         while !running.has_ended()? {
             // A process that is ending has no threads any more.
-            cpu_s = running.cpu_s().unwrap_or_default().max(cpu_s);
+            used_s = cpu_s(&running).unwrap_or_default().max(used_s);
             thread::sleep(LOOK_EVERY);
         }
         let statistics = calling.finish(&self.stage, running)?;
         if let Some(answering) = &answering {
-            cpu_s += answering.cpu_s()?;
+            used_s += cpu_s(answering)?;
         }
         Ok(Reading {
-            cpu_ns: cpu_s * 1e9,
+            cpu_ns: used_s * 1e9,
             attempts: point.attempts.into(),
             ended: statistics.successful,
             lag_p99: Duration::ZERO,

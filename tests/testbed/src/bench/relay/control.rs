@@ -1,19 +1,19 @@
 //! Media relays of the measured servers: rtpengine, and an answerer of its protocol.
 
-use anyhow::{Context, Result, anyhow};
-use std::fs;
+use anyhow::{Context, Result};
+use ringway_test_support::process::Site;
+use ringway_test_support::rtpengine::{Rtpengine, media_ports};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Media relay of a server, which ends with this value.
 pub(super) enum Relay {
     Scripted { is_over: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
-    Rtpengine(Child),
+    Rtpengine(#[expect(dead_code, reason = "it runs until it is dropped")] Rtpengine),
 }
 
 impl Relay {
@@ -36,45 +36,19 @@ impl Relay {
     }
 
     pub(super) fn rtpengine(folder: &Path, control: SocketAddr) -> Result<Self> {
-        // That of the system has other ports.
-        let config = folder.join("rtpengine.conf");
-        fs::write(&config, "[rtpengine]\n").context("write the configuration of rtpengine")?;
-        let child = Command::new("rtpengine")
-            .arg(format!("--config-file={}", config.display()))
-            .args(["--foreground", "--log-stderr", "--log-level=3", "--table=-1", "--interface=127.0.0.1"])
-            .args([format!("--listen-ng={control}"), "--port-min=30000".into(), "--port-max=32000".into()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start rtpengine")?;
-        let relay = Self::Rtpengine(child);
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a socket")?;
-        socket.set_read_timeout(Some(Duration::from_millis(100))).context("time limit of a socket")?;
-        let end = Instant::now() + START_TIME;
-        while Instant::now() < end {
-            // Until it listens, both may fail.
-            let _ = socket.send_to(b"0 d7:command4:pinge", control);
-            if socket.recv(&mut [0; 100]).is_ok() {
-                return Ok(relay);
-            }
-        }
-        Err(anyhow!("rtpengine does not answer"))
+        let site = Site { folder: folder.to_owned(), namespace: None };
+        let mut arguments = media_ports(Ipv4Addr::LOCALHOST, 30_000, 2001);
+        arguments.push("--log-level=3".to_owned());
+        Ok(Self::Rtpengine(Rtpengine::start_at(&site, control.port(), &arguments)?))
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        match self {
-            Self::Scripted { is_over, thread } => {
-                is_over.store(true, Ordering::Relaxed);
-                // An error of the thread has failed the readings.
-                drop(thread.take().map(JoinHandle::join));
-            }
-            Self::Rtpengine(child) => {
-                // Both fail only if it has ended already.
-                let _ = child.kill();
-                let _ = child.wait();
-            }
+        if let Self::Scripted { is_over, thread } = self {
+            is_over.store(true, Ordering::Relaxed);
+            // An error of the thread has failed the readings.
+            drop(thread.take().map(JoinHandle::join));
         }
     }
 }
@@ -94,7 +68,6 @@ fn answer(command: &[u8]) -> Option<Vec<u8>> {
 
 /// Key of the SDP in a command.
 const KEY: &[u8] = b"3:sdp";
-const START_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use xtask::workspace::root;
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage};
 use super::phones::installed;
-use crate::process::{PATIENCE as ANSWER_WITHIN, Running};
+use crate::process::{PATIENCE as ANSWER_WITHIN, Process};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new("browser/dashboard", dashboard), Scenario::new("browser/dashboard-load", load)]
@@ -116,11 +116,11 @@ fn register_many(port: u16) -> Result<()> {
     Ok(())
 }
 
-fn browse(stage: &Stage, settings: &Value) -> Result<Running> {
+fn browse(stage: &Stage, settings: &Value) -> Result<Process> {
     let modules = installed(&stage.data.join("browser"))?;
     let mut command = Command::new("node");
     command.arg(modules.join("dashboard.mjs")).arg(settings.to_string()).env("HOME", &stage.folder);
-    Running::start("browser", &mut command, &stage.folder)
+    Process::start("browser", &mut command, &stage.folder)
 }
 
 /// Folder for screenshots: that of the documents, if the variable PICTURES is set.

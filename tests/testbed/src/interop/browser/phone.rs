@@ -12,7 +12,7 @@ use super::super::server::Server;
 use super::super::{Scenario, Stage, Transport};
 use super::phones::Phones;
 use super::{password, server};
-use crate::process::Running;
+use crate::process::Process;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -70,7 +70,7 @@ fn called_by_phone(stage: &Stage, transport: Transport) -> Result<()> {
 }
 
 /// Starts the phone with a tone.
-fn phone(stage: &Stage, server: &Server, transport: Transport, arguments: &[&str]) -> Result<Running> {
+fn phone(stage: &Stage, server: &Server, transport: Transport, arguments: &[&str]) -> Result<Process> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(arguments).args(["--server", &format!("127.0.0.1:{}", server.port_of(transport))]);
@@ -80,7 +80,7 @@ fn phone(stage: &Stage, server: &Server, transport: Transport, arguments: &[&str
     if transport == Transport::Tls {
         command.args(["--ca", CA_FILE]);
     }
-    let mut running = Running::start("phone", &mut command, &stage.folder)?;
+    let mut running = Process::start("phone", &mut command, &stage.folder)?;
     running.type_line(&password(PHONE))?;
     running.close_input();
     Ok(running)
@@ -96,11 +96,11 @@ fn talk(phones: &mut Phones) -> Result<()> {
 }
 
 /// Compares the phone's result with the call.
-fn check(stage: &Stage, phone: &mut Running, phones: &mut Phones, transport: Transport) -> Result<()> {
+fn check(stage: &Stage, phone: &mut Process, phones: &mut Phones, transport: Transport) -> Result<()> {
     let messages = phones.messages(TAB)?;
     stage.keep_text(&messages.join("\n"), "tab.messages")?;
     phone.succeeds()?;
-    let told = phone.told()?;
+    let told = phone.printed_json()?;
     stage.keep_text(&told.to_string(), "phone.json")?;
     let protected = transport == Transport::Tls;
     for (at, expected) in [

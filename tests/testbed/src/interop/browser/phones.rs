@@ -10,11 +10,11 @@ use xtask::workspace::target_dir;
 
 use super::super::Stage;
 use super::super::certificates::CA_FILE;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// A browser whose tabs are phones.
 pub(in super::super) struct Phones {
-    running: Running,
+    running: Process,
     port: u16,
     /// Number of times that the counters of a phone were read.
     readings: usize,
@@ -34,7 +34,7 @@ impl Phones {
         command.arg(modules.join("phones.mjs")).args([&port.to_string(), "/usr/bin/chromium"]);
         // The browser keeps its profile and looks for trusted authorities there.
         command.env("HOME", &stage.folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
-        let mut running = Running::start("browser", &mut command, &stage.folder)?;
+        let mut running = Process::start("browser", &mut command, &stage.folder)?;
         running.wait_for_output("ready\n")?;
         Ok(Self { running, port, readings: 0 })
     }

@@ -8,11 +8,11 @@ use super::nodes::{Nodes, eventually, within};
 use super::redis::Redis;
 use super::{register, two_users};
 use crate::interop::calls::users;
-use crate::interop::namespace::Namespace;
 use crate::interop::server::Wanted;
 use crate::interop::softphone::{Line, Softphone};
 use crate::interop::{Stage, Transport, baresip};
 use crate::process::free_port;
+use ringway_test_support::namespace::Namespace;
 
 /// Two phones at different nodes, each with a connection to its own.
 struct Phones {

@@ -11,12 +11,12 @@ use super::nodes::{Nodes, eventually};
 use super::redis::Redis;
 use super::{two_users, user};
 use crate::interop::baresip::Phone;
-use crate::interop::namespace::Namespace;
 use crate::interop::server::{Server, Wanted};
 use crate::interop::sipp::User;
 use crate::interop::softphone::{Line, Softphone};
 use crate::interop::{Scenario, Stage, Transport, audio, linphone};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
+use ringway_test_support::namespace::Namespace;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -341,7 +341,7 @@ fn srv(stage: &Stage) -> Result<()> {
         dnsmasq.arg(format!("--srv-host=_sip._tcp.example.org,{host}.example.org,{port},{priority},50"));
         dnsmasq.arg(format!("--host-record={host}.example.org,127.0.0.1"));
     }
-    let mut dns = Running::start("dnsmasq", &mut dnsmasq, &stage.folder)?;
+    let mut dns = Process::start("dnsmasq", &mut dnsmasq, &stage.folder)?;
     dns.wait_for_output("started")?;
     // The port is not used: the records have it.
     let line = |user, tone_hz| Line::at_server(user, tone_hz, 5060, Transport::Tcp);
@@ -410,7 +410,7 @@ fn keepalived(stage: &Stage) -> Result<()> {
     first.wait_until("the address is back", |output| output.matches("Entering MASTER STATE").count() == 2)
 }
 
-fn start_keepalived(stage: &Stage, port: u16, priority: u8) -> Result<Running> {
+fn start_keepalived(stage: &Stage, port: u16, priority: u8) -> Result<Process> {
     let program = stage.ringway.program().context("only the program has `options`")?;
     let words = [
         ("@USER@", "root".to_owned()),
@@ -426,7 +426,7 @@ fn start_keepalived(stage: &Stage, port: u16, priority: u8) -> Result<Running> {
     command.args(["--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file"]).arg(&config);
     command.arg("--pid").arg(stage.path("keepalived.pid"));
     command.arg("--vrrp_pid").arg(stage.path("vrrp.pid"));
-    Running::start("keepalived", &mut command, &stage.folder)
+    Process::start("keepalived", &mut command, &stage.folder)
 }
 
 /// Floating address.

@@ -19,7 +19,7 @@ use super::server::{Server, Wanted, await_sip, kamailio};
 use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport, audio, baresip, linphone, provisioning};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// Starts a store.
 type StartStore = fn(&Stage) -> Result<Redis>;
@@ -351,7 +351,7 @@ fn behind_kamailio(stage: &Stage) -> Result<()> {
     let config = stage.path("dispatcher.cfg");
     stage.fill("kamailio/dispatcher.cfg", &words, &config)?;
     stage.fill("kamailio/dispatcher.list", &words, &stage.path("dispatcher.list"))?;
-    let _kamailio = Running::start("dispatcher", &mut kamailio(&config), &stage.folder)?;
+    let _kamailio = Process::start("dispatcher", &mut kamailio(&config), &stage.folder)?;
     await_sip(std::net::Ipv4Addr::LOCALHOST, port)?;
     // SIPp's digests name the address that it sends to, which is no server's of ours.
     let play = Play { stage, transport: Transport::Udp, digest: false };

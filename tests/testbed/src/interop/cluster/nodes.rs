@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ringway_test_support::eventually::retry;
 
 use super::redis::Redis;
 use crate::interop::Stage;
@@ -12,7 +13,7 @@ use crate::interop::server::{Server, Wanted};
 use crate::interop::sipp::User;
 use crate::process::free_port;
 
-/// Running nodes `a`, `b`, … with the same users, of the same store.
+/// Process nodes `a`, `b`, … with the same users, of the same store.
 pub(super) struct Nodes {
     pub(super) servers: Vec<Server>,
     /// File of the secret and port of links, of each node.
@@ -160,15 +161,8 @@ pub(super) fn eventually(what: &str, attempt: impl FnMut() -> Result<()>) -> Res
 }
 
 /// Repeats until it succeeds, for this time at most.
-pub(super) fn within(time: Duration, what: &str, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
-    let end = Instant::now() + time;
-    loop {
-        match attempt() {
-            Ok(()) => return Ok(()),
-            Err(error) if Instant::now() > end => return Err(error).context(what.to_owned()),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
+pub(super) fn within(time: Duration, what: &str, attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    retry(time, attempt).with_context(|| what.to_owned())
 }
 
 /// Line of the log.

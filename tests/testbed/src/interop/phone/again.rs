@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, linphone};
 use super::call::Caller;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// With linphone, which retains secrets too.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -47,14 +47,14 @@ fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Val
     };
     command.args(["--srtp", "zrtp", "--play", "tone:600", "--duration", "3", "--json"]);
     command.arg("--zrtp-cache").arg(stage.path("alice.zrtp"));
-    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
     if caller == Caller::Peer {
         phone.wait_for_output("ready")?;
         peer.dial(&uri)?;
     }
     phone.succeeds()?;
     peer.ended().context("the peer")?;
-    phone.told()
+    phone.printed_json()
 }
 
 const LINE: Line<'static> = Line {

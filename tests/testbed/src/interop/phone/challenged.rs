@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// Ringway's phone calls, directly and through Kamailio; baresip calls, which answers every realm with its account's password.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -79,7 +79,7 @@ fn by_baresip_with_wrong_password(stage: &Stage, transport: Transport) -> Result
 }
 
 /// Starts bob without a server, who accepts alice's password; returns his address too.
-fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Running, String)> {
+fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Process, String)> {
     let port = free_port()?;
     let mut command = ringway(stage)?;
     command.args(["answer", "--as", "sip:bob@127.0.0.1", "--bind", &format!("127.0.0.1:{port}")]);
@@ -93,11 +93,11 @@ fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Running, String)
     Ok((bob, format!("sip:bob@127.0.0.1:{port}{parameter}")))
 }
 
-fn challenging(stage: &Stage, transport: Transport, mut command: Command) -> Result<Running> {
+fn challenging(stage: &Stage, transport: Transport, mut command: Command) -> Result<Process> {
     let file = private(stage, "callers.csv", "username,password\nalice,secret-alice\n")?;
     command.arg("--challenge").arg(file).args(["--transport", transport.name(), "--count", "1"]);
     command.args(["--duration", "2", "--srtp", "none", "--trace", "--json"]);
-    Running::start("bob", &mut command, &stage.folder)
+    Process::start("bob", &mut command, &stage.folder)
 }
 
 /// Result of a call of Ringway's phone.
@@ -130,14 +130,14 @@ fn call(
         let file = private(stage, &format!("{name}.password"), &format!("{password}\n"))?;
         command.args(["--peer-realm", realm, "--peer-password-file"]).arg(file);
     }
-    let mut alice = Running::start(name, &mut command, &stage.folder)?;
+    let mut alice = Process::start(name, &mut command, &stage.folder)?;
     alice.type_line("secret-alice")?;
     alice.close_input();
     alice.wait()?;
-    Ok(Called { name, told: alice.told()? })
+    Ok(Called { name, told: alice.printed_json()? })
 }
 
-fn expect_proven(bob: &mut Running) -> Result<()> {
+fn expect_proven(bob: &mut Process) -> Result<()> {
     let output = bob.succeeds()?;
     ensure!(output.contains("has proved the password of alice"), "bob says nothing of a password: {output}");
     Ok(())

@@ -11,7 +11,7 @@ use super::super::audio::Recording;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip, twinkle};
 use super::call::Caller;
-use crate::process::{Running, free_port};
+use crate::process::{Process, Signal, free_port};
 
 /// baresip is called and calls.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -39,7 +39,7 @@ fn call(stage: &Stage, caller: Caller) -> Result<()> {
     };
     command.args(["--srtp", "dtls", "--play", "tone:600", "--json", "--record"]);
     command.arg(stage.path("heard-by-phone.wav"));
-    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
     if caller == Caller::Peer {
         phone.wait_for_output("ready")?;
         peer.dial(&uri)?;
@@ -47,12 +47,12 @@ fn call(stage: &Stage, caller: Caller) -> Result<()> {
     phone.wait_for_output("is connected")?;
     peer.established()?;
     std::thread::sleep(TALK);
-    phone.ask_to_end();
+    phone.signal(Signal::TERM);
     phone.succeeds()?;
     peer.ended().context("the peer")?;
     let trace = peer.trace()?;
     ensure!(trace.contains("connectivity check is complete"), "baresip completed no check");
-    let told = phone.told()?;
+    let told = phone.printed_json()?;
     stage.keep_text(&told.to_string(), "phone.json")?;
     for (at, expected) in [("/security/method", Value::from("dtls")), ("/received/checks", 0.into())] {
         let found = told.pointer(at);

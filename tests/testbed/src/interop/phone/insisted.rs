@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::super::audio::Recording;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip, linphone};
-use crate::process::Running;
+use crate::process::Process;
 
 /// baresip with `srtp-mand`, linphonec with mandatory SRTP.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -48,11 +48,11 @@ fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Resu
     command.args(["call", &peer.uri(), "--from", "sip:alice@127.0.0.1", "--bind", "127.0.0.1:0"]);
     command.args(["--transport", transport.name(), "--play", &format!("tone:{PHONE_HZ}")]);
     command.arg("--record").arg(&heard_by_phone).args(["--duration", "4", "--trace", "--json"]);
-    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
     peer.established().context("the peer")?;
     let output = phone.succeeds()?;
     peer.ended().context("the peer")?;
-    let told = phone.told()?;
+    let told = phone.printed_json()?;
     stage.keep_text(&told.to_string(), "phone.json")?;
     ensure!(told["result"] == "answered" && told["security"]["method"] == "sdes", "the phone says {told}");
     let refusals =

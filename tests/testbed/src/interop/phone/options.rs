@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
-use crate::process::Running;
+use crate::process::Process;
 
 /// Each over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -56,9 +56,9 @@ fn ask(stage: &Stage, transport: Transport, uri: &str) -> Result<(Option<i32>, V
     let mut command = Command::new(program);
     command.args(["options", uri, "--transport", transport.name(), "--bind", "127.0.0.1:0"]);
     command.args(["--trace", "--json"]);
-    let mut running = Running::start("options", &mut command, &stage.folder)?;
+    let mut running = Process::start("options", &mut command, &stage.folder)?;
     let status = running.wait()?;
-    Ok((status.code(), running.told()?))
+    Ok((status.code(), running.printed_json()?))
 }
 
 const fn line(transport: Transport) -> Line<'static> {

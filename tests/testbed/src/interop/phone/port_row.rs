@@ -12,7 +12,7 @@ use super::super::audio::Recording;
 use super::super::counting_nat::CountingNat;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
-use crate::process::Running;
+use crate::process::Process;
 
 /// With a row of ports, and without: then both record silence.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -35,10 +35,10 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     command.args(["--stun", &nat.phone_stun.to_string(), "--port-row", &ports.to_string()]);
     command.args(["--srtp", "none", "--play", "tone:600", "--duration", &TALK.as_secs().to_string()]);
     command.args(["--trace", "--json", "--record"]).arg(stage.path("heard-by-phone.wav"));
-    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
     peer.ended().context("the peer")?;
-    let told = phone.told()?;
+    let told = phone.printed_json()?;
     stage.keep_text(&told.to_string(), "phone.json")?;
     let heard = told["received"]["packets"].as_u64().context("no count of packets")?;
     let named = nat.named_by_peer().context("the peer asked no STUN server")?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
-use crate::process::Running;
+use crate::process::Process;
 
 /// Over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -36,7 +36,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
         let mut alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
         let status = alice.wait()?;
         let output = alice.output();
-        let told = alice.told()?;
+        let told = alice.printed_json()?;
         stage.keep_text(&told.to_string(), &format!("{name}.json"))?;
         ensure!(output.contains(" SIP/2.0 407 "), "{name}: the call was not challenged");
         ensure!(status.success() == is_answered, "{name}: {status}: {told}");
@@ -57,12 +57,12 @@ fn phone(
     (name, user): (&str, &str),
     server: &str,
     arguments: &[&str],
-) -> Result<Running> {
+) -> Result<Process> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(arguments).args(["--server", server, "--transport", transport.name()]);
     command.args(["--bind", "127.0.0.1:0", "--password-stdin", "--trace", "--json"]);
-    let mut running = Running::start(name, &mut command, &stage.folder)?;
+    let mut running = Process::start(name, &mut command, &stage.folder)?;
     running.type_line(&format!("secret-{user}"))?;
     running.close_input();
     Ok(running)

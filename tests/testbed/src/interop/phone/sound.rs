@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use ringway_test_support::eventually::retry;
 
 use super::super::audio::{Recording, write_tone};
 use super::super::{Scenario, Stage};
-use crate::process::{PATIENCE, Running, free_port};
+use crate::process::{PATIENCE, Process, Signal, free_port};
 
 /// Calls with a sound server, with one that is lost, and without one.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -72,7 +72,7 @@ fn server_lost(stage: &Stage) -> Result<()> {
     alice.wait_for_output("there is sound again")?;
     second.played_until(stage, 1000.0, 1.0)?;
     ensure!(!alice.has_ended()? && !bob.has_ended()?, "the call has ended: {}", alice.output());
-    alice.ask_to_end();
+    alice.signal(Signal::TERM);
     ends_well(&mut alice)?;
     ends_well(&mut bob)?;
     Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 1.0).context("recording of bob")
@@ -110,9 +110,9 @@ struct Daemon {
     server: String,
     /// Recording of the loudspeaker.
     recording: PathBuf,
-    running: Running,
-    _tone: Running,
-    _recorder: Running,
+    running: Process,
+    _tone: Process,
+    _recorder: Process,
 }
 
 impl Daemon {
@@ -136,15 +136,15 @@ impl Daemon {
             command.arg("-L").arg(format!("module-null-sink sink_name={sink}"));
         }
         own_home(&mut command, &stage.folder);
-        let mut running = Running::start(&format!("{name}-pulseaudio"), &mut command, &stage.folder)?;
-        await_server(stage, &server, &mut running)?;
+        let running = Process::start(&format!("{name}-pulseaudio"), &mut command, &stage.folder)?;
+        await_server(stage, &server, &running)?;
         let (tone, recording) = (stage.path("tone.wav"), stage.path(&format!("{name}-speaker.wav")));
         write_tone(&tone, MICROPHONE_HZ, 120)?;
         let client = |program: &str, args: &[&str], file: &Path| {
             let mut command = Command::new(program);
             command.args(args).arg(file).env("PULSE_SERVER", &server);
             own_home(&mut command, &stage.folder);
-            Running::start(&format!("{name}-{program}"), &mut command, &stage.folder)
+            Process::start(&format!("{name}-{program}"), &mut command, &stage.folder)
         };
         let player = client("paplay", &["--device=mic", "--latency-msec=40"], &tone)?;
         let format = ["--rate=8000", "--channels=1", "--format=s16le", "--file-format=wav"];
@@ -182,14 +182,7 @@ impl Daemon {
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if is_so()? {
-                return Ok(());
-            }
-            std::thread::sleep(POLL);
-        }
-        bail!("{what}: not within {} s", PATIENCE.as_secs())
+        retry(PATIENCE, || is_so()?.then_some(()).with_context(|| format!("{what}: not in time")))
     }
 
     /// Kills it.
@@ -202,19 +195,15 @@ fn own_home(command: &mut Command, folder: &Path) {
     command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder).env_remove("DBUS_SESSION_BUS_ADDRESS");
 }
 
-fn await_server(stage: &Stage, server: &str, running: &mut Running) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
+fn await_server(stage: &Stage, server: &str, running: &Process) -> Result<()> {
+    retry(PATIENCE, || {
         let mut command = Command::new("pactl");
         command.arg("info").env("PULSE_SERVER", server);
         own_home(&mut command, &stage.folder);
-        if command.output().context("cannot run pactl; is pulseaudio-utils installed?")?.status.success() {
-            return Ok(());
-        }
-        ensure!(!running.has_ended()?, "pulseaudio ended: {}", running.output().trim());
-        std::thread::sleep(POLL);
-    }
-    bail!("pulseaudio does not answer: {}", running.output().trim())
+        let answer = command.output().context("cannot run pactl; is pulseaudio-utils installed?")?;
+        ensure!(answer.status.success(), "pulseaudio does not answer: {}", running.output().trim());
+        Ok(())
+    })
 }
 
 fn program(stage: &Stage) -> Result<&Path> {
@@ -222,22 +211,22 @@ fn program(stage: &Stage) -> Result<&Path> {
 }
 
 /// Starts `ringway answer`; returns its address too.
-fn answer(stage: &Stage, mut command: Command, more: &[&str]) -> Result<(Running, String)> {
+fn answer(stage: &Stage, mut command: Command, more: &[&str]) -> Result<(Process, String)> {
     let address = format!("127.0.0.1:{}", free_port()?);
     let uri = format!("sip:bob@{address}");
     command.args(["answer", "--as", &uri, "--bind", &address, "--json"]).args(more);
-    let mut bob = Running::start("bob", &mut command, &stage.folder)?;
+    let mut bob = Process::start("bob", &mut command, &stage.folder)?;
     bob.wait_for_output("ready")?;
     Ok((bob, uri))
 }
 
 /// Starts `ringway call`.
-fn call(stage: &Stage, mut command: Command, uri: &str, more: &[&str]) -> Result<Running> {
+fn call(stage: &Stage, mut command: Command, uri: &str, more: &[&str]) -> Result<Process> {
     command.args(["call", uri, "--bind", "127.0.0.1:0", "--json"]).args(more);
-    Running::start("alice", &mut command, &stage.folder)
+    Process::start("alice", &mut command, &stage.folder)
 }
 
-fn ends_well(phone: &mut Running) -> Result<()> {
+fn ends_well(phone: &mut Process) -> Result<()> {
     let status = phone.wait()?;
     let output = phone.output();
     ensure!(status.success() && output.contains("\"result\":\"answered\""), "{status}: {}", output.trim());
@@ -266,5 +255,3 @@ const WINDOW_S: f64 = 0.0125;
 
 /// Minimum RMS of a tone; the ring has 0.088.
 const LOUD: f64 = 0.05;
-
-const POLL: Duration = Duration::from_millis(50);

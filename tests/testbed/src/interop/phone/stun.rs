@@ -10,7 +10,7 @@ use super::super::audio::Recording;
 use super::super::nat::Nat;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
-use crate::process::{Running, await_listener, free_port};
+use crate::process::{Process, Signal, UDP, await_listener, free_port};
 
 /// baresip is called and calls, and sends its RTP to the address that coturn reported.
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -54,7 +54,7 @@ fn calls(stage: &Stage) -> Result<()> {
 /// coturn, and the NAT in front of it.
 struct World {
     nat: Nat,
-    _server: Running,
+    _server: Process,
 }
 
 impl World {
@@ -65,8 +65,8 @@ impl World {
         command.args(["--listening-ip", "127.0.0.1", "--listening-port", &port.to_string()]);
         command.arg("--userdb").arg(stage.path("turn.db")).arg("--pidfile").arg(stage.path("turn.pid"));
         command.args(["--log-file", "stdout"]);
-        let server = Running::start("coturn", &mut command, &stage.folder)?;
-        await_listener(port, ["udp", "udp6"])?;
+        let server = Process::start("coturn", &mut command, &stage.folder)?;
+        await_listener(port, UDP)?;
         let nat = Nat::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         Ok(Self { nat, _server: server })
     }
@@ -75,17 +75,17 @@ impl World {
         stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
     }
 
-    fn options(&self, stage: &Stage, mut command: Command) -> Result<Running> {
+    fn options(&self, stage: &Stage, mut command: Command) -> Result<Process> {
         command.args(["--stun", &self.nat.inside.to_string(), "--srtp", "sdes", "--play", "tone:600"]);
         command.args(["--json", "--record"]).arg(stage.path("heard-by-phone.wav"));
-        Running::start("alice", &mut command, &stage.folder)
+        Process::start("alice", &mut command, &stage.folder)
     }
 
     /// Both send sound through the NAT for a while, and the phone hangs up.
-    fn talk(&self, stage: &Stage, mut phone: Running, peer: &mut baresip::Phone) -> Result<()> {
+    fn talk(&self, stage: &Stage, mut phone: Process, peer: &mut baresip::Phone) -> Result<()> {
         phone.wait_for_output("is connected")?;
         std::thread::sleep(TALK);
-        phone.ask_to_end();
+        phone.signal(Signal::TERM);
         phone.succeeds()?;
         peer.ended().context("the peer")?;
         let trace = peer.trace()?;

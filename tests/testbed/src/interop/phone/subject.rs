@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::certificates::CA_FILE;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Stage, Transport, baresip, linphone};
-use crate::process::{Running, free_port};
+use crate::process::{Process, Signal, free_port};
 
 /// Actions of the phone in its call. Ringway's phone gets them at its start.
 pub(crate) struct Plan<'a> {
@@ -39,7 +39,7 @@ pub(crate) struct Subject<'a> {
 
 enum Phone {
     Unused,
-    Ringway(Running),
+    Ringway(Process),
     StandIn(Box<dyn Softphone>),
 }
 
@@ -146,7 +146,7 @@ impl<'a> Subject<'a> {
     /// Hangs up, or leaves that to the phone.
     pub(crate) fn hang_up(&mut self) -> Result<()> {
         if let (Phone::Ringway(running), None) = (&mut self.phone, self.plan.ends) {
-            running.ask_to_end();
+            running.signal(Signal::TERM);
         }
         self.stand_in_does(Softphone::hang_up)
     }
@@ -186,7 +186,7 @@ impl<'a> Subject<'a> {
             }
             Phone::Unused => return Ok(()),
         };
-        let told = running.told()?;
+        let told = running.printed_json()?;
         stage.keep_text(&told.to_string(), "phone.json")?;
         let expect = |at: &str, expected: Value| match told.pointer(at) {
             Some(found) if *found == expected => Ok(()),
@@ -230,7 +230,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    fn started(&self, mut command: Command) -> Result<Running> {
+    fn started(&self, mut command: Command) -> Result<Process> {
         let Plan { line, digits, holds, hold, ends } = &self.plan;
         command.args(["--transport", line.transport.name(), "--play", &format!("tone:{}", line.tone_hz)]);
         command.arg("--record").arg(self.own_recording());
@@ -258,7 +258,7 @@ impl<'a> Subject<'a> {
         if let Some(ends) = ends {
             command.args(["--duration", &ends.as_secs_f64().to_string()]);
         }
-        let mut running = Running::start(line.user, &mut command, &self.stage.folder)?;
+        let mut running = Process::start(line.user, &mut command, &self.stage.folder)?;
         if line.server.is_some() {
             running.type_line(&format!("secret-{}", line.user))?;
         }

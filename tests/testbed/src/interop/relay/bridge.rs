@@ -11,9 +11,10 @@ use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use super::failover::first_media_port;
-use super::rtpengine::Rtpengine;
+use super::start_relay;
 use super::talk::{Access, Talker, uri};
 use crate::process::free_port;
+use ringway_test_support::rtpengine::Rtpengine;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -81,7 +82,7 @@ struct World {
 impl World {
     fn start(stage: &Stage) -> Result<Self> {
         let control = free_port()?;
-        let relay = Rtpengine::start(stage, Ipv4Addr::LOCALHOST, control, first_media_port(control))?;
+        let relay = start_relay(stage, Ipv4Addr::LOCALHOST, control, first_media_port(control))?;
         let media = Some(("bridge = true", [control, 0]));
         let server = server_with(stage, Wanted { websocket: Some(""), media, ..Wanted::default() })?;
         let mut tab = Phones::start(stage)?;

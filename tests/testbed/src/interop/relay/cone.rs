@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use smoltcp::phy::{ChecksumCapabilities, Device, Medium, RxToken, TunTapInterface, TxToken};
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr};
 
-use super::super::namespace::{Namespace, move_into};
+use ringway_test_support::namespace::{Namespace, move_into};
 
 /// The NAT runs until this value is dropped.
 pub(super) struct Cone {

@@ -10,9 +10,10 @@ use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use super::failover::first_media_port;
-use super::rtpengine::Rtpengine;
+use super::start_relay;
 use super::talk::{Access, Talker, accounts, uri};
 use crate::process::free_port;
+use ringway_test_support::rtpengine::Rtpengine;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -81,7 +82,7 @@ struct World {
 impl World {
     fn start(stage: &Stage, lines: &'static str) -> Result<Self> {
         let control = free_port()?;
-        let relay = Rtpengine::start(stage, Ipv4Addr::LOCALHOST, control, first_media_port(control))?;
+        let relay = start_relay(stage, Ipv4Addr::LOCALHOST, control, first_media_port(control))?;
         let wanted = Wanted { media: Some((lines, [control, 0])), ..Wanted::default() };
         let server = Server::start(stage, wanted, &accounts(&[SRTP, RTP]))?;
         Ok(Self { server, relay })

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
-use super::rtpengine::Rtpengine;
+use super::start_relay;
 use super::talk::{Access, Talker, accounts};
 use crate::process::free_port;
+use ringway_test_support::rtpengine::Rtpengine;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -109,7 +110,7 @@ struct Call {
 impl World {
     fn start(stage: &Stage, lines: &'static str) -> Result<Self> {
         let ports = [free_port()?, free_port()?];
-        let relay = |port: u16| Rtpengine::start(stage, Ipv4Addr::LOCALHOST, port, first_media_port(port));
+        let relay = |port: u16| start_relay(stage, Ipv4Addr::LOCALHOST, port, first_media_port(port));
         let relays = [relay(ports[0])?, relay(ports[1])?];
         let wanted = Wanted { media: Some((lines, ports)), ..Wanted::default() };
         let server = Server::start(stage, wanted, &accounts(&["alice", "bob"]))?;

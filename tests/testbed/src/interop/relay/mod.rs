@@ -11,10 +11,14 @@ mod convert;
 mod failover;
 mod nat;
 mod network;
-mod rtpengine;
 mod talk;
 
-use super::Scenario;
+use std::net::Ipv4Addr;
+
+use anyhow::Result;
+use ringway_test_support::rtpengine::{Rtpengine, media_ports};
+
+use super::{Scenario, Stage};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = nat::scenarios();
@@ -25,4 +29,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario.reference = false;
     }
     all
+}
+
+/// Starts rtpengine with its control port on loopback, and 200 ports for media at `interface` from `first` on.
+fn start_relay(stage: &Stage, interface: Ipv4Addr, control: u16, first: u16) -> Result<Rtpengine> {
+    Rtpengine::start_at(&stage.site(), control, &media_ports(interface, first, 200))
 }

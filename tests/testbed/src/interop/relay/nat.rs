@@ -9,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 use super::super::audio::Recording;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
-use super::super::{Scenario, Stage, Transport, baresip, namespace};
+use super::super::{Scenario, Stage, Transport, baresip};
 use super::network::{Kind, Network, PRIVATE, PUBLIC};
-use super::rtpengine::Rtpengine;
+use super::start_relay;
 use super::talk::{Access, Talker, accounts, uri};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
+use ringway_test_support::namespace;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let relayed = |name: &str, kinds: [Kind; 2]| {
@@ -38,7 +39,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 fn relayed(stage: &Stage, kinds: [Kind; 2]) -> Result<()> {
     let Some(network) = Network::make(kinds)? else { return Ok(()) };
     let public = network.public(stage);
-    let relay = Rtpengine::start(&public, PUBLIC, CONTROL, FIRST_PORT)?;
+    let relay = start_relay(&public, PUBLIC, CONTROL, FIRST_PORT)?;
     let wanted = Wanted { host: PUBLIC, media: Some(("relay = \"nat\"", [CONTROL, 0])), ..Wanted::default() };
     let server = Server::start(&public, wanted, &accounts(&["alice", "bob"]))?;
     let line = Line {
@@ -110,7 +111,7 @@ fn direct(stage: &Stage, kind: Kind, is_heard: bool) -> Result<()> {
     command.args(["--listening-ip", &PUBLIC.to_string(), "--listening-port", &stun.to_string()]);
     command.arg("--userdb").arg(stage.path("turn.db")).arg("--pidfile").arg(stage.path("turn.pid"));
     command.args(["--log-file", "stdout"]);
-    let _stun = Running::start("coturn", &mut command, &stage.folder)?;
+    let _stun = Process::start("coturn", &mut command, &stage.folder)?;
     let server =
         Server::start(&public, Wanted { host: PUBLIC, ..Wanted::default() }, &accounts(&["alice", "bob"]))?;
     let stun = format!("{PUBLIC}:{stun}");

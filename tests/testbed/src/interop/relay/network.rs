@@ -12,8 +12,8 @@ use std::net::Ipv4Addr;
 use anyhow::Result;
 
 use super::super::Stage;
-use super::super::namespace::Namespace;
 use super::cone::Cone;
+use ringway_test_support::namespace::Namespace;
 
 /// Address of the server and of the media relay.
 pub(super) const PUBLIC: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);

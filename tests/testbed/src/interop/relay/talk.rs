@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
 use super::super::{Stage, Transport};
-use crate::process::Running;
+use crate::process::{Process, Signal};
 
 /// `ringway call` or `ringway answer` with a tone.
 pub(super) struct Talker {
-    running: Running,
+    running: Process,
     recording: PathBuf,
 }
 
@@ -52,13 +52,13 @@ impl Talker {
     }
 
     pub(super) fn hang_up(&mut self) {
-        self.running.ask_to_end();
+        self.running.signal(Signal::TERM);
     }
 
     /// Waits for the end of the call; fails unless it was answered. Returns the number of received packets.
     pub(super) fn ended(&mut self) -> Result<u64> {
         self.running.succeeds()?;
-        let told = self.running.told()?;
+        let told = self.running.printed_json()?;
         ensure!(told["result"] == "answered", "{told}");
         told.pointer("/received/packets")
             .and_then(serde_json::Value::as_u64)
@@ -68,7 +68,7 @@ impl Talker {
     /// Waits for the end of a call without any sound, which has failed for its phone.
     pub(super) fn ended_in_silence(&mut self) -> Result<()> {
         self.running.wait()?;
-        let told = self.running.told()?;
+        let told = self.running.printed_json()?;
         let is_silent = told["reason"].as_str().is_some_and(|reason| reason.starts_with("no sound"));
         let packets = told.pointer("/received/packets").and_then(serde_json::Value::as_u64);
         ensure!(told["result"] == "failed" && is_silent && packets == Some(0), "{told}");
@@ -78,7 +78,7 @@ impl Talker {
     /// Status with which its call failed.
     pub(super) fn refused(&mut self) -> Result<u64> {
         self.running.wait()?;
-        self.running.told()?["status"].as_u64().context("no status in the JSON")
+        self.running.printed_json()?["status"].as_u64().context("no status in the JSON")
     }
 
     /// Sound that it received.
@@ -99,7 +99,7 @@ impl Talker {
         command.args(arguments).args(["--server", &format!("{server}:{port}")]);
         command.args(["--transport", transport.name(), "--bind", &format!("{host}:0"), "--password-stdin"]);
         command.args(["--play", &format!("tone:{tone_hz}"), "--json", "--trace", "--record"]).arg(&recording);
-        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        let mut running = Process::start(user, &mut command, &stage.folder)?;
         running.type_line(&format!("secret-{user}"))?;
         running.close_input();
         Ok(Self { running, recording })

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::super::certificates::{Authority, CA_FILE, Certificate};
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
-use crate::process::Running;
+use crate::process::Process;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new("tls/openssl/dtls", registers_and_asks)]
@@ -37,7 +37,7 @@ fn registers_and_asks(stage: &Stage) -> Result<()> {
         ]);
         // The first letter of a request is none of its commands.
         command.args(["-verify_ip", "127.0.0.1", "-nocommands"]);
-        let mut client = Running::start(name, &mut command, &stage.folder)?;
+        let mut client = Process::start(name, &mut command, &stage.folder)?;
         client.type_keys(&request)?;
         client.wait_for_output(answer)?;
         ensure!(client.output().contains("Verify return code: 0 (ok)"), "{name}: {}", client.output());
@@ -56,7 +56,7 @@ fn registers_and_asks(stage: &Stage) -> Result<()> {
         "--ca",
         CA_FILE,
     ]);
-    let mut phone = Running::start("phone", &mut command, &stage.folder)?;
+    let mut phone = Process::start("phone", &mut command, &stage.folder)?;
     ensure!(phone.wait()?.success(), "the phone was not answered: {}", phone.output());
     let counters = server.counters()?;
     let counts = ["dtls_cookies_sent", "dtls_accepted", "dtls_failed", "associations_open"]

@@ -10,7 +10,7 @@ use super::super::certificates::{Authority, CA_FILE, Certificate, Issuer};
 use super::super::server::{Server, await_sip, kamailio};
 use super::super::{Scenario, Stage, Transport};
 use super::openssl;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -78,7 +78,7 @@ fn wrong_certificate(stage: &Stage) -> Result<()> {
 
 /// A running Kamailio.
 struct Neighbour {
-    _running: Running,
+    _running: Process,
     tls_port: u16,
 }
 
@@ -97,14 +97,14 @@ impl Neighbour {
         ];
         let config = stage.path("kamailio.cfg");
         stage.fill("kamailio/tls.cfg", &words, &config)?;
-        let running = Running::start("kamailio", &mut kamailio(&config), &stage.folder)?;
+        let running = Process::start("kamailio", &mut kamailio(&config), &stage.folder)?;
         await_sip(Ipv4Addr::LOCALHOST, port).context("Kamailio; is kamailio-tls-modules installed?")?;
         Ok(Self { _running: running, tls_port })
     }
 }
 
 /// Starts Ringway's phone, which registers at a server and answers two calls.
-fn answering(stage: &Stage, name: &str, aor: &str, server: u16) -> Result<Running> {
+fn answering(stage: &Stage, name: &str, aor: &str, server: u16) -> Result<Process> {
     let mut phone = phone(stage, name, &["answer", "--as", aor, "--register", "--count", "2"], server)?;
     phone.wait_for_output("registered for")?;
     Ok(phone)
@@ -114,10 +114,10 @@ fn answering(stage: &Stage, name: &str, aor: &str, server: u16) -> Result<Runnin
 fn called(stage: &Stage, name: &str, (from, to): (&str, &str), server: u16) -> Result<Value> {
     let mut phone = phone(stage, name, &["call", to, "--from", from, "--duration", "1"], server)?;
     phone.wait()?;
-    phone.told()
+    phone.printed_json()
 }
 
-fn phone(stage: &Stage, name: &str, arguments: &[&str], server: u16) -> Result<Running> {
+fn phone(stage: &Stage, name: &str, arguments: &[&str], server: u16) -> Result<Process> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(arguments).args(["--server", &format!("127.0.0.1:{server}"), "--transport", "tls"]);
@@ -125,7 +125,7 @@ fn phone(stage: &Stage, name: &str, arguments: &[&str], server: u16) -> Result<R
     let user = arguments.iter().find_map(|argument| argument.strip_prefix("sip:")?.split('@').next());
     let caller = arguments.iter().position(|argument| *argument == "--from");
     let caller = caller.and_then(|at| arguments.get(at + 1)?.strip_prefix("sip:")?.split('@').next());
-    let mut running = Running::start(name, &mut command, &stage.folder)?;
+    let mut running = Process::start(name, &mut command, &stage.folder)?;
     running.type_line(&format!("secret-{}", caller.or(user).unwrap_or_default()))?;
     running.close_input();
     Ok(running)

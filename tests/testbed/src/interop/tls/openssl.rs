@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::super::certificates::{Authority, CA_FILE, Certificate, Issuer};
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
-use crate::process::{Running, await_listener, free_port};
+use crate::process::{Process, TCP, await_listener, free_port};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let scenario =
@@ -88,7 +88,7 @@ fn dialled_by_phone(stage: &Stage) -> Result<()> {
         command.args(["call", "sip:bob@example.org", "--from", "sip:alice@example.org"]);
         command.args(["--server", &format!("127.0.0.1:{port}"), "--transport", "tls", "--ca", CA_FILE]);
         command.args(["--bind", "127.0.0.1:0"]);
-        let mut phone = Running::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
+        let mut phone = Process::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
         let Some(reason) = reason else {
             dialled.wait_for_output("INVITE sip:bob@example.org").context("the good certificate")?;
             continue;
@@ -116,7 +116,7 @@ fn dialled_by_server(stage: &Stage) -> Result<()> {
         let mut command = Command::new(program);
         command.args(["call", &callee, "--from", "sip:alice@example.org", "--password-stdin"]);
         command.args(["--server", &format!("127.0.0.1:{}", server.port), "--bind", "127.0.0.1:0"]);
-        let mut phone = Running::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
+        let mut phone = Process::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
         phone.type_line("secret-alice")?;
         phone.close_input();
         let Some(reason) = reason else {
@@ -143,14 +143,14 @@ pub(super) fn server(stage: &Stage, lines: &'static str) -> Result<Server> {
 }
 
 /// Starts `openssl s_server` with a certificate.
-fn listening(stage: &Stage, authority: &Authority, certificate: Certificate) -> Result<(Running, u16)> {
+fn listening(stage: &Stage, authority: &Authority, certificate: Certificate) -> Result<(Process, u16)> {
     authority.issue(certificate)?;
     let (name, port) = (certificate.name, free_port()?);
     let mut command = Command::new("openssl");
     command.args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-cert", &format!("{name}.pem")]);
     command.args(["-key", &format!("{name}-key.pem")]);
-    let running = Running::start(name, &mut command, &stage.folder)?;
-    await_listener(port, ["tcp", "tcp6"])?;
+    let running = Process::start(name, &mut command, &stage.folder)?;
+    await_listener(port, TCP)?;
     Ok((running, port))
 }
 
@@ -160,7 +160,7 @@ pub(super) fn client(stage: &Stage, server: &Server, name: &str, arguments: &[&s
     let address = format!("127.0.0.1:{}", server.port_of(Transport::Tls));
     command.args(["s_client", "-connect", &address, "-CAfile", CA_FILE, "-verify_return_error"]);
     command.args(["-verify_ip", "127.0.0.1", "-ign_eof"]).args(arguments);
-    let mut running = Running::start(&format!("client{name}"), &mut command, &stage.folder)?;
+    let mut running = Process::start(&format!("client{name}"), &mut command, &stage.folder)?;
     // A refused client may have ended already.
     let _ = running.type_keys(OPTIONS);
     running.close_input();

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use ringway_test_support::eventually::retry;
 use xtask::workspace::root;
 
 use super::booted::{ANSWER_TIME, Booted, options};
@@ -193,15 +194,7 @@ fn connect(at: SocketAddrV4) -> Result<TcpStream> {
 
 /// Sends OPTIONS over its own connection until one is accepted and answered.
 fn answered_by_tcp(at: SocketAddrV4) -> Result<()> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut stream = connect(at)?;
-        let outcome = asked_by_tcp(&mut stream, 5);
-        if outcome.is_ok() || Instant::now() > until {
-            return outcome;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    retry(Duration::from_secs(10), || asked_by_tcp(&mut connect(at)?, 5))
 }
 
 fn asked_by_tcp(stream: &mut TcpStream, number: u32) -> Result<()> {

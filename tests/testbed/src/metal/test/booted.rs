@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use crate::interop::Stage;
 use crate::interop::server::await_sip;
 use crate::machine::Machine;
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 /// A machine with the address of its port 5060.
 pub(super) struct Booted {
-    pub(super) running: Running,
+    pub(super) running: Process,
     pub(super) at: SocketAddrV4,
 }
 

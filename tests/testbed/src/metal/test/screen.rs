@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ringway_test_support::eventually::retry;
 
 use crate::machine::{Machine, Medium};
 
 use super::booted::Booted;
 use super::figures;
 use crate::interop::{Scenario, Stage};
-use crate::process::{PATIENCE, Running};
+use crate::process::{PATIENCE, Process};
 use ringway_lab::registering::Registering;
 use xtask::image::{Image, elf};
 use xtask::workspace::{root, target_dir};
@@ -85,20 +86,13 @@ fn screen(stage: &Stage, makes_pictures: bool) -> Result<()> {
 }
 
 /// Waits until the page on the serial port has the wanted content; `what` names it.
-pub(super) fn on_page<T>(machine: &Running, what: &str, look: impl Fn(&str) -> Option<T>) -> Result<T> {
-    let until = Instant::now() + PATIENCE;
-    loop {
+pub(super) fn on_page<T>(machine: &Process, what: &str, look: impl Fn(&str) -> Option<T>) -> Result<T> {
+    retry(PATIENCE, || {
         let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
         terminal.process(machine.output().as_bytes());
         let page = terminal.screen().contents();
-        if let Some(found) = look(&page) {
-            return Ok(found);
-        }
-        if Instant::now() > until {
-            bail!("the page does not say \"{what}\":\n{page}");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        look(&page).with_context(|| format!("the page does not say \"{what}\":\n{page}"))
+    })
 }
 
 /// Row of a page that starts with a word.

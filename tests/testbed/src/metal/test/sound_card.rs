@@ -10,7 +10,7 @@ use xtask::image::Image;
 use crate::interop::audio::{Recording, write_stereo_tone};
 use crate::interop::{Scenario, Stage};
 use crate::machine::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new(NAME, answered_by_a_person)]
@@ -68,7 +68,7 @@ fn expect_ring(played: &Recording) -> Result<()> {
     Ok(())
 }
 
-fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
+fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Process> {
     let rtp = free_port()?;
     let words = format!("srtp=sdes outside=127.0.0.1:{port} rtp={rtp}");
     let network =
@@ -77,16 +77,16 @@ fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
     let mut command = Emulator { boot, card: Card::Virtio, memory_mib: MEMORY_MIB, network }.command()?;
     sound.plug_in(&mut command, folder)?;
     command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
-    Running::start("machine", &mut command, folder)
+    Process::start("machine", &mut command, folder)
 }
 
 /// Starts `ringway call` of the program for Linux.
-fn call(port: u16, stage: &Stage) -> Result<Running> {
+fn call(port: u16, stage: &Stage) -> Result<Process> {
     let program = stage.ringway.program().context("the caller is Ringway's program")?;
     let mut call = stage.command(program);
     call.args(["call", &format!("sip:phone@127.0.0.1:{port}"), "--bind", "127.0.0.1:0", "--srtp", "sdes"]);
     call.args(["--play", &format!("tone:{CALLER_HZ}"), "--duration", "5", "--json", "--record"]);
-    Running::start("caller", call.arg(stage.path("caller.wav")), &stage.folder)
+    Process::start("caller", call.arg(stage.path("caller.wav")), &stage.folder)
 }
 
 /// Checks that the call was established with SRTP.

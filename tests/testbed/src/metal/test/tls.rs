@@ -16,7 +16,7 @@ use super::booted::{Booted, options};
 use crate::interop::certificates::{Authority, CA_FILE, Certificate};
 use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};
-use crate::process::{Running, free_port};
+use crate::process::{Process, free_port};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let register =
@@ -187,7 +187,7 @@ fn client(stage: &Stage, port: u16, name: &str, arguments: &[&str], request: &st
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-CAfile", CA_FILE, "-nocommands"]);
     command.args(["-verify_return_error", "-verify_ip", "127.0.0.1"]).args(arguments);
-    let mut running = Running::start(&format!("client{name}"), &mut command, &stage.folder)?;
+    let mut running = Process::start(&format!("client{name}"), &mut command, &stage.folder)?;
     // A refused client may have ended already.
     let _ = running.type_keys(request);
     let _ = running.wait_for_output("Content-Length: 0\r\n\r\n");

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};
-use crate::process::{PATIENCE, Running};
+use crate::process::{PATIENCE, Process};
 use cable::Cable;
 use host::{Host, TURN};
 
@@ -33,7 +33,7 @@ pub(super) fn checks() -> Vec<Scenario> {
 
 /// A machine on the cable.
 struct CabledMachine {
-    running: Running,
+    running: Process,
     host: Host,
 }
 
@@ -45,7 +45,7 @@ impl CabledMachine {
         let mut command = machine.command_in(host.cable.network(), &stage.folder, words)?;
         let settings = std::fs::read(stage.path(Machine::SETTINGS_FILE))?;
         host.tftp.server.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
-        Ok(Self { running: Running::start("machine", &mut command, &stage.folder)?, host })
+        Ok(Self { running: Process::start("machine", &mut command, &stage.folder)?, host })
     }
 
     /// Serves the machine's network until the machine has printed this.

@@ -12,13 +12,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A network namespace with its loopback interface.
-pub(crate) struct Namespace {
+pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
     /// Creates a namespace; `None`: this user may not.
-    pub(crate) fn create(role: &str) -> Result<Option<Self>> {
+    pub fn create(role: &str) -> Result<Option<Self>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_left_over();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Namespace {
     }
 
     /// Creates a namespace with a bridge for others, at which it has this address; `None`: this user may not.
-    pub(crate) fn with_bridge(role: &str, address: Ipv4Addr) -> Result<Option<Self>> {
+    pub fn with_bridge(role: &str, address: Ipv4Addr) -> Result<Option<Self>> {
         let Some(namespace) = Self::create(role)? else { return Ok(None) };
         namespace.ip(&format!("link add {BRIDGE} type bridge"))?;
         namespace.ip(&format!("link set {BRIDGE} up"))?;
@@ -44,7 +44,7 @@ impl Namespace {
     }
 
     /// Gives it an interface with this name and address at the bridge of another namespace.
-    pub(crate) fn join(&self, bridged: &Self, interface: &str, address: Ipv4Addr) -> Result<()> {
+    pub fn join(&self, bridged: &Self, interface: &str, address: Ipv4Addr) -> Result<()> {
         let port = format!("port{}", address.octets()[3]);
         self.ip(&format!("link add {interface} type veth peer name {port} netns {}", bridged.name))?;
         bridged.ip(&format!("link set {port} master {BRIDGE} up"))?;
@@ -52,17 +52,18 @@ impl Namespace {
         self.ip(&format!("link set {interface} up"))
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Its name for `ip netns`.
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Runs `ip` with these words in the namespace.
-    pub(crate) fn ip(&self, words: &str) -> Result<()> {
+    pub fn ip(&self, words: &str) -> Result<()> {
         self.run("ip", words)
     }
 
     /// Runs a program with these words in the namespace.
-    pub(crate) fn run(&self, program: &str, words: &str) -> Result<()> {
+    pub fn run(&self, program: &str, words: &str) -> Result<()> {
         let output = command(Some(&self.name), program).args(words.split(' ')).output()?;
         if !output.status.success() {
             bail!("{program} {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -78,7 +79,7 @@ impl Drop for Namespace {
 }
 
 /// Command for a program in the namespace with this name.
-pub(crate) fn command(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Command {
+pub fn command(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Command {
     let Some(name) = namespace else { return Command::new(program) };
     let mut command = Command::new("ip");
     command.args(["netns", "exec", name]).arg(program);
@@ -86,7 +87,7 @@ pub(crate) fn command(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Co
 }
 
 /// Calls `run` on a thread in the namespace with this name. What it opens stays there.
-pub(crate) fn enter<R: Send>(namespace: Option<&str>, run: impl FnOnce() -> R + Send) -> Result<R> {
+pub fn enter<R: Send>(namespace: Option<&str>, run: impl FnOnce() -> R + Send) -> Result<R> {
     let Some(name) = namespace else { return Ok(run()) };
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -98,7 +99,7 @@ pub(crate) fn enter<R: Send>(namespace: Option<&str>, run: impl FnOnce() -> R + 
 }
 
 /// Moves this thread into the namespace with this name.
-pub(crate) fn move_into(name: &str) -> Result<()> {
+pub fn move_into(name: &str) -> Result<()> {
     let file = File::open(Path::new(FOLDER).join(name)).with_context(|| format!("no namespace {name}"))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
         .with_context(|| format!("cannot enter the namespace {name}"))
