@@ -256,7 +256,7 @@ impl RedisServer {
 
     /// Kills the process.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
+        if let Some(process) = self.process.take() {
             process.kill();
         }
     }

@@ -5,7 +5,8 @@
 
 use crate::documents::{FAIL2BAN, block};
 use crate::program;
-use crate::program::{Running, TIME_LIMIT};
+use crate::program::{Running, Signal, TIME_LIMIT};
+use ringway_test_support::eventually::wait_until;
 use ringway_test_support::programs::has;
 use serde_json::Value;
 use std::fs;
@@ -49,8 +50,7 @@ impl Server {
         fs::write(folder.path().join("ringway.toml"), configuration(rest)).unwrap();
         let running = start(folder.path());
         let address = running.address();
-        let admin = running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let admin = running.admin();
         let server = Self { folder, running, admin, address, alice: socket(), bob: socket(), calls: 0 };
         let own = server.bob.local_addr().unwrap();
         server.send(
@@ -135,26 +135,18 @@ impl Server {
     }
 
     fn show(&self, what: &str) -> Value {
-        self.command(&["show", what, "--json"]).json()
+        self.running.show(what)
     }
 
     fn stat(&self, name: &str) -> u64 {
-        self.show("stats")[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
-    }
-
-    fn wait_for(&self, what: &str, mut is_it: impl FnMut() -> bool) {
-        let end = Instant::now() + TIME_LIMIT;
-        while !is_it() {
-            assert!(Instant::now() < end, "{what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.running.stat(name)
     }
 
     /// Lines of a file, once there are `count`.
     fn lines(&self, name: &str, count: usize) -> Vec<Value> {
         let path = self.folder.path().join(name);
         let read = || fs::read_to_string(&path).unwrap_or_default();
-        self.wait_for(&format!("{count} lines in {name}"), || read().lines().count() >= count);
+        wait_until(&format!("{count} lines in {name}"), || read().lines().count() >= count);
         read().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
@@ -213,7 +205,7 @@ fn any_bytes_of_a_peer_make_valid_json() {
     }
     server.invite("nobody", b"last");
     server.receive(&server.alice, "SIP/2.0 404");
-    server.wait_for("the last", || {
+    wait_until("the last", || {
         let text = fs::read_to_string(server.folder.path().join("calls.jsonl")).unwrap_or_default();
         text.contains("\"last\"")
     });
@@ -234,7 +226,7 @@ fn a_rotated_file_and_a_vanished_folder() {
     server.call();
     server.lines("log/calls.jsonl", 1);
     fs::rename(path.join("calls.jsonl"), path.join("calls.jsonl.1")).unwrap();
-    server.running.signal("-HUP");
+    server.running.signal(Signal::HUP);
     server.running.says("configuration reloaded");
     server.call();
     assert_eq!(server.lines("log/calls.jsonl", 1)[0]["n"], 2);
@@ -243,9 +235,7 @@ fn a_rotated_file_and_a_vanished_folder() {
         server.call();
     }
     server.running.says("call records cannot be written");
-    server.wait_for("records wait", || {
-        server.stat("records_failed") == 1 && server.stat("records_waiting") == 3
-    });
+    wait_until("records wait", || server.stat("records_failed") == 1 && server.stat("records_waiting") == 3);
     fs::create_dir(&path).unwrap();
     server.running.says("call records are written again");
     let lines = server.lines("log/calls.jsonl", 3);
@@ -289,7 +279,7 @@ fn a_full_disk_stops_no_call_and_leaves_no_half_line() {
     }
     server.running.says("call records cannot be written");
     server.call();
-    server.wait_for("all wait", || server.stat("records_waiting") >= 5);
+    wait_until("all wait", || server.stat("records_waiting") >= 5);
     let written = fs::read_to_string(server.folder.path().join("calls.jsonl")).unwrap();
     assert!(written.is_empty() || written.ends_with('\n'), "{written}");
     let id = server.running.id().to_string();
@@ -312,7 +302,7 @@ fn records_begin_and_end_with_a_reload() {
     fs::write(&file, configuration("[records]\nenabled = true\n")).unwrap();
     server.command(&["reload"]).ok();
     server.call();
-    server.wait_for("a record", || server.show("records")["total"] == 1);
+    wait_until("a record", || server.show("records")["total"] == 1);
     fs::write(&file, configuration("[records]\nfile = \"nowhere/calls.jsonl\"\n")).unwrap();
     let refused = server.command(&["reload"]);
     assert!(refused.status != 0 && format!("{refused:?}").contains("[records] file: nowhere/calls.jsonl"));
@@ -321,7 +311,7 @@ fn records_begin_and_end_with_a_reload() {
     server.answer(&invite, 200);
     fs::write(&file, configuration("")).unwrap();
     server.command(&["reload"]).ok();
-    server.wait_for("the end", || server.show("records")["records"][1]["reason"] == "stopped");
+    wait_until("the end", || server.show("records")["records"][1]["reason"] == "stopped");
     assert_eq!(server.stat("calls_open"), 0);
 }
 
@@ -342,7 +332,7 @@ fn full_files_are_rotated_and_the_database_removes_its_oldest_records() {
             sent += 1;
         }
     }
-    server.wait_for("all are written", || {
+    wait_until("all are written", || {
         // There is none for a moment while they are rotated.
         let newest = fs::read_to_string(folder.join("calls.jsonl")).unwrap_or_default();
         newest.contains(&format!("\"call_id\":\"{:05}", sent - 1))
@@ -382,7 +372,7 @@ fn messages_reach_a_collector_that_comes_and_goes() {
     ));
     let (mut stream, _) = listener.accept().unwrap();
     server.running.says("HEP collector is connected");
-    server.wait_for("connected", || server.stat("hep_connected") == 1);
+    wait_until("connected", || server.stat("hep_connected") == 1);
     server.call();
     let (mut bytes, mut room) = (Vec::new(), [0; 65_536]);
     let end = Instant::now() + TIME_LIMIT;
@@ -407,7 +397,7 @@ fn messages_reach_a_collector_that_comes_and_goes() {
     assert_eq!((server.stat("hep_lost"), server.stat("hep_connected")), (lost, 0));
     let listener = TcpListener::bind(address).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
-    server.wait_for("connected again", || server.stat("hep_connected") == 1);
+    wait_until("connected again", || server.stat("hep_connected") == 1);
     server.call();
     let count = stream.read(&mut room).unwrap();
     assert!(room[..count].starts_with(b"HEP3"), "a new stream begins with a packet");

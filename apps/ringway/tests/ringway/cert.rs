@@ -110,8 +110,7 @@ fn a_server_runs_with_the_certificate() {
                   [tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"tls/key.pem\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let server = Running::start(folder.path(), &["serve"], "");
-    let ready = server.ready();
-    let address = ready.split(' ').find_map(|word| word.strip_prefix("tls:")).unwrap().trim();
+    let address = server.listener("tls");
     if !has("openssl", "openssl") {
         return;
     }

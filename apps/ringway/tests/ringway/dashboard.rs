@@ -2,6 +2,7 @@
 //! the dashboard and Grafana name.
 
 use crate::program::Running;
+use ringway_test_support::eventually::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,14 +31,15 @@ impl Server {
         fs::write(folder.path().join("users.csv"), format!("username,password\n{rows}")).unwrap();
         Running::start(folder.path(), &["user", "import", "users.csv"], "").done().ok();
         let running = Running::start(folder.path(), &["serve"], "");
-        let ready = running.ready();
-        let admin = running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-        let of = |kind: &str| {
-            let word = ready.split_whitespace().find(|word| word.starts_with(kind)).unwrap();
-            word.trim_start_matches(kind).to_owned()
-        };
-        Self { admin, udp: of("udp:"), tcp: of("tcp:"), _folder: folder, _running: running }
+        running.ready();
+        let admin = running.admin();
+        Self {
+            admin,
+            udp: running.listener("udp"),
+            tcp: running.listener("tcp"),
+            _folder: folder,
+            _running: running,
+        }
     }
 
     /// Status and body of a response.
@@ -123,25 +125,14 @@ fn a_connection_is_found_and_dropped() {
     let port = phone.local_addr().unwrap().port();
     let search =
         || server.json("GET", &format!("/api/connections?q=127.0.0.1:{port}"))["connections"].clone();
-    let found = program_waits(|| search().as_array().filter(|found| found.len() == 1).cloned());
+    let found = wait_for("a result", || search().as_array().filter(|found| found.len() == 1).cloned());
     let id = found[0]["id"].as_str().unwrap();
     server.json("DELETE", &format!("/api/connections/{id}"));
     assert_eq!(phone.read(&mut [0]).unwrap(), 0, "the server closed it");
-    program_waits(|| search().as_array().filter(|found| found.is_empty()).cloned());
+    wait_for("a result", || search().as_array().filter(|found| found.is_empty()).cloned());
     assert_eq!(server.ask("DELETE", &format!("/api/connections/{id}")).0, 404);
     assert_eq!(server.json("GET", "/api/connections")["connections"].as_array().unwrap().len(), 1);
     drop(other);
-}
-
-/// Tries until there is a result, for ten seconds.
-fn program_waits<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..200 {
-        if let Some(result) = attempt() {
-            return result;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("nothing for ten seconds");
 }
 
 #[test]

@@ -207,12 +207,11 @@ fn openssl_connects_as_the_documents_say() {
          [tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"tls/key.pem\"\n";
     fs::write(folder.path().join("ringway.toml"), listen).unwrap();
     let server = Running::start(folder.path(), &["serve"], "");
-    let ready = server.ready();
     let commands = TLS.split(['\n', '`']).filter(|text| text.starts_with("openssl s_client "));
     let transports = commands.map(|command| {
-        let transport = if command.contains("-dtls") { "dtls:" } else { "tls:" };
-        let address = ready.split(' ').find_map(|word| word.strip_prefix(transport)).unwrap();
-        let command = command.replace("example.org:5061", address);
+        let transport = if command.contains("-dtls") { "dtls" } else { "tls" };
+        let address = server.listener(transport);
+        let command = command.replace("example.org:5061", &address);
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{command} </dev/null")]).current_dir(&folder);
         let done = shell.output().unwrap();
@@ -222,7 +221,7 @@ fn openssl_connects_as_the_documents_say() {
         assert!(is_verified, "{command}: {done:?}");
         transport
     });
-    assert_eq!(transports.collect::<Vec<_>>(), ["tls:", "dtls:"]);
+    assert_eq!(transports.collect::<Vec<_>>(), ["tls", "dtls"]);
 }
 
 #[test]

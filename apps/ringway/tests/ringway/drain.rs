@@ -31,18 +31,14 @@ fn phones_leave_and_come_back_after_a_cancel() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("ringway.toml"), CONFIGURATION).unwrap();
     let server = Running::start(folder.path(), &["serve"], "");
-    let ready = server.ready();
-    let of =
-        |kind: &str| ready.split_whitespace().find_map(|word| word.strip_prefix(kind)).unwrap().to_owned();
-    let admin = server.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let admin = server.admin();
     let run =
         |args: &[&str]| Running::start(folder.path(), &[args, &["--admin", &admin]].concat(), "").done();
-    let stat = |name: &str| run(&["show", "stats", "--json"]).json()[name].as_u64().unwrap();
+    let stat = |name: &str| server.stat(name);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    udp.connect(of("udp:")).unwrap();
+    udp.connect(server.listener("udp")).unwrap();
     udp.set_read_timeout(Some(TIME_MAX)).unwrap();
-    let mut tcp = TcpStream::connect(of("tcp:")).unwrap();
+    let mut tcp = TcpStream::connect(server.listener("tcp")).unwrap();
     tcp.set_read_timeout(Some(TIME_MAX)).unwrap();
     tcp.write_all(request("REGISTER", ("TCP", tcp.local_addr().unwrap()), 1).as_bytes()).unwrap();
     let mut answer = [0; 2000];

@@ -5,17 +5,15 @@
 //! of a source. Not tested here: lost flights and forged records (`services/dtls`), the syntax of a ClientHello
 //! (`proto/datagram`).
 
-use crate::program;
 use crate::program::Running;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, SanType};
+use ringway_test_support::eventually::wait_until;
 use ringway_test_support::programs::has;
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A server with a DTLS listener, in a folder with its files.
@@ -60,25 +58,16 @@ fn serve() -> Served {
 
 impl Served {
     fn address(&self) -> String {
-        let ready = self.running.ready();
-        ready.split_whitespace().find_map(|word| word.strip_prefix("dtls:")).unwrap().to_owned()
+        self.running.listener("dtls")
     }
 
     fn stat(&self, name: &str) -> u64 {
-        let admin = self.running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-        let args = ["show", "stats", "--json", "--admin", &admin];
-        let stats = Running::start(self.folder.path(), &args, "").done().json();
-        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
+        self.running.stat(name)
     }
 
     /// Waits until a value is reached; the test fails after 30 s without it.
     fn await_stat(&self, name: &str, value: u64) {
-        let end = Instant::now() + Duration::from_secs(30);
-        while self.stat(name) != value {
-            assert!(Instant::now() < end, "{name} is {}, not {value}", self.stat(name));
-            sleep(Duration::from_millis(100));
-        }
+        wait_until(&format!("{name} is {value}"), || self.stat(name) == value);
     }
 
     /// Resident memory of the server in KiB.
@@ -90,27 +79,22 @@ impl Served {
 
     /// Output of `openssl s_client`, which sends `input` and ends when the output has `last`.
     fn openssl(&self, args: &[&str], input: &str, last: &str) -> String {
-        let mut child = Command::new("openssl")
-            .args(["s_client", "-dtls1_2", "-connect", &self.address(), "-CAfile", "cert.pem", "-nocommands"])
-            .args(args)
-            .current_dir(self.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut keys = child.stdin.take().unwrap();
-        keys.write_all(input.as_bytes()).unwrap();
-        let output = program::Output::of(child.stdout.take().unwrap());
-        let end = Instant::now() + Duration::from_secs(30);
-        let text = || String::from_utf8_lossy(&output.bytes()).into_owned();
-        while !text().contains(last) {
-            assert!(Instant::now() < end, "no {last:?} in {}", text());
-            sleep(Duration::from_millis(20));
-        }
+        let mut command = Command::new("openssl");
+        command.args([
+            "s_client",
+            "-dtls1_2",
+            "-connect",
+            &self.address(),
+            "-CAfile",
+            "cert.pem",
+            "-nocommands",
+        ]);
+        let (client, keys) = Running::run(command, self.folder.path(), args, input);
+        let text = || String::from_utf8_lossy(&client.out()).into_owned();
+        wait_until(last, || text().contains(last));
         // The end of its input makes openssl send close_notify.
         drop(keys);
-        child.wait().unwrap();
+        client.wait();
         text()
     }
 

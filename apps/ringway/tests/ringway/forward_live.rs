@@ -72,10 +72,8 @@ fn forwards_are_loaded_and_change_while_the_server_runs() {
         assert_eq!(Running::start(path, args, "").done().status, 0);
     }
     let running = Running::start(path, &["serve"], "");
-    let ready = running.ready();
-    let server = ready.split("udp:").nth(1).unwrap().trim().to_owned();
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let server = running.address();
+    let admin = running.admin();
 
     let mut number = 0;
     let forwarded = call_until(&server, &caller, &mut number, &target, |text| text.starts_with("INVITE "));

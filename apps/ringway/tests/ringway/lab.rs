@@ -5,8 +5,9 @@
 //! dies, a rate beyond any machine, refused arguments; reports of whole, cut
 //! and refused results. Not tested here: delays, which depend on the machine.
 
-use crate::program::{POLL_INTERVAL, Running, TIME_LIMIT};
+use crate::program::{Running, Signal};
 use crate::terminal::Terminal;
+use ringway_test_support::eventually::wait_until;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -209,7 +210,7 @@ fn a_target_that_dies_ends_the_run_with_the_results_so_far() {
         let more = ["--transport", transport, "--connections", "user", "--rate", "20"];
         let running = Running::start(folder.path(), &[&args[..], &more].concat(), "");
         running.says("\"second\":1");
-        server.signal("-KILL");
+        server.signal(Signal::KILL);
         let done = running.done();
         assert_eq!(done.status, 1, "{done:?}");
         let result: Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
@@ -284,7 +285,7 @@ fn called_users_lose_their_bindings_when_the_load_is_over_or_interrupted() {
         ["lab", "load", &address, "--users-file", "users.csv", "--scenario", "call", "--seconds", "60"];
     let running = Running::start(folder.path(), &[&args[..], &["--json"]].concat(), "");
     running.says("\"second\":1");
-    running.signal("-INT");
+    running.signal(Signal::INT);
     assert_eq!(running.done().status, 130);
     all_succeed(&folder, &address, &["--scenario", "update", "--rate", "20"]);
     all_succeed(&folder, &address, &["--scenario", "message", "--rate", "20"]);
@@ -360,7 +361,7 @@ fn a_signal_while_the_called_users_are_registered_ends_the_run() {
     let target = silent.local_addr().unwrap().to_string();
     let running = Running::start(folder.path(), &["lab", "load", &target, "--scenario", "call"], "");
     running.says("registering 100 users before the load");
-    running.signal("-INT");
+    running.signal(Signal::INT);
     let done = running.done();
     assert_eq!(done.status, 130, "{done:?}");
     assert!(done.out.contains("INTERRUPTED"), "{done:?}");
@@ -381,16 +382,11 @@ fn the_view_on_a_terminal_is_redrawn_and_gives_way_to_the_result() {
     }
     assert!(shown.lines().all(|line| line.chars().count() < 80), "{shown}");
     let time = |shown: &str| shown.lines().find(|line| line.starts_with('[')).unwrap().to_owned();
-    let end = Instant::now() + TIME_LIMIT;
-    loop {
+    wait_until("it is redrawn", || {
         let next = terminal.shows(&["of 600 s"]);
         assert_eq!(next.matches("of 600 s").count(), 1, "{next}");
-        if time(&next) != time(&shown) {
-            break;
-        }
-        assert!(Instant::now() < end, "it is not redrawn:\n{next}");
-        std::thread::sleep(POLL_INTERVAL);
-    }
+        time(&next) != time(&shown)
+    });
     terminal.press("\x03");
     let result = terminal.shows(&["INTERRUPTED before 600.0 s"]);
     assert_eq!(terminal.ends(), 130);

@@ -4,7 +4,7 @@
 //! are killed, a stop by a signal, faults of an experiment file, results of another machine. Not tested here: Kamailio
 //! (`cargo xtask interop lab/run-kamailio`), figures, which depend on the machine.
 
-use crate::program::{Done, Running};
+use crate::program::{Done, Running, Signal, send_signal};
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
@@ -134,9 +134,9 @@ fn targets_that_fail_have_a_line_and_the_others_go_on() {
 }
 
 /// Children of the process, of which the server is the youngest.
-fn children(parent: u32) -> Vec<String> {
+fn children(parent: u32) -> Vec<u32> {
     let output = Command::new("ps").args(["-o", "pid=", "--ppid", &parent.to_string()]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_server_that_is_killed_ends_its_experiment_and_keeps_the_results() {
     std::thread::sleep(std::time::Duration::from_millis(700));
     let servers = children(running.id());
     assert_eq!(servers.len(), 1, "{servers:?}");
-    assert!(Command::new("kill").arg("-9").args(&servers).status().unwrap().success());
+    send_signal(servers[0], Signal::KILL).unwrap();
     let done = running.done();
     assert_eq!(done.status, 1, "{done:?}");
     let records = records(folder.path());
@@ -165,7 +165,7 @@ fn a_signal_ends_a_campaign_with_its_results() {
     let folder = folder(&SMALL.replace("[40]", "[20, 40]"));
     let running = start(&folder, &["--seconds", "2"]);
     running.says("ringway: 40/s");
-    running.signal("-INT");
+    running.signal(Signal::INT);
     let done: Done = running.done();
     assert_eq!(done.status, 1, "{done:?}");
     assert!(done.err.contains("interrupted; the results so far are kept"), "{}", done.err);
@@ -183,7 +183,7 @@ fn a_signal_while_users_are_registered_is_no_failure_of_the_server() {
     let running = start(&folder, &["--target", &target]);
     running.says(": 40/s");
     std::thread::sleep(std::time::Duration::from_millis(300));
-    running.signal("-INT");
+    running.signal(Signal::INT);
     let done = running.done();
     assert_eq!(done.status, 1, "{done:?}");
     let records = records(folder.path());

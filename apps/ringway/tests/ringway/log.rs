@@ -4,7 +4,8 @@
 //! Tested: refused logins, limits, registrations, calls, messages; hostile text; an unread log; few open files. Not
 //! tested here: every reason for the end of a call.
 
-use crate::program::{Running, TIME_LIMIT};
+use crate::program::{Running, Signal, TIME_LIMIT, send_signal};
+use ringway_test_support::eventually::{wait_for, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -37,11 +38,8 @@ fn serve(log: &str, more: &str) -> Served {
         Running::start(folder.path(), &add, &format!("{ALICE_PASSWORD}\n")).done().ok();
     }
     let running = Running::start(folder.path(), &["serve"], "");
-    let ready = running.ready();
-    let address = |transport: &str| {
-        ready.split(' ').find_map(|word| word.strip_prefix(transport)).unwrap().parse().unwrap()
-    };
-    Served { udp: address("udp:"), tcp: address("tcp:"), running, folder }
+    let address = |transport: &str| running.listener(transport).parse().unwrap();
+    Served { udp: address("udp"), tcp: address("tcp"), running, folder }
 }
 
 impl Served {
@@ -374,11 +372,11 @@ fn a_reload_that_needs_a_restart_is_refused_and_one_of_limits_is_logged() {
     let file = served.folder.path().join("ringway.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("workers = 3\n{text}")).unwrap();
-    served.running.signal("-HUP");
+    served.running.signal(Signal::HUP);
     let line = served.running.says("configuration not reloaded");
     assert!(line.contains("workers") && line.contains("restart"), "{line}");
     fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 16")).unwrap();
-    served.running.signal("-HUP");
+    served.running.signal(Signal::HUP);
     served.running.says("limits.memory_mb: 64 → 16");
     served.running.says("configuration reloaded");
 }
@@ -430,15 +428,8 @@ fn an_unread_log_does_not_block_the_server() {
         client.send(options.as_bytes()).unwrap();
         assert!(receive(&client).starts_with("SIP/2.0 200"));
     }
-    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap().success());
-    let end = Instant::now() + TIME_LIMIT;
-    let status = loop {
-        if let Some(status) = server.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < end, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    send_signal(server.id(), Signal::TERM).unwrap();
+    let status = wait_for("its end", || server.try_wait().unwrap());
     assert!(status.success());
 }
 
@@ -449,11 +440,10 @@ fn connections_leave_file_descriptors_to_the_admin_api() {
     let more = "[store]\nurl = \"memory:\"\n[limits]\nmax_connections_per_source = 0";
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
     let running = Running::start_with_files(folder.path(), &["serve"], 256);
-    let ready = running.ready();
-    let tcp = tcp_of(&ready);
-    let admin = admin_of(&running);
+    let tcp = running.listener("tcp");
+    let admin = running.admin();
     running.says("the limit of open files allows");
-    let peers: Vec<_> = (0..400).map(|_| TcpStream::connect(tcp).unwrap()).collect();
+    let peers: Vec<_> = (0..400).map(|_| TcpStream::connect(&tcp).unwrap()).collect();
     for _ in 0..20 {
         let answer = stats(&admin);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -471,23 +461,17 @@ fn connections_respect_the_memory_limit() {
     let more = "[store]\nurl = \"memory:\"\n[limits]\nmemory_mb = 16";
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
-    let (tcp, admin) = (tcp_of(&running.ready()), admin_of(&running));
+    let (tcp, admin) = (running.listener("tcp"), running.admin());
     assert_eq!(reserved_bytes(&admin), 0);
     let begin_message = || {
-        let mut peer = TcpStream::connect(tcp).unwrap();
+        let mut peer = TcpStream::connect(&tcp).unwrap();
         // An error means that the connection was closed because of its size.
         let _ = peer.write_all(&[b"OPTIONS sip:a SIP/2.0\r\nX: ", &[b'x'; 60_000][..]].concat());
         peer
     };
     let peers: Vec<_> = (0..90).map(|_| begin_message()).collect();
     running.says("limit reached limit=stream_source_closes");
-    let until = |what: &str, holds: &dyn Fn(u64) -> bool| {
-        let end = Instant::now() + TIME_LIMIT;
-        while !holds(reserved_bytes(&admin)) {
-            assert!(Instant::now() < end, "timed out: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
+    let until = |what: &str, holds: &dyn Fn(u64) -> bool| wait_until(what, || holds(reserved_bytes(&admin)));
     assert!(reserved_bytes(&admin) <= 4 << 20);
     drop(peers);
     until("everything is given back", &|bytes| bytes == 0);
@@ -497,15 +481,6 @@ fn connections_respect_the_memory_limit() {
     until("it is given back", &|bytes| bytes == 0);
     running.end();
     assert_eq!(running.done().status, 0);
-}
-
-fn tcp_of(ready: &str) -> SocketAddr {
-    ready.split(' ').find_map(|word| word.strip_prefix("tcp:")).unwrap().parse().unwrap()
-}
-
-fn admin_of(running: &Running) -> String {
-    let said = running.says("admin API on");
-    said.rsplit("http://").next().unwrap().trim_end_matches('/').to_owned()
 }
 
 fn reserved_bytes(admin: &str) -> u64 {

@@ -1,8 +1,8 @@
 //! `ringway serve` with messages for absent users: kept over a `kill -9`, delivered at the next REGISTER, shown and removed.
 
-use crate::program::Running;
+use crate::program::{Running, Signal};
 use md5::{Digest, Md5};
-use serde_json::Value;
+use ringway_test_support::eventually::wait_until;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -41,17 +41,13 @@ impl Server {
     }
 
     fn of(program: Running) -> Self {
-        let ready = program.ready();
-        let sip = ready.split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned();
+        let sip = program.listener("udp");
         Self { program, sip }
     }
 
     /// A figure of `ringway show stats`.
-    fn stat(&self, folder: &Path, name: &str) -> u64 {
-        let line = self.program.says("admin API on http://");
-        let admin = line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned();
-        let stats = Running::start(folder, &["show", "stats", "--json", "--admin", &admin], "").done().json();
-        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", Value::to_string(&stats)))
+    fn stat(&self, name: &str) -> u64 {
+        self.program.stat(name)
     }
 }
 
@@ -156,29 +152,26 @@ fn what_was_accepted_is_there_after_kill_9_and_is_delivered_once() {
         assert_eq!(alice.say("bob", &format!("text {number}")), 202);
     }
     assert_eq!(alice.say("nobody", "text"), 404);
-    assert_eq!(server.stat(folder.path(), "messages_waiting"), 3);
+    assert_eq!(server.stat("messages_waiting"), 3);
     let log = server.program.said();
     assert!(!log.contains("text 0"), "no body is logged: {log}");
     drop(server);
 
     let server = Server::start(folder.path());
-    assert_eq!(server.stat(folder.path(), "messages_waiting"), 3);
+    assert_eq!(server.stat("messages_waiting"), 3);
     let mut bob = Phone::new(&server, "bob");
     bob.register();
     for number in 0..3 {
         assert_eq!(bob.hear(), format!("text {number}"));
     }
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while server.stat(folder.path(), "messages_waiting") > 0 {
-        assert!(std::time::Instant::now() < end, "a message is left");
-    }
-    assert_eq!(server.stat(folder.path(), "messages_delivered"), 3);
+    wait_until("no message is left", || server.stat("messages_waiting") == 0);
+    assert_eq!(server.stat("messages_delivered"), 3);
     // A second, so that the removal is on the disk.
     std::thread::sleep(Duration::from_secs(2));
     drop(server);
 
     let server = Server::start(folder.path());
-    assert_eq!(server.stat(folder.path(), "messages_waiting"), 0);
+    assert_eq!(server.stat("messages_waiting"), 0);
     let mut bob = Phone::new(&server, "bob");
     bob.register();
     bob.hears_nothing();
@@ -196,11 +189,7 @@ fn no_message_is_accepted_while_the_disk_is_full() {
     };
     let mut alice = Phone::new(&server, "alice");
     let mut wait_for = |status: u16, text: &str| {
-        let end = std::time::Instant::now() + Duration::from_secs(30);
-        while alice.say("bob", text) != status {
-            assert!(std::time::Instant::now() < end, "no {status}");
-            std::thread::sleep(Duration::from_millis(300));
-        }
+        wait_until(&status.to_string(), || alice.say("bob", text) == status);
     };
     wait_for(202, "before");
     limit("0");
@@ -218,25 +207,19 @@ fn an_orderly_stop_keeps_messages_and_a_removed_user_takes_them_along() {
     server.program.end();
     server.program.done().ok();
     let server = Server::start(folder.path());
-    assert_eq!(server.stat(folder.path(), "messages_waiting"), 1);
+    assert_eq!(server.stat("messages_waiting"), 1);
     Running::start(folder.path(), &["user", "remove", "bob"], "").done().ok();
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while server.stat(folder.path(), "messages_waiting") > 0 {
-        assert!(std::time::Instant::now() < end, "the message of a removed user is left");
-    }
+    wait_until("the message of a removed user is gone", || server.stat("messages_waiting") == 0);
     add(folder.path(), "bob");
     // The new bob is known to the server within a second.
     let mut alice = Phone::new(&server, "alice");
-    while alice.say("bob", "second") != 202 {
-        assert!(std::time::Instant::now() < end, "the new user is not known");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the new user is found", || alice.say("bob", "second") == 202);
     let mut bob = Phone::new(&server, "bob");
     bob.register();
     assert_eq!(bob.hear(), "second");
     drop(server);
     let server = Server::start(folder.path());
-    assert!(server.stat(folder.path(), "messages_waiting") <= 1);
+    assert!(server.stat("messages_waiting") <= 1);
 }
 
 #[test]
@@ -248,11 +231,7 @@ fn a_reload_switches_it_on() {
     let server = Server::start(folder.path());
     assert_eq!(Phone::new(&server, "alice").say("bob", "text"), 480);
     fs::write(&path, text).unwrap();
-    server.program.signal("-HUP");
+    server.program.signal(Signal::HUP);
     let mut alice = Phone::new(&server, "alice");
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while alice.say("bob", "text") != 202 {
-        assert!(std::time::Instant::now() < end, "the reload does not switch it on");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the reload switches it on", || alice.say("bob", "text") == 202);
 }

@@ -2,7 +2,8 @@
 //!
 //! Tested: real sockets, log and counters. The times of the back-off are tested on a virtual clock in `proto/server`.
 
-use crate::program::Running;
+use crate::program::{Running, Signal};
+use ringway_test_support::eventually::wait_until;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -47,29 +48,21 @@ fn a_reload_begins_and_ends_neighbours_and_their_connections_are_named() {
     fs::write(&file, before).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
     running.ready();
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-    let show = |what: &str| {
-        let args = ["show", what, "--json", "--admin", &admin];
-        Running::start(folder.path(), &args, "").done().json()
-    };
+    let show = |what: &str| running.show(what);
     let uri = format!("sip:{};transport=tcp", listener.local_addr().unwrap());
     fs::write(&file, format!("{before}[[neighbour]]\nname = \"gate\"\nuri = \"{uri}\"\n")).unwrap();
-    running.signal("-HUP");
+    running.signal(Signal::HUP);
     let _gate = accept(&listener);
     running.says("neighbour is up");
     let connections = show("connections").to_string();
     assert!(connections.contains("\"neighbour\":\"gate\""), "{connections}");
     fs::write(&file, before).unwrap();
-    running.signal("-HUP");
-    for _ in 0..200 {
+    running.signal(Signal::HUP);
+    wait_until("it is no neighbour", || {
         let stats = show("stats");
-        if (stats["neighbours_up"].as_u64(), stats["neighbours_down"].as_u64()) == (Some(0), Some(0)) {
-            return assert!(!show("connections").to_string().contains("gate"));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("it is still a neighbour");
+        (stats["neighbours_up"].as_u64(), stats["neighbours_down"].as_u64()) == (Some(0), Some(0))
+    });
+    assert!(!show("connections").to_string().contains("gate"));
 }
 
 #[test]
@@ -89,13 +82,10 @@ fn what_is_down_is_named() {
             format!("listen = [\"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n{sections}");
         fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
         let running = Running::start(folder.path(), &["serve"], "");
-        let admin = running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/');
         for line in lines {
             running.says(line);
         }
-        let stats =
-            Running::start(folder.path(), &["show", "stats", "--json", "--admin", admin], "").done().json();
+        let stats = running.show("stats");
         let named = stats.as_object().unwrap().iter().filter(|(name, value)| {
             let (kind, _) = name.split_once('.').unwrap_or_default();
             ["neighbour_up", "node_up"].contains(&kind) || (kind == "trunk_up" && value.as_u64() == Some(0))
@@ -138,18 +128,12 @@ fn a_neighbour_is_dialled_at_the_start_used_and_dialled_again_when_it_was_lost()
     );
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
-    let ready = running.ready();
     let mut gate = accept(&listener);
     running.says("neighbour is up");
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-    let stat = |name: &str| {
-        let args = ["show", "stats", "--json", "--admin", &admin];
-        Running::start(folder.path(), &args, "").done().json()[name].as_u64()
-    };
-    assert_eq!((stat("neighbours_up"), stat("neighbours_down")), (Some(1), Some(0)));
+    let stat = |name: &str| running.stat(name);
+    assert_eq!((stat("neighbours_up"), stat("neighbours_down")), (1, 0));
     let phone = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let udp = ready.split_whitespace().find_map(|word| word.strip_prefix("udp:")).unwrap();
+    let udp = running.listener("udp");
     let from = phone.local_addr().unwrap();
     let message = format!(
         "MESSAGE sip:x@127.0.0.1:{port};transport=tcp SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKm;rport\r\n\
@@ -161,12 +145,6 @@ fn a_neighbour_is_dialled_at_the_start_used_and_dialled_again_when_it_was_lost()
     drop(gate);
     running.says("neighbour is down");
     let _gate = accept(&listener);
-    for _ in 0..100 {
-        if stat("neighbours_up") == Some(1) {
-            assert_eq!(stat("connections_dialled"), Some(2));
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("it is not up again");
+    wait_until("it is up again", || stat("neighbours_up") == 1);
+    assert_eq!(stat("connections_dialled"), 2);
 }

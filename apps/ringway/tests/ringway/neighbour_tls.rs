@@ -4,11 +4,12 @@
 //! such connections are tested on a virtual clock in `proto/server`.
 
 use crate::program::Running;
+use ringway_test_support::eventually::{PATIENCE, holds};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A server in a folder of its own.
@@ -40,16 +41,13 @@ impl Served {
     }
 
     fn listener(&self, transport: &str) -> String {
-        let prefix = format!("{transport}:");
-        let ready = self.running.ready();
-        ready.split_whitespace().find_map(|word| word.strip_prefix(&prefix)).unwrap().to_owned()
+        self.running.listener(transport)
     }
 
     /// Value in `/metrics`.
     fn metric(&self, name: &str) -> u64 {
-        let admin = self.running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/');
-        let mut stream = TcpStream::connect(admin).unwrap();
+        let admin = self.running.admin();
+        let mut stream = TcpStream::connect(&admin).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -60,11 +58,8 @@ impl Served {
 
     #[track_caller]
     fn reaches(&self, name: &str, wanted: u64) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while self.metric(name) != wanted {
-            assert!(Instant::now() < end, "{name} is {}, not {wanted}", self.metric(name));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let is_reached = holds(PATIENCE, || self.metric(name) == wanted);
+        assert!(is_reached, "{name} is {}, not {wanted}", self.metric(name));
     }
 }
 

@@ -4,6 +4,7 @@
 //! the admin API answers afterwards, and every connection ends.
 
 use crate::program::Running;
+use ringway_test_support::eventually::holds;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -114,8 +115,7 @@ fn ten_thousand_open_polls_leave_sip_and_memory_alone() {
     fs::write(folder.path().join("ringway.toml"), CONFIGURATION).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
     let sip = running.address();
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let admin = running.admin();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for number in 0..100 {
@@ -173,10 +173,7 @@ fn ten_thousand_open_polls_leave_sip_and_memory_alone() {
     assert!(displaced > CLIENTS / 2 && displaced <= CLIENTS, "{displaced} displaced");
     assert!(times.len() > 100 && median <= MEDIAN_MAX, "{} answers, median {median:?}", times.len());
     assert_eq!(ended, CLIENTS, "every connection ends");
-    let end = Instant::now() + Duration::from_secs(5);
-    while files(running.id()) > files_before + 2 {
-        assert!(Instant::now() < end, "{} files stay open, {files_before} before", files(running.id()));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let are_closed = holds(Duration::from_secs(5), || files(running.id()) <= files_before + 2);
+    assert!(are_closed, "{} files stay open, {files_before} before", files(running.id()));
     assert!(stats(&admin)["admin_clients_displaced"].as_u64().unwrap() as usize >= displaced);
 }

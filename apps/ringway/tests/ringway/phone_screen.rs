@@ -10,14 +10,14 @@
 #[path = "../../../ui/src/svg.rs"]
 mod picture;
 
-use crate::program::{POLL_INTERVAL, Running, TIME_LIMIT};
+use crate::program::{Running, Signal, send_signal};
 use crate::terminal::Terminal;
 use picture::{Glyph, Look};
+use ringway_test_support::eventually::wait_until;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::{TempDir, tempdir};
 
 const ENTER: &str = "\r";
@@ -310,11 +310,11 @@ fn a_transfer_is_executed_when_the_user_agrees() {
 #[test]
 fn a_signal_restores_the_terminal() {
     let folder = tempdir().unwrap();
-    let mut phone = Terminal::open(folder.path(), "phone");
+    let phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome"]);
     assert!(!phone.is_restored());
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
-    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    send_signal(pid.trim().parse().unwrap(), Signal::TERM).unwrap();
     assert_eq!(phone.ends(), 0);
     assert!(phone.is_restored());
 }
@@ -322,17 +322,14 @@ fn a_signal_restores_the_terminal() {
 #[test]
 fn a_closed_terminal_ends_the_phone() {
     let folder = tempdir().unwrap();
-    let mut phone = Terminal::open(folder.path(), "phone");
+    let phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome"]);
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
     phone.kill();
     let status = Path::new("/proc").join(pid.trim()).join("stat");
-    let end = Instant::now() + TIME_LIMIT;
     // A zombie has ended.
-    while fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
-        assert!(Instant::now() < end, "it still runs");
-        std::thread::sleep(POLL_INTERVAL);
-    }
+    let has_ended = || !fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z "));
+    wait_until("its end", has_ended);
 }
 
 #[test]

@@ -6,13 +6,14 @@
     reason = "no test needs all of it, and a test fails by panicking"
 )]
 
+use ringway_test_support::process::Process;
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command};
+use std::time::Duration;
+
+pub(crate) use ringway_test_support::process::{Signal, send_signal};
 
 /// Result of a command.
 #[derive(Debug)]
@@ -43,9 +44,8 @@ impl Done {
 
 /// A running command, which is killed when dropped.
 pub(crate) struct Running {
-    child: Child,
-    out: Output,
-    err: Output,
+    process: Process,
+    folder: PathBuf,
 }
 
 impl Running {
@@ -89,22 +89,16 @@ impl Running {
 
     /// Starts any program.
     pub(crate) fn run(mut command: Command, folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
-        let mut child = command
-            .args(args)
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let process = Process::start_with_pipes("it", command.args(args).current_dir(folder));
+        let mut process = process.unwrap();
+        let mut stdin = process.take_input().unwrap();
         // A command that does not read its input may have ended already.
-        let mut stdin = child.stdin.take().unwrap();
         let _ = stdin.write_all(input.as_bytes());
-        let (out, err) = (Output::of(child.stdout.take().unwrap()), Output::of(child.stderr.take().unwrap()));
-        (Self { child, out, err }, stdin)
+        (Self { process, folder: folder.to_owned() }, stdin)
     }
 
     /// Waits for a line on either output that contains the text, and returns it.
+    #[track_caller]
     pub(crate) fn says(&self, text: &str) -> String {
         self.line(text, |line| line.contains(text))
     }
@@ -121,106 +115,89 @@ impl Running {
 
     /// Waits for the UDP listener, and returns its address.
     pub(crate) fn address(&self) -> String {
-        self.ready().split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
+        self.listener("udp")
+    }
+
+    /// Waits for the listener of a transport, and returns its address.
+    pub(crate) fn listener(&self, transport: &str) -> String {
+        let ready = self.ready();
+        let mut words = ready.split_whitespace();
+        words.find_map(|word| word.strip_prefix(transport)?.strip_prefix(':')).unwrap().to_owned()
+    }
+
+    /// Waits for the admin API, and returns its address.
+    pub(crate) fn admin(&self) -> String {
+        let line = self.says("admin API on http://");
+        line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned()
+    }
+
+    /// Output of `ringway show WHAT --json` about this server.
+    pub(crate) fn show(&self, what: &str) -> Value {
+        Self::start(&self.folder, &["show", what, "--json", "--admin", &self.admin()], "").done().json()
+    }
+
+    /// A figure of `ringway show stats`.
+    pub(crate) fn stat(&self, name: &str) -> u64 {
+        let stats = self.show("stats");
+        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
     }
 
     /// Number of the process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id().as_raw_pid().unsigned_abs()
     }
 
     /// Sends SIGTERM.
     pub(crate) fn end(&self) {
-        self.signal("-TERM");
+        self.signal(Signal::TERM);
     }
 
-    /// Sends a signal, such as `-HUP`.
-    pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
-    /// Waits for the end of the process.
-    pub(crate) fn done(mut self) -> Done {
-        let end = Instant::now() + TIME_LIMIT;
-        let status = loop {
-            let status = self.child.try_wait().unwrap();
-            if let Some(status) = status.filter(|_| self.out.is_over() && self.err.is_over()) {
-                break status;
-            }
-            assert!(Instant::now() < end, "it does not end:\n{}", self.said());
-            std::thread::sleep(POLL_INTERVAL);
-        };
-        let text = |output: &Output| String::from_utf8(output.bytes()).unwrap();
-        Done { status: status.code().unwrap(), out: text(&self.out), err: text(&self.err) }
+    /// Kills it.
+    pub(crate) fn kill(&self) {
+        self.process.kill();
     }
 
+    /// Waits for the end of the process, and returns its exit status.
+    #[track_caller]
+    pub(crate) fn wait(&self) -> i32 {
+        let status = self.process.wait_for(TIME_LIMIT);
+        status.unwrap_or_else(|error| panic!("{error}:\n{}", self.said())).code().unwrap()
+    }
+
+    /// Same with its result.
+    #[track_caller]
+    pub(crate) fn done(self) -> Done {
+        let status = self.wait();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Done { status, out: text(self.process.out()), err: text(self.process.err()) }
+    }
+
+    #[track_caller]
     fn line(&self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + TIME_LIMIT;
-        loop {
-            // Checked before the lines are read, so that no line can follow.
-            let is_over = self.out.is_over() && self.err.is_over();
-            let said = self.said();
-            if let Some(line) = said.lines().find(|line| is_wanted(line)) {
-                return line.to_owned();
-            }
-            assert!(!is_over && Instant::now() < end, "no line {what:?} in:\n{said}");
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        self.process.wait_for_line(TIME_LIMIT, what, is_wanted).unwrap()
     }
 
     /// Lines of both outputs so far.
     pub(crate) fn said(&self) -> String {
-        self.out.lines() + &self.err.lines()
+        self.process.lines()
+    }
+
+    /// Standard output so far.
+    pub(crate) fn out(&self) -> Vec<u8> {
+        self.process.out()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // It has usually ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Output of a program, read continuously so that the program does not block.
-pub(crate) struct Output {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-impl Output {
-    pub(crate) fn of(mut from: impl Read + Send + 'static) -> Self {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let to = bytes.clone();
-        let reader = std::thread::spawn(move || {
-            let mut room = [0; 4096];
-            while let Ok(count @ 1..) = from.read(&mut room) {
-                to.lock().unwrap().extend_from_slice(&room[..count]);
-            }
-        });
-        Self { bytes, reader }
-    }
-
-    /// True if the output has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.reader.is_finished()
-    }
-
-    /// Complete output.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.bytes.lock().unwrap().clone()
-    }
-
-    /// Complete lines of the output.
-    fn lines(&self) -> String {
-        let bytes = self.bytes();
-        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+        self.kill();
     }
 }
 
 /// Time limit of any wait.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
-/// Interval of checks.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -4,12 +4,13 @@
 //! twenty reloads, what needs a restart is named, token and log change, the admin API, block lists of the running server.
 
 use crate::program;
-use crate::program::{Running, TIME_LIMIT};
+use crate::program::{Running, Signal, TIME_LIMIT};
+use ringway_test_support::port::free_port;
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -26,8 +27,7 @@ impl Server {
         fs::write(folder.path().join("ringway.toml"), configuration(&["udp:127.0.0.1:0"], rest)).unwrap();
         let running = Running::start(folder.path(), &["serve"], "");
         running.ready();
-        let admin = running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let admin = running.admin();
         Self { folder, running, admin }
     }
 
@@ -52,8 +52,7 @@ impl Server {
     }
 
     fn stat(&self, name: &str) -> u64 {
-        let stats = self.command(&["show", "stats", "--json", "--admin", &self.admin]).json();
-        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
+        self.running.stat(name)
     }
 }
 
@@ -146,24 +145,11 @@ fn line<'a>(message: &'a str, name: &str) -> &'a str {
     message.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {message}"))
 }
 
-/// A port that is free for UDP and TCP, below those that the system gives to other programs meanwhile.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
-        let port = 22_000 + (number % 10_000) as u16;
-        let at = ("127.0.0.1", port);
-        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
-            return port;
-        }
-    }
-}
-
 #[test]
 fn listeners_come_and_go_under_a_call() {
     let server = Server::start(OPEN);
     let old = server.running.address();
-    let new = format!("127.0.0.1:{}", free_port());
+    let new = format!("127.0.0.1:{}", free_port().unwrap());
     let (mut alice, mut bob) = (Phone::new("alice"), Phone::new("bob"));
     bob.register(&old);
     alice.send(&old, "INVITE", "sip:bob@example.org", "call", "");
@@ -211,7 +197,7 @@ fn a_taken_port_changes_nothing_and_is_named() {
     let server = Server::start(OPEN);
     let address = server.running.address();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (taken, free) = (format!("tcp:{}", taken.local_addr().unwrap()), free_port());
+    let (taken, free) = (format!("tcp:{}", taken.local_addr().unwrap()), free_port().unwrap());
     server.write(
         &["udp:127.0.0.1:0", &format!("udp:127.0.0.1:{free}"), &taken],
         "[auth]\nenabled = true\n[limits]\nper_source_rate = 0",
@@ -222,7 +208,7 @@ fn a_taken_port_changes_nothing_and_is_named() {
     assert_eq!((report["ok"].as_bool(), report["applied"].as_bool()), (Some(false), Some(false)));
     assert!(done.err.contains(&taken) && done.err.contains("another program"), "{done:?}");
     // SIGHUP says the same in the log.
-    server.running.signal("-HUP");
+    server.running.signal(Signal::HUP);
     assert!(server.running.says("configuration not reloaded").contains(&taken));
     UdpSocket::bind(("127.0.0.1", free)).expect("the free port was given back");
     // Passwords are still off.
@@ -240,7 +226,7 @@ fn a_bad_certificate_changes_nothing() {
     let address = server.running.address();
     let at = |name: &str| server.folder.path().join(name);
     fs::write(at("bad.pem"), "no certificate").unwrap();
-    let tls = format!("tls:127.0.0.1:{}", free_port());
+    let tls = format!("tls:127.0.0.1:{}", free_port().unwrap());
     let with = |certificate: &str, key: &str| {
         format!(
             "{OPEN}\n[routing]\nmode = \"redirect\"\n[tls]\ncertificate = \"{certificate}\"\nprivate_key = \"{key}\""
@@ -316,8 +302,10 @@ fn twenty_reloads_under_load_lose_no_request() {
         let extra = format!("{OPEN}\n[registrar]\nmax_contacts = {}", 5 + round);
         // Another program may take a port between its choice and its use.
         let is_applied = (0..3).any(|_| {
-            let (udp, tcp) =
-                (format!("udp:127.0.0.1:{}", free_port()), format!("tcp:127.0.0.1:{}", free_port()));
+            let (udp, tcp) = (
+                format!("udp:127.0.0.1:{}", free_port().unwrap()),
+                format!("tcp:127.0.0.1:{}", free_port().unwrap()),
+            );
             server.write(&["udp:127.0.0.1:0", &udp, &tcp], &extra);
             let done = server.reload();
             assert!(done.status == 0 || done.err.contains("another program listens"), "{done:?}");
@@ -383,7 +371,7 @@ fn what_needs_a_restart_is_named_and_secrets_are_not_shown() {
     assert!(server.running.says("call begun").contains("call_id=logged"));
     // A file that is not a configuration changes nothing.
     fs::write(&file, "domains = 3").unwrap();
-    server.running.signal("-HUP");
+    server.running.signal(Signal::HUP);
     server.running.says("configuration not reloaded");
 }
 

@@ -2,6 +2,7 @@
 //! at the limits of the store.
 
 use crate::program::Running;
+use ringway_test_support::eventually::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,8 +35,7 @@ struct Server {
 impl Server {
     fn start(folder: &Path) -> Self {
         let program = Running::start(folder, &["serve"], "");
-        let ready = program.ready();
-        let sip = ready.split(' ').find_map(|word| word.strip_prefix("tcp:")).unwrap().to_owned();
+        let sip = program.listener("tcp");
         Self { program, sip }
     }
 
@@ -62,19 +62,17 @@ impl Server {
     }
 
     /// Returns the output of `ringway show WHAT --json`.
-    fn show(&self, folder: &Path, what: &str) -> Value {
-        let line = self.program.says("admin API on http://");
-        let admin = line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned();
-        Running::start(folder, &["show", what, "--json", "--admin", &admin], "").done().json()
+    fn show(&self, what: &str) -> Value {
+        self.program.show(what)
     }
 
-    fn stat(&self, folder: &Path, name: &str) -> u64 {
-        self.show(folder, "stats")[name].as_u64().unwrap()
+    fn stat(&self, name: &str) -> u64 {
+        self.program.stat(name)
     }
 
     /// Output of `ringway show registrations`: address-of-record and contact.
-    fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
-        let listed = self.show(folder, "registrations");
+    fn registrations(&self) -> BTreeSet<(String, String)> {
+        let listed = self.show("registrations");
         let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
         let items = listed["registrations"].as_array().or(listed.as_array()).unwrap();
         items.iter().map(|item| (text(item, "aor"), text(item, "contact"))).collect()
@@ -92,7 +90,7 @@ fn after_a_flipped_bit_it_starts_with_the_rest_and_logs_the_loss() {
     for n in 0..20 {
         assert_eq!(server.register(&format!("user{n:02}"), &[contact(n)]), 200);
     }
-    let before = server.registrations(folder.path());
+    let before = server.registrations();
     drop(server);
     let segment = folder.path().join("r.db.bindings.1");
     let mut bytes = fs::read(&segment).unwrap();
@@ -105,13 +103,13 @@ fn after_a_flipped_bit_it_starts_with_the_rest_and_logs_the_loss() {
     assert!(said.contains("1 record lost") && said.contains("r.db.bindings.1.damaged-1"), "{said}");
     assert!(server.program.says("last change lost").contains("\"user13@example.org\""));
     assert!(fs::read(folder.path().join("r.db.bindings.1.damaged-1")).unwrap() == bytes);
-    let stats = server.show(folder.path(), "stats");
+    let stats = server.show("stats");
     assert_eq!((&stats["store_records_lost"], &stats["store_files_damaged"]), (&json!(1), &json!(1)));
-    let after = server.registrations(folder.path());
+    let after = server.registrations();
     let lost: Vec<_> = before.difference(&after).map(|(aor, _)| aor.as_str()).collect();
     assert_eq!((lost, after.len()), (vec!["sip:user13@example.org"], 19));
     assert_eq!(server.register("user13", &[contact(13)]), 200);
-    assert_eq!(server.registrations(folder.path()), before);
+    assert_eq!(server.registrations(), before);
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn a_damaged_copy_of_a_header_is_a_warning_and_loses_nothing() {
         said.contains("WARN") && said.contains("r.db.bindings.1") && said.contains("nothing is lost"),
         "{said}"
     );
-    assert_eq!(server.registrations(folder.path()).len(), 1);
+    assert_eq!(server.registrations().len(), 1);
 }
 
 #[test]
@@ -146,11 +144,11 @@ fn every_confirmed_registration_of_a_user_survives_a_restart() {
     }
     let refused = statuses.iter().filter(|status| **status == 403).count();
     assert!(refused > 0 && statuses.iter().all(|status| matches!(status, 200 | 403)), "{statuses:?}");
-    let before = server.registrations(folder.path());
+    let before = server.registrations();
     assert_eq!(before.len(), (20 - refused) * 30);
     drop(server);
     let server = Server::start(folder.path());
-    assert_eq!(server.registrations(folder.path()).len(), before.len());
+    assert_eq!(server.registrations().len(), before.len());
 }
 
 /// With and without a server that runs meanwhile.
@@ -169,22 +167,15 @@ fn a_user_removed_and_added_again_has_no_registrations() {
     assert_eq!(server.register("bob", &[contact(1)]), 200);
     assert_eq!(server.register("alice", &[contact(2)]), 200);
     readd();
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while server.registrations(folder.path()).len() > 1 {
-        assert!(std::time::Instant::now() < end, "the old registration is still there");
-    }
+    wait_until("the old registration is gone", || server.registrations().len() <= 1);
     assert_eq!(server.register("bob", &[contact(3)]), 200);
     drop(server);
     let server = Server::start(folder.path());
-    assert_eq!(
-        server.registrations(folder.path()).len(),
-        2,
-        "a removal that was applied is not applied again"
-    );
+    assert_eq!(server.registrations().len(), 2, "a removal that was applied is not applied again");
     drop(server);
     readd();
     let server = Server::start(folder.path());
-    assert_eq!(server.registrations(folder.path()).len(), 1);
+    assert_eq!(server.registrations().len(), 1);
 }
 
 /// sd_notify(3): a service is started when it listens.
@@ -221,7 +212,7 @@ fn files_of_the_version_before_are_read() {
     }
     let server = Server::start(folder.path());
     let carol = ("sip:carol@example.org".to_owned(), "sip:carol@192.0.2.7:5060".to_owned());
-    assert!(server.registrations(folder.path()).contains(&carol), "a permanent contact");
+    assert!(server.registrations().contains(&carol), "a permanent contact");
     let users = Running::start(folder.path(), &["user", "list"], "").done().ok();
     for user in ["alice@example.org", "bob@example.org", "carol@example.org"] {
         assert!(users.contains(user), "{users}");
@@ -262,18 +253,15 @@ fn rows_that_no_command_writes_stop_neither_the_start_nor_what_follows() {
     let server = Server::start(path);
     let line = server.program.says("a row of the table contact (\"bob@example.org\") is passed over");
     assert!(line.contains("WARN") && !line.contains('\r'), "{line}");
-    assert_eq!(server.stat(path, "subscribers"), 1);
-    let before = server.stat(path, "store_rows_unreadable");
+    assert_eq!(server.stat("subscribers"), 1);
+    let before = server.stat("store_rows_unreadable");
     assert!(before >= 4, "{before}");
     // The same while it runs: what comes later is followed.
     database.execute_batch("DELETE FROM changed WHERE name = ''").unwrap();
     damage("carol");
     command(&["user", "add", "dave", "--password-stdin"]);
-    let end = std::time::Instant::now() + Duration::from_secs(10);
-    while server.stat(path, "subscribers") < 2 {
-        assert!(std::time::Instant::now() < end, "changes are not followed");
-    }
-    assert!(server.stat(path, "store_rows_unreadable") > before);
+    wait_until("changes are followed", || server.stat("subscribers") >= 2);
+    assert!(server.stat("store_rows_unreadable") > before);
     let listed = command(&["user", "list"]);
     assert!(listed.contains("alice") && listed.contains("dave"), "{listed}");
     assert_eq!(command(&["block", "list", "--json"]).matches("\"id\"").count(), 0);

@@ -34,8 +34,7 @@ impl Server {
 
     fn of(folder: TempDir, running: Running) -> Self {
         running.ready();
-        let admin = running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let admin = running.admin();
         Self { folder, running, admin }
     }
 

@@ -4,7 +4,7 @@
 //! reload and changed files. Not tested here: the rules of RFC 5922 (`services/tls`), SIPS (`server/sips.rs`), other phones
 //! (`xtask interop`).
 
-use crate::program::{Done, Running};
+use crate::program::{Done, Running, Signal};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, SanType, SerialNumber, date_time_ymd,
@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -62,21 +62,11 @@ fn serve(host: Option<&str>) -> Served {
 
 impl Served {
     fn listener(&self, transport: &str) -> String {
-        let prefix = format!("{transport}:");
-        let ready = self.running.ready();
-        ready.split_whitespace().find_map(|word| word.strip_prefix(&prefix)).unwrap().to_owned()
-    }
-
-    fn admin(&self) -> String {
-        let admin = self.running.says("admin API on http://");
-        admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned()
+        self.running.listener(transport)
     }
 
     fn stat(&self, name: &str) -> u64 {
-        let admin = self.admin();
-        let args = ["show", "stats", "--json", "--admin", &admin];
-        let stats = Running::start(self.folder.path(), &args, "").done().json();
-        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
+        self.running.stat(name)
     }
 
     /// Starts a phone or a call by TLS.
@@ -97,19 +87,12 @@ impl Served {
     }
 
     fn openssl_to(&self, address: &str, args: &[&str], input: &str) -> String {
-        let mut child = Command::new("openssl")
-            .args(["s_client", "-connect", address, "-CAfile", "ca.pem", "-ign_eof"])
-            .args(args)
-            .current_dir(self.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-connect", address, "-CAfile", "ca.pem", "-ign_eof"]);
         // The server ends the connection after a message that is none.
-        let output = child.wait_with_output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+        let (client, _keys) = Running::run(command, self.folder.path(), args, input);
+        let done = client.done();
+        done.out + &done.err
     }
 }
 
@@ -210,7 +193,7 @@ fn sips_accounts_call_each_other_by_tls_on_every_hop() {
     assert!(ready.contains("tls:") && !ready.contains("udp:") && !ready.contains("tcp:"), "{ready}");
     let shown = Running::start(
         served.folder.path(),
-        &["show", "registrations", "--json", "--admin", &served.admin()],
+        &["show", "registrations", "--json", "--admin", &served.running.admin()],
         "",
     );
     let shown = shown.done().ok();
@@ -314,9 +297,9 @@ fn an_expired_revocation_list_and_a_key_that_others_can_read_are_said_everywhere
     let checked = Running::start(folder, &["check"], "").done();
     assert_eq!(checked.status, 0, "{checked:?}");
     said.iter().for_each(|part| assert!(checked.err.contains(part), "{checked:?}"));
-    served.running.signal("-HUP");
+    served.running.signal(Signal::HUP);
     said.iter().for_each(|part| drop(served.running.says(part)));
-    let args = ["show", "stats", "--json", "--admin", &served.admin()];
+    let args = ["show", "stats", "--json", "--admin", &served.running.admin()];
     let stats = Running::start(folder, &args, "").done().json();
     assert!(stats["tls_crl_expires_s"].as_f64().unwrap() < -86_400.0, "{stats}");
 }
@@ -334,7 +317,7 @@ fn certificates_are_loaded_again_at_a_reload_and_when_their_files_change() {
     };
     let first = serial(&served);
     fs::write(served.folder.path().join("cert.pem"), "no certificate").unwrap();
-    served.running.signal("-HUP");
+    served.running.signal(Signal::HUP);
     served.running.says("configuration not reloaded");
     assert_eq!(serial(&served), first, "the old one remains");
     issue(&served.issuer, served.folder.path(), None);
@@ -349,7 +332,7 @@ fn the_admin_api_has_the_certificate_of_the_server() {
     }
     let served = serve(None);
     let request = "GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let answer = served.openssl_to(&served.admin(), &["-verify_return_error"], request);
+    let answer = served.openssl_to(&served.running.admin(), &["-verify_return_error"], request);
     assert!(answer.contains("HTTP/1.1 200 OK") && answer.contains("tls_accepted_full"), "{answer}");
     assert_eq!(served.stat("tls_accepted_full"), 0, "it is no SIP connection");
 }
@@ -389,10 +372,9 @@ impl Loaded {
 
     /// Connections in the result of `ringway lab load` with a connection for each attempt.
     fn load(&self, more: &[&str]) -> Value {
-        let ready = self.running.ready();
-        let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
+        let tls = self.running.listener("tls");
         let mut args =
-            vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
+            vec!["lab", "load", &tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
         args.extend(["--rate", "50", "--seconds", "1", "--json"]);
         args.extend(more);
         let done = Running::start(self.folder.path(), &args, "").done();
@@ -426,9 +408,8 @@ fn server_and_load_agree_on_a_named_suite() {
     let result = loaded.load(&["--tls-suite", "TLS_AES_128_GCM_SHA256"]);
     assert!(result["tls_full"] == 0 && result["tls_failed"].as_u64() > Some(0), "{result}");
     let folder = loaded.folder.path();
-    let ready = loaded.running.ready();
-    let target = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
-    let args = ["lab", "load", target, "--transport", "tls", "--rate", "50", "--seconds", "30"];
+    let target = loaded.running.listener("tls");
+    let args = ["lab", "load", &target, "--transport", "tls", "--rate", "50", "--seconds", "30"];
     let done = Running::start(folder, &args, "").done();
     let reason = format!("FAILED: no TLS handshake with {target} succeeds: ");
     assert!(done.out.contains(&reason), "{done:?}");

@@ -1,7 +1,7 @@
 //! Client certificates made by `ringway cert init`: users without passwords, and a trusted neighbour. The peer is
 //! `openssl s_client`, which nobody here wrote.
 
-use crate::program::Running;
+use crate::program::{Running, Signal};
 use ringway_test_support::programs::has;
 use std::fs;
 use std::io::Write;
@@ -46,10 +46,9 @@ fn serve() -> Served {
 impl Served {
     /// First lines of the responses to `messages` over a connection with a certificate, and all that openssl says.
     fn send(&self, certificate: Option<&str>, more: &[&str], messages: &str) -> (Vec<String>, String) {
-        let ready = self.running.ready();
-        let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
+        let tls = self.running.listener("tls");
         let mut command = Command::new("openssl");
-        command.args(["s_client", "-connect", tls, "-CAfile", "tls/ca.pem", "-ign_eof"]).args(more);
+        command.args(["s_client", "-connect", &tls, "-CAfile", "tls/ca.pem", "-ign_eof"]).args(more);
         if let Some(name) = certificate {
             let (pem, key) = match name {
                 "trunk" => ("trunk/cert.pem".to_owned(), "trunk/key.pem".to_owned()),
@@ -134,7 +133,7 @@ fn a_reload_with_another_client_ca_refuses_the_old_certificates_and_their_sessio
         .unwrap()
         .replace("client_ca = \"tls/ca.pem\"", "client_ca = \"other/ca.pem\"");
     fs::write(&path, config).unwrap();
-    served.running.signal("-HUP");
+    served.running.signal(Signal::HUP);
     served.running.says("configuration reloaded");
     let resumed = ["-tls1_3", "-sess_in", "session.pem"];
     let refused = served.send(Some("alice"), &resumed, &register("alice", 2));

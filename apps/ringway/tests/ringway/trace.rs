@@ -1,7 +1,8 @@
 //! `ringway trace` of the built server: the ladder of a login, a call and a failure, word for word; its limits.
 
-use crate::program::{Running, TIME_LIMIT};
+use crate::program::{Running, Signal, TIME_LIMIT};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge};
+use ringway_test_support::eventually::holds;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -19,9 +20,8 @@ fn server(folder: &Path) -> (Running, String, String) {
     let add = Running::start(folder, &["user", "add", "bob", "--password-stdin"], "secret of bob\n");
     assert_eq!(add.done().status, 0);
     let running = Running::start(folder, &["serve"], "");
-    let sip = running.ready().split("udp:").nth(1).unwrap().trim().to_owned();
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let sip = running.address();
+    let admin = running.admin();
     (running, sip, admin)
 }
 
@@ -233,13 +233,10 @@ fn a_second_trace_begins_at_the_newest_entry_and_ended_ones_free_their_users() {
     assert_eq!(full.status, 1);
     assert!(full.err.contains("end one of these traces") && !full.err.contains("http://"), "{}", full.err);
     // A background job of a shell ignores SIGINT, and so does what it starts.
-    others.iter().for_each(|other| other.signal("-TERM"));
+    others.iter().for_each(|other| other.signal(Signal::TERM));
     // A trace whose reader ended between two polls ends a minute after the last one.
-    let until = std::time::Instant::now() + 2 * TIME_LIMIT;
-    while get(&admin, "/api/trace?user=e&wait=0").0 != 200 {
-        assert!(std::time::Instant::now() < until, "the user of the ended trace is not freed");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_free = || get(&admin, "/api/trace?user=e&wait=0").0 == 200;
+    assert!(holds(2 * TIME_LIMIT, is_free), "the user of the ended trace is not freed");
 }
 
 #[test]
@@ -327,9 +324,8 @@ fn trunks_and_relays_are_listed_with_their_state() {
     );
     fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
-    let sip = running.ready().split("udp:").nth(1).unwrap().trim().to_owned();
-    let admin = running.says("admin API on http://");
-    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let sip = running.address();
+    let admin = running.admin();
     let states = || -> Vec<String> {
         let (_, page) = get(&admin, "/api/trunks");
         let words = |trunk: &Value| {

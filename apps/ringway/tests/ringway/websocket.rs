@@ -23,11 +23,7 @@ fn serve(more: &str) -> (TempDir, Running, [String; 3]) {
         [tls]\ncertificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n";
     fs::write(folder.path().join("ringway.toml"), format!("{config}{more}")).unwrap();
     let running = Running::start(folder.path(), &["serve"], "");
-    let ready = running.ready();
-    let listener = |prefix: &str| {
-        ready.split_whitespace().find_map(|word| word.strip_prefix(prefix)).unwrap().to_owned()
-    };
-    let all = ["udp:", "ws:", "wss:"].map(listener);
+    let all = ["udp", "ws", "wss"].map(|transport| running.listener(transport));
     (folder, running, all)
 }
 

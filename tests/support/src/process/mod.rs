@@ -9,7 +9,7 @@ use self::output::Output;
 use crate::eventually::{PATIENCE, holds, retry_often};
 use crate::namespace;
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -48,7 +48,9 @@ pub(crate) fn temporary_site() -> (Site, TempDir) {
 /// A running program. When the value is dropped it ends, and with it all processes of its group.
 pub struct Process {
     name: String,
-    child: Child,
+    child: Mutex<Child>,
+    /// Number of the process.
+    id: Pid,
     input: Option<ChildStdin>,
     out: Output,
     err: Output,
@@ -81,17 +83,17 @@ impl Process {
     }
 
     fn of(name: &str, mut child: Child, out: Output, err: Output) -> Result<Self> {
-        let pid = Pid::from_child(&child);
-        let (group, input) = (Group::of(pid), child.stdin.take());
-        let handle = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Self { name: name.to_owned(), child, input, out, err, handle, group })
+        let id = Pid::from_child(&child);
+        let (group, input) = (Group::of(id), child.stdin.take());
+        let handle = pidfd_open(id, PidfdFlags::empty())?;
+        Ok(Self { name: name.to_owned(), child: Mutex::new(child), id, input, out, err, handle, group })
     }
 
     /// Waits for the program to end.
     ///
     /// # Errors
     /// It does not within [`PATIENCE`].
-    pub fn wait(&mut self) -> Result<ExitStatus> {
+    pub fn wait(&self) -> Result<ExitStatus> {
         self.wait_for(PATIENCE)
     }
 
@@ -99,9 +101,9 @@ impl Process {
     ///
     /// # Errors
     /// It does not end in time, or another process keeps its output open.
-    pub fn wait_for(&mut self, limit: Duration) -> Result<ExitStatus> {
+    pub fn wait_for(&self, limit: Duration) -> Result<ExitStatus> {
         let ended = holds(limit, || self.has_ended().unwrap_or(true) && self.is_output_complete());
-        let status = self.child.try_wait()?.filter(|_| ended);
+        let status = self.status()?.filter(|_| ended);
         status.with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
     }
 
@@ -109,7 +111,7 @@ impl Process {
     ///
     /// # Errors
     /// It has another status, or does not end.
-    pub fn succeeds(&mut self) -> Result<String> {
+    pub fn succeeds(&self) -> Result<String> {
         let status = self.wait()?;
         let output = self.output();
         ensure!(status.success(), "{} ended with {status}: {}", self.name, output.trim());
@@ -132,7 +134,7 @@ impl Process {
     ///
     /// # Errors
     /// The program ends first, or does not print it within [`PATIENCE`].
-    pub fn wait_for_output(&mut self, text: &str) -> Result<()> {
+    pub fn wait_for_output(&self, text: &str) -> Result<()> {
         self.wait_until(text, |output| output.contains(text))
     }
 
@@ -140,7 +142,7 @@ impl Process {
     ///
     /// # Errors
     /// As of [`Process::wait_for_output`].
-    pub fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
+    pub fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
         self.wait_within(PATIENCE, what, |process| is_so(&process.output()).then_some(()))
     }
 
@@ -148,26 +150,16 @@ impl Process {
     ///
     /// # Errors
     /// The program ends first, or does not print it within `limit`.
-    pub fn wait_for_line(
-        &mut self,
-        limit: Duration,
-        what: &str,
-        is_so: impl Fn(&str) -> bool,
-    ) -> Result<String> {
+    pub fn wait_for_line(&self, limit: Duration, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
         self.wait_within(limit, what, |process| {
             process.lines().lines().find(|line| is_so(line)).map(str::to_owned)
         })
     }
 
-    fn wait_within<T>(
-        &mut self,
-        limit: Duration,
-        what: &str,
-        look: impl Fn(&Self) -> Option<T>,
-    ) -> Result<T> {
+    fn wait_within<T>(&self, limit: Duration, what: &str, look: impl Fn(&Self) -> Option<T>) -> Result<T> {
         let outcome = retry_often(limit, POLL, || {
             // The status is read first: a program that has ended prints no more.
-            let status = self.child.try_wait().ok().flatten().filter(|_| self.is_output_complete());
+            let status = self.status().ok().flatten().filter(|_| self.is_output_complete());
             look(self).map(Ok).or_else(|| status.map(Err)).ok_or(())
         });
         match outcome {
@@ -213,13 +205,13 @@ impl Process {
     ///
     /// # Errors
     /// The system refuses the question.
-    pub fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+    pub fn has_ended(&self) -> Result<bool> {
+        Ok(self.status()?.is_some())
     }
 
     /// Number of the process.
-    pub fn id(&self) -> Pid {
-        Pid::from_child(&self.child)
+    pub const fn id(&self) -> Pid {
+        self.id
     }
 
     /// Sends a signal to the program, if it runs; not to the other processes of its group.
@@ -229,7 +221,7 @@ impl Process {
     }
 
     /// Sends SIGTERM, and SIGKILL after a while.
-    pub fn stop(&mut self) {
+    pub fn stop(&self) {
         self.signal(Signal::TERM);
         if !holds(INSIST_AFTER, || self.has_ended().unwrap_or(true)) {
             self.kill();
@@ -237,11 +229,12 @@ impl Process {
     }
 
     /// Sends SIGKILL to all processes of its group, so that the program cannot write anything more.
-    pub fn kill(&mut self) {
+    pub fn kill(&self) {
         self.group.kill();
         // Both fail only if the program has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     /// Its output so far: standard output, then standard error.
@@ -264,6 +257,10 @@ impl Process {
         self.err.bytes()
     }
 
+    fn status(&self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.lock().unwrap().try_wait()?)
+    }
+
     fn is_output_complete(&self) -> bool {
         self.out.is_complete() && self.err.is_complete()
     }
@@ -273,6 +270,15 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Sends a signal to a process that another program started.
+///
+/// # Errors
+/// There is no such process.
+pub fn send_signal(id: u32, signal: Signal) -> Result<()> {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw).context("no number of a process")?;
+    Ok(kill_process(id, signal)?)
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {
@@ -326,7 +332,7 @@ mod tests {
     #[test]
     fn processes_that_the_program_started_end_with_it() {
         let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; wait";
-        for end in [Process::kill, drop_in_place as fn(&mut Process)] {
+        for end in [|process: &mut Process| process.kill(), drop_in_place as fn(&mut Process)] {
             let mut process = shell(script);
             let child = process.wait_for_line(PATIENCE, "a number", |_| true).unwrap();
             assert!(runs(&child));
@@ -340,14 +346,14 @@ mod tests {
 
     #[test]
     fn a_program_ends_after_sigterm_and_a_killed_parent_leaves_nothing() {
-        let mut process = shell("trap 'echo ended; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
+        let process = shell("trap 'echo ended; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
         process.wait_for_output("ready").unwrap();
         process.signal(Signal::TERM);
         assert_eq!(process.wait().unwrap().code(), Some(3));
         // The parent is this test program once more, with one ignored test.
         let mut parent = Command::new(std::env::current_exe().unwrap());
         parent.args(["--exact", "process::tests::parent", "--ignored", "--nocapture"]);
-        let mut parent = Process::start_with_pipes("parent", &mut parent).unwrap();
+        let parent = Process::start_with_pipes("parent", &mut parent).unwrap();
         let line = parent.wait_for_line(PATIENCE, "child", |line| line.contains("child ")).unwrap();
         let child = line.rsplit(' ').next().unwrap();
         assert!(runs(child));
