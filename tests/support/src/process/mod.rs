@@ -6,7 +6,7 @@ mod output;
 
 use self::group::Group;
 use self::output::Output;
-use crate::eventually::{PATIENCE, holds, retry_often};
+use crate::eventually::{PATIENCE, retry_often};
 use crate::namespace;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
@@ -102,7 +102,7 @@ impl Process {
     /// # Errors
     /// It does not end in time, or another process keeps its output open.
     pub fn wait_for(&self, limit: Duration) -> Result<ExitStatus> {
-        let ended = holds(limit, || self.has_ended().unwrap_or(true) && self.is_output_complete());
+        let ended = is_soon(limit, || self.has_ended().unwrap_or(true) && self.is_output_complete());
         let status = self.status()?.filter(|_| ended);
         status.with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
     }
@@ -223,7 +223,7 @@ impl Process {
     /// Sends SIGTERM, and SIGKILL after a while.
     pub fn stop(&self) {
         self.signal(Signal::TERM);
-        if !holds(INSIST_AFTER, || self.has_ended().unwrap_or(true)) {
+        if !is_soon(INSIST_AFTER, || self.has_ended().unwrap_or(true)) {
             self.kill();
         }
     }
@@ -287,7 +287,12 @@ fn spawn(command: &mut Command) -> Result<Child> {
     spawned.with_context(|| format!("cannot start {program}; is it installed?"))
 }
 
-/// Longest pause between two looks at the output, whose times are measured too.
+/// Waits until a condition holds; false if it does not within `limit`.
+fn is_soon(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    retry_often(limit, POLL, || condition().then_some(()).ok_or(())).is_ok()
+}
+
+/// Longest pause between two looks at a program, whose times are measured too.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Time between SIGTERM and SIGKILL.
@@ -296,6 +301,7 @@ const INSIST_AFTER: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eventually::holds;
 
     fn shell(script: &str) -> Process {
         Process::start_with_pipes("sh", Command::new("sh").args(["-c", script])).unwrap()
