@@ -1,9 +1,10 @@
 //! UDP clients that the workers serve. Tested: timeouts, datagrams at the worker that sent, results at shards in the same
 //! turn, the end of service. Not tested here: the client of media relays (`apps/ringway/src/serve/relays.rs`).
 
-use crate::node::{events, start, until};
+use crate::node::{events, start};
 use ringway_linux::{Config, DatagramClient, Inboxes};
 use ringway_sansio::{Event, Instant, Token};
+use ringway_test_support::eventually::wait_until;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -63,17 +64,17 @@ fn workers_serve_a_client_until_it_is_dropped() {
     for token in &tokens {
         server.send_to(token.to_string().as_bytes(), from).unwrap();
     }
-    until("the answers", || events(&runtime, 3).len() == tokens.len());
+    wait_until("the answers", || events(&runtime, 3).len() == tokens.len());
     let told: Vec<_> = tokens.iter().map(|token| Event::Unreachable(Token(*token))).collect();
     assert_eq!(events(&runtime, 3), told);
     drop(watched);
-    until("the end", || Arc::strong_count(&asker) == 1);
+    wait_until("the end", || Arc::strong_count(&asker) == 1);
     server.send_to(b"7", from).unwrap();
     // Its socket is still open: a worker that read it would have reported this before the next answer.
     let other = Arc::new(Asker::new(server.local_addr().unwrap(), runtime.inboxes()));
     let _watched = runtime.watch(Arc::clone(&other) as _).unwrap();
     let (_, from) = server.recv_from(&mut buffer).unwrap();
     server.send_to(b"8", from).unwrap();
-    until("the other's answer", || events(&runtime, 3).len() > tokens.len());
+    wait_until("the other's answer", || events(&runtime, 3).len() > tokens.len());
     assert_eq!(events(&runtime, 3).last(), Some(&Event::Unreachable(Token(8))));
 }

@@ -1,7 +1,8 @@
 //! Behaviour at the limit of open files. The test runs in a process of its own, because the limit is per process.
 
-use crate::node::{PATIENCE, address, client, receive, run_alone, start, until};
+use crate::node::{PATIENCE, address, client, receive, run_alone, start};
 use ringway_linux::Config;
+use ringway_test_support::eventually::wait_until;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +20,7 @@ fn at_the_limit_only_connections_are_refused() {
     let mut old = TcpStream::connect(address(&runtime, 0)).unwrap();
     old.set_read_timeout(Some(PATIENCE)).unwrap();
     let datagrams = client(address(&runtime, 1));
-    until("it is accepted", || runtime.counts().connections_accepted == 1);
+    wait_until("it is accepted", || runtime.counts().connections_accepted == 1);
 
     // Created before the limit and connected after it: only the server needs file descriptors for them.
     let waiting: Vec<_> = (0..5)

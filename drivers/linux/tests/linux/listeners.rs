@@ -1,9 +1,10 @@
 //! Listeners that come and go while the runtime runs. Tested: nothing is read before it is opened, connections outlive their
 //! listener, an address can be bound again at once, a taken port changes nothing, no request is lost by changes under load.
 
-use crate::node::{PATIENCE, Talker, address, client, receive, start, until};
+use crate::node::{PATIENCE, Talker, address, client, receive, start};
 use ringway_linux::{BindError, Config, Listen, Runtime};
 use ringway_sansio::ListenerId;
+use ringway_test_support::eventually::wait_until;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -76,7 +77,7 @@ fn a_closed_listener_leaves_its_connections_and_frees_its_address() {
     let mut after = [0; 6];
     stream.read_exact(&mut after).unwrap();
     assert_eq!(&after, b"after\n");
-    until("the report", || {
+    wait_until("the report", || {
         let events = runtime.shards().with_shard(2, |node| node.events.len());
         events == Some(1)
     });

@@ -1,9 +1,10 @@
 //! Memory of stream connections. Tested: the limit of incomplete messages and of unread output of all connections, the
 //! limit of one source, and that all memory is released. Not tested: the kernel's buffers.
 
-use crate::node::{PATIENCE, Talker, address, start, until};
+use crate::node::{PATIENCE, Talker, address, start};
 use ringway_linux::{Config, Runtime, StreamLimits};
 use ringway_sansio::MemoryBound;
+use ringway_test_support::eventually::wait_until;
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -63,11 +64,11 @@ fn unread_output_of_all_connections_is_limited_and_released() {
     let mut clients: Vec<_> = (1..=8).map(|host| connect(host, server)).collect();
     flood(&mut clients, || runtime.counts().stream_memory_closes > 0);
     assert!(memory.used() <= memory.max());
-    until("little more waits than is accounted", || {
+    wait_until("little more waits than is accounted", || {
         runtime.counts().unwritten_bytes as usize <= memory.max()
     });
     drop(clients);
-    until("all have ended", || runtime.counts().connections_open == 0 && memory.used() == 0);
+    wait_until("all have ended", || runtime.counts().connections_open == 0 && memory.used() == 0);
     assert!(answers(&connect(1, server)), "there is room again");
     assert_eq!((runtime.counts().write_queue_closes, runtime.counts().stream_source_closes), (0, 0));
 }
@@ -82,7 +83,7 @@ fn incomplete_messages_of_all_connections_are_limited_and_released() {
         let _ = client.write_all(&begun);
     }
     let kept = memory.max() / begun.len();
-    until("who grows beyond it is closed", || {
+    wait_until("who grows beyond it is closed", || {
         let counts = runtime.counts();
         let closed = counts.stream_memory_closes;
         counts.connections_accepted == 40
@@ -91,7 +92,7 @@ fn incomplete_messages_of_all_connections_are_limited_and_released() {
     });
     assert!(memory.used() <= memory.max());
     drop(clients);
-    until("all have ended", || runtime.counts().connections_open == 0 && memory.used() == 0);
+    wait_until("all have ended", || runtime.counts().connections_open == 0 && memory.used() == 0);
 }
 
 #[test]
@@ -101,10 +102,10 @@ fn a_source_is_limited_to_eight_mebibytes() {
     assert!(answers(&honest));
     let mut clients: Vec<_> = (0..8).map(|_| connect(1, server)).collect();
     flood(&mut clients, || runtime.counts().stream_source_closes > 0);
-    until("little more waits", || runtime.counts().unwritten_bytes <= 8 << 20);
+    wait_until("little more waits", || runtime.counts().unwritten_bytes <= 8 << 20);
     assert!(answers(&honest) && answers(&connect(2, server)));
     drop(clients);
-    until("they have ended", || runtime.counts().unwritten_bytes == 0);
+    wait_until("they have ended", || runtime.counts().unwritten_bytes == 0);
     assert!(answers(&connect(1, server)));
 }
 
@@ -115,7 +116,7 @@ fn a_source_without_a_limit_on_connections_holds_more() {
     for client in &mut clients {
         client.write_all(b"1 flood 1000 10000 7\n").unwrap();
     }
-    until("more than eight mebibytes wait", || runtime.counts().unwritten_bytes > 16 << 20);
+    wait_until("more than eight mebibytes wait", || runtime.counts().unwritten_bytes > 16 << 20);
     assert_eq!((runtime.counts().stream_source_closes, runtime.counts().connections_open), (0, 8));
 }
 
@@ -125,15 +126,15 @@ fn an_idle_connection_releases_its_buffers() {
     let (runtime, server) = server(Some(&memory), 0);
     let mut client = connect(1, server);
     client.write_all(&[b"1 echo ", &[b'x'; 50_000][..]].concat()).unwrap();
-    until("the begun message is accounted", || memory.used() >= 50_000);
+    wait_until("the begun message is accounted", || memory.used() >= 50_000);
     client.write_all(b"\n1 flood 1000 10000 7\n").unwrap();
-    until("unread output is accounted", || memory.used() >= 1 << 20);
+    wait_until("unread output is accounted", || memory.used() >= 1 << 20);
     let mut room = vec![0; 1 << 20];
     let mut left = 50_008 + 1000 * 10_001;
     while left > 0 {
         left -= client.read(&mut room).expect("more bytes");
     }
-    until("its room is given back", || memory.used() <= 16 << 10);
+    wait_until("its room is given back", || memory.used() <= 16 << 10);
     assert!(answers(&client));
     assert_eq!(runtime.counts().connections_open, 1);
 }
@@ -144,7 +145,7 @@ fn a_stopped_runtime_releases_the_memory_of_open_connections() {
     let (runtime, server) = server(Some(&memory), 0);
     let mut client = connect(1, server);
     client.write_all(&[b'1'; 10_000]).unwrap();
-    until("it is accounted", || memory.used() >= 10_000);
+    wait_until("it is accounted", || memory.used() >= 10_000);
     drop(runtime);
     assert_eq!(memory.used(), 0);
 }

@@ -288,15 +288,6 @@ pub(crate) fn events(runtime: &Runtime<Talker>, shard: u16) -> Vec<Event> {
     runtime.shards().with_shard(shard, |node| node.events.clone()).unwrap()
 }
 
-/// Waits until a condition holds.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(std::time::Instant::now() < end, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs an ignored test of this program in a process of its own.

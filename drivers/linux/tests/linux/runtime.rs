@@ -2,9 +2,10 @@
 //! threads, errors at start, stopping with and without grace, a node that panics.
 
 use crate::node;
-use crate::node::{Ledger, Talker, address, client, events, receive, run_alone, start, start_with, until};
+use crate::node::{Ledger, Talker, address, client, events, receive, run_alone, start, start_with};
 use ringway_linux::{Bound, Config, MarkedPackets, NoActions, Runtime, StartError};
 use ringway_sansio::{Event, Flow, ListenerId, LocatedServers, Token};
+use ringway_test_support::eventually::wait_until;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +18,10 @@ fn with_strict_durability_only_confirming_responses_are_held() {
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, config, Arc::clone(&sink));
     let (patient, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
     patient.send(b"2 store alice").unwrap();
-    until("the action", || *sink.entries.lock().unwrap() == [(2, "alice".to_owned())]);
+    wait_until("the action", || *sink.entries.lock().unwrap() == [(2, "alice".to_owned())]);
     other.send(b"0 echo").unwrap();
     assert_eq!(receive(&other), "0 echo");
-    until("the packet is held", || runtime.counts().held == 1);
+    wait_until("the packet is held", || runtime.counts().held == 1);
     patient.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(patient.recv(&mut [0; 64]).is_err(), "nothing is stored yet");
 
@@ -28,7 +29,7 @@ fn with_strict_durability_only_confirming_responses_are_held() {
     sink.stored.store(1, Ordering::SeqCst);
     runtime.inboxes().wake();
     assert_eq!(receive(&patient), "stored\n");
-    until("nothing is held", || runtime.counts().held == 0);
+    wait_until("nothing is held", || runtime.counts().held == 0);
 }
 
 #[test]
@@ -38,9 +39,9 @@ fn what_confirms_a_refused_change_becomes_its_refusal() {
     let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
     let (one, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
     one.send(b"0 store 7").unwrap();
-    until("the packet is held", || runtime.counts().held == 1);
+    wait_until("the packet is held", || runtime.counts().held == 1);
     other.send(b"0 store 8").unwrap();
-    until("both packets are held", || runtime.counts().held == 2);
+    wait_until("both packets are held", || runtime.counts().held == 2);
     sink.refused.store(7, Ordering::SeqCst);
     sink.stored.store(2, Ordering::SeqCst);
     runtime.inboxes().wake();
@@ -62,12 +63,12 @@ fn waking_the_inboxes_releases_held_packets_at_once() {
     let mut waits: Vec<_> = (1..=9)
         .map(|number| {
             socket.send(b"0 store alice").unwrap();
-            until("the packet is held", || runtime.counts().held == 1);
+            wait_until("the packet is held", || runtime.counts().held == 1);
             sink.stored.store(number, Ordering::SeqCst);
             let woken = Instant::now();
             runtime.inboxes().wake();
             assert_eq!(receive(&socket), "stored\n");
-            until("nothing is held", || runtime.counts().held == 0);
+            wait_until("nothing is held", || runtime.counts().held == 0);
             woken.elapsed()
         })
         .collect();
@@ -150,7 +151,7 @@ fn events_of_other_threads_reach_their_shard() {
     for shard in 0..5 {
         let event = Event::Resolved { query: u64::from(shard), servers: LocatedServers::NONE };
         assert!(inboxes.deliver(shard, event.clone()));
-        until("the event", || events(&runtime, shard) == [event.clone()]);
+        wait_until("the event", || events(&runtime, shard) == [event.clone()]);
     }
 }
 
@@ -175,14 +176,14 @@ fn stopping_waits_for_pending_work_and_refuses_connections() {
     assert_eq!(receive(&socket), "1 echo");
     let start = Instant::now();
     let stopping = std::thread::spawn(move || runtime.stop(GRACE, Talker::is_idle));
-    until("connections are refused", || TcpStream::connect(streams).is_err());
+    wait_until("connections are refused", || TcpStream::connect(streams).is_err());
     socket.send(b"0 echo still").unwrap();
     assert_eq!(receive(&socket), "0 echo still");
     assert_eq!(receive(&socket), "fired\n");
     assert!(stopping.join().unwrap(), "nothing was left undone");
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(250) && took < GRACE, "{took:?}");
-    until("the addresses are free again", || Bound::bind(&listeners, 1).is_ok());
+    wait_until("the addresses are free again", || Bound::bind(&listeners, 1).is_ok());
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn the_grace_period_ends() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     let socket = client(address(&runtime, 0));
     socket.send(b"0 timer 60000").unwrap();
-    until("the timer is armed", || runtime.shards().with_shard(0, |node| !node.is_idle()) == Some(true));
+    wait_until("the timer is armed", || runtime.shards().with_shard(0, |node| !node.is_idle()) == Some(true));
     let start = Instant::now();
     assert!(!runtime.stop(Duration::from_millis(100), Talker::is_idle));
     assert!(start.elapsed() < Duration::from_secs(30), "it did not wait for the timer");
@@ -212,7 +213,7 @@ fn a_call_of_another_thread_sends_packets_and_requests_actions() {
         assert_eq!(said, Some(shard));
         assert_eq!(receive(&socket), format!("from {shard}"));
     }
-    until("the actions", || sink.entries.lock().unwrap().len() == 4);
+    wait_until("the actions", || sink.entries.lock().unwrap().len() == 4);
     assert_eq!(shards.call(4, |_, _| ()), None, "there is no such shard");
     drop(runtime);
     assert_eq!(shards.call(0, |_, _| ()), None, "the runtime has ended");
@@ -223,5 +224,5 @@ fn a_panic_of_a_node_is_reported() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     assert!(!runtime.has_failed());
     client(address(&runtime, 0)).send(b"0 panic").unwrap();
-    until("the failure", || runtime.has_failed());
+    wait_until("the failure", || runtime.has_failed());
 }

@@ -2,10 +2,11 @@
 //! counter, events, dialling, reuse and failure to dial, sending to connections of another worker, the last response
 //! before the end, bytes of a layer. Not tested: the limit of open files.
 
-use crate::node::{PATIENCE, Talker, address, events, start, until};
+use crate::node::{PATIENCE, Talker, address, events, start};
 use ringway_linux::{BoxedLayer, Config, Layers, MessageBytesMax, Resume, Runtime, StreamLimits};
 use ringway_sansio::{ConnectionId, Event, Flow, Token};
 use ringway_stream::{Decoded, Encoded, Layer, LayerError, Origin};
+use ringway_test_support::eventually::wait_until;
 use socket2::{Domain, Socket, Type};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -105,7 +106,7 @@ fn any_split_gives_the_same_messages() {
         }
         assert_eq!(client.read_line() + &client.read_line() + &client.read_line(), text);
     }
-    until("the counts", || runtime.counts().stream_messages_in == 15);
+    wait_until("the counts", || runtime.counts().stream_messages_in == 15);
 }
 
 #[test]
@@ -169,10 +170,10 @@ fn invalid_bytes_close_the_connection_and_every_shard_is_notified() {
     assert_eq!(client.ask("1 echo\n#\n2 echo\n"), "1 echo\n");
     assert!(client.ends(), "what follows the error is not looked at");
     for shard in 0..4 {
-        until("the event", || events(&runtime, shard) == [Event::Closed(ConnectionId(id))]);
+        wait_until("the event", || events(&runtime, shard) == [Event::Closed(ConnectionId(id))]);
     }
     assert_eq!(runtime.counts().framing_errors, 1);
-    until("it is gone", || runtime.counts().connections_open == 0);
+    wait_until("it is gone", || runtime.counts().connections_open == 0);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn open_connections_are_listed() {
     let expected = [(accepted_id, of(client.lines.get_ref())), (dialled_id, of(dialled.lines.get_ref()))];
     assert_eq!(seen, expected);
     drop((client, dialled));
-    until("they are gone", || runtime.connections().page(None, 10).is_empty());
+    wait_until("they are gone", || runtime.connections().page(None, 10).is_empty());
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn connection_ids_are_never_reused() {
     let (runtime, server) = tcp(2, Config::default());
     let ids: HashSet<u64> = (0..100).map(|_| Client::connect(server).id()).collect();
     assert_eq!(ids.len(), 100);
-    until("all are gone", || runtime.counts().connections_open == 0);
+    wait_until("all are gone", || runtime.counts().connections_open == 0);
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn connection_ids_are_not_those_of_before_a_restart() {
         let (runtime, server) = tcp(1, Config::default());
         let open: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();
         let ids: HashSet<u64> = open.into_iter().map(|mut client| client.id()).collect();
-        until("all are gone", || runtime.counts().connections_open == 0);
+        wait_until("all are gone", || runtime.counts().connections_open == 0);
         ids
     };
     let earlier = ids();
@@ -233,12 +234,12 @@ fn a_peer_that_has_ended_gets_pending_output() {
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
     client.write("1 flood 2000 10000 7\n");
-    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    wait_until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
     let mut all = Vec::new();
     client.lines.read_to_end(&mut all).unwrap();
     assert_eq!(all.len(), 2000 * 10_001);
-    until("it is gone", || runtime.counts().connections_open == 0);
+    wait_until("it is gone", || runtime.counts().connections_open == 0);
     assert_eq!(runtime.counts().write_queue_closes, 0);
 }
 
@@ -252,9 +253,9 @@ fn a_peer_that_has_ended_and_does_not_read_times_out() {
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
     client.write("1 flood 2000 10000 7\n");
-    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    wait_until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
-    until("it is closed", || runtime.counts().write_queue_closes == 1);
+    wait_until("it is closed", || runtime.counts().write_queue_closes == 1);
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn more_connections_than_allowed_are_closed_at_once() {
     assert!(Client::connect(server).ends());
     assert_eq!(runtime.counts().connections_refused, 1);
     clients.pop();
-    until("one is gone", || runtime.counts().connections_open == 2);
+    wait_until("one is gone", || runtime.counts().connections_open == 2);
     assert_ne!(Client::connect(server).id(), 0);
 }
 
@@ -333,7 +334,7 @@ fn hanging_dials_of_a_sender_leave_room_for_others() {
     }
     client.write(&format!("0 charged 127.0.2.1:{port} 6 x\n"));
     client.write(&format!("0 dial 127.0.2.2:{port} 8 x\n"));
-    until("the dials", || runtime.counts().connections_dialled >= 66);
+    wait_until("the dials", || runtime.counts().connections_dialled >= 66);
     let counts = runtime.counts();
     assert_eq!((counts.connections_dialled, counts.dials_refused), (66, 36), "64 of sender 5");
 }
@@ -347,7 +348,7 @@ fn one_source_cannot_take_all_connections() {
     assert_ne!(Client::connect_from([127, 0, 0, 2], server).id(), 0, "another source");
     assert_eq!(runtime.counts().connections_over_source, 1);
     clients.pop();
-    until("one is gone", || runtime.counts().connections_open == 2);
+    wait_until("one is gone", || runtime.counts().connections_open == 2);
     assert_ne!(Client::connect(server).id(), 0);
 }
 
@@ -425,13 +426,13 @@ fn a_peer_that_does_not_read_is_closed_at_the_queue_limit() {
             break;
         }
     }
-    until("it is closed", || runtime.counts().write_queue_closes == 1);
-    until("its shard gets reports of unsent messages", || {
+    wait_until("it is closed", || runtime.counts().write_queue_closes == 1);
+    wait_until("its shard gets reports of unsent messages", || {
         let events = events(&runtime, 1);
         events.contains(&Event::Closed(ConnectionId(id)))
             && events.contains(&Event::Unreachable(Token(1 << 48 | 7)))
     });
-    until("its bytes are forgotten", || runtime.counts().unwritten_bytes == 0);
+    wait_until("its bytes are forgotten", || runtime.counts().unwritten_bytes == 0);
 }
 
 #[test]
@@ -440,14 +441,14 @@ fn a_peer_that_reads_slowly_gets_everything() {
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
     client.write("1 flood 2000 10000 7\n");
-    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    wait_until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     let mut room = vec![0; 1 << 20];
     let mut left = 2000 * 10_001;
     while left > 0 {
         left -= client.lines.read(&mut room).expect("more bytes");
     }
     assert_eq!(client.ask("1 echo\n"), "1 echo\n");
-    until("nothing waits", || runtime.counts().unwritten_bytes == 0);
+    wait_until("nothing waits", || runtime.counts().unwritten_bytes == 0);
     assert!(events(&runtime, 1).is_empty());
 }
 
@@ -461,7 +462,7 @@ fn a_peer_that_stops_reading_times_out() {
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
     client.write("1 flood 2000 10000 7\n");
-    until("it is closed", || runtime.counts().write_queue_closes == 1);
+    wait_until("it is closed", || runtime.counts().write_queue_closes == 1);
 }
 
 #[test]
@@ -481,7 +482,7 @@ fn a_dialled_connection_is_reused_and_dialled_again_after_its_end() {
     assert_eq!(accepted.ask("2 echo back\n"), "2 echo back\n", "the dialled peer may ask too");
 
     drop(accepted);
-    until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
+    wait_until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
     clients[0].write(&format!("1 dial {to} 7 again\n"));
     let mut accepted = Client::of(peer.accept().unwrap().0);
     assert_eq!(accepted.read_line(), "again\n");
@@ -529,7 +530,7 @@ fn a_message_is_reported_if_its_connection_ends_without_input() {
     let mut accepted = Client::of(peer.accept().unwrap().0);
     assert_eq!(accepted.read_line(), "hello\n");
     drop(accepted);
-    until("the report", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+    wait_until("the report", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
 }
 
 #[test]
@@ -540,7 +541,7 @@ fn an_accepted_connection_is_not_used_for_its_address() {
     let id = accepted.id();
     let mut client = Client::connect(server);
     client.write(&format!("1 dial {peer} 7 for a listener at this address\n"));
-    until("the dial fails", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+    wait_until("the dial fails", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
     client.write(&format!("1 to {id} 8 for the connection\n"));
     assert_eq!(accepted.read_line(), "for the connection\n");
 }
@@ -554,7 +555,7 @@ fn a_connection_from_a_reused_address_gets_no_earlier_messages() {
         // Closed by a reset, so that its address is free at once.
         socket2::SockRef::from(old.lines.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
         drop(old);
-        until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
+        wait_until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_reuse_address(true).unwrap();
         // Another program may have got the address.
@@ -568,7 +569,7 @@ fn a_connection_from_a_reused_address_gets_no_earlier_messages() {
     let mut client = Client::connect(server);
     client.write(&format!("1 to {id} 7 for the connection\n1 dial {address} 8 for the address\n1 echo\n"));
     assert_eq!(client.read_line(), "1 echo\n");
-    until("both come back", || {
+    wait_until("both come back", || {
         let events = events(&runtime, 1);
         [7, 8].iter().all(|number| events.contains(&Event::Unreachable(Token(1 << 48 | number))))
     });
@@ -584,7 +585,7 @@ fn a_failed_dial_is_reported_to_the_requesting_shard() {
     let deaf = bound();
     let closed = deaf.local_addr().unwrap().as_socket().unwrap();
     client.write(&format!("2 dial {closed} 5 hello\n2 dial {closed} 0 hello\n"));
-    until("the refusal", || events(&runtime, 2) == [Event::Unreachable(Token(2 << 48 | 5))]);
+    wait_until("the refusal", || events(&runtime, 2) == [Event::Unreachable(Token(2 << 48 | 5))]);
 
     // A listener whose queue is full does not answer.
     let full = bound();
@@ -593,7 +594,7 @@ fn a_failed_dial_is_reported_to_the_requesting_shard() {
     let _queued = TcpStream::connect(silent).unwrap();
     let start = Instant::now();
     client.write(&format!("3 dial {silent} 6 hello\n"));
-    until("the time-out", || events(&runtime, 3) == [Event::Unreachable(Token(3 << 48 | 6))]);
+    wait_until("the time-out", || events(&runtime, 3) == [Event::Unreachable(Token(3 << 48 | 6))]);
     assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
     assert!(events(&runtime, 0).is_empty() && events(&runtime, 1).is_empty());
 }
@@ -634,10 +635,10 @@ fn a_closed_connection_is_unreachable() {
     let mut gone = Client::connect(server);
     let id = gone.id();
     drop(gone);
-    until("the end", || events(&runtime, 0).contains(&Event::Closed(ConnectionId(id))));
+    wait_until("the end", || events(&runtime, 0).contains(&Event::Closed(ConnectionId(id))));
     let mut client = Client::connect(server);
     client.write(&format!("1 to {id} 3 hello\n1 to {} 4 hello\n", u64::MAX));
-    until("the reports", || {
+    wait_until("the reports", || {
         let events = events(&runtime, 1);
         events.contains(&Event::Unreachable(Token(1 << 48 | 3)))
             && events.contains(&Event::Unreachable(Token(1 << 48 | 4)))

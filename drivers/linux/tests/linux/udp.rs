@@ -2,9 +2,10 @@
 //! both address families, packets that cannot be sent, batches larger than one call, timers. Not tested: loss because
 //! of a full buffer.
 
-use crate::node::{address, client, events, receive, start, until};
+use crate::node::{address, client, events, receive, start};
 use ringway_linux::Config;
 use ringway_sansio::{Event, Token};
+use ringway_test_support::eventually::wait_until;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -19,7 +20,7 @@ fn flows_get_their_own_answers_and_spread_over_the_workers() {
             assert_eq!(receive(socket), format!("{number} echo {round}"));
         }
     }
-    until("the counts", || runtime.counts().datagrams_out == 1200);
+    wait_until("the counts", || runtime.counts().datagrams_out == 1200);
     let by_worker: Vec<_> = runtime.counters().by_worker().iter().map(|counts| counts.datagrams_in).collect();
     assert!(by_worker.iter().all(|&count| count > 0), "{by_worker:?}");
     assert_eq!(by_worker.iter().sum::<u64>(), 1200);
@@ -72,7 +73,7 @@ fn a_failed_packet_is_reported_to_its_shard_and_stops_no_other() {
     for (number, target) in ["0 255.255.255.255:9", "0 [::1]:9", "9 127.0.0.1:9"].iter().enumerate() {
         socket.send(format!("3 udp {target} {}", number + 1).as_bytes()).unwrap();
         assert_eq!(receive(&socket), "after\n");
-        until("the report", || events(&runtime, 3).len() > number);
+        wait_until("the report", || events(&runtime, 3).len() > number);
     }
     let told: Vec<_> = (1..=3).map(|number| Event::Unreachable(Token(3 << 48 | number))).collect();
     assert_eq!(events(&runtime, 3), told);
@@ -100,7 +101,7 @@ fn an_icmp_error_is_reported_to_the_shard_of_its_packet_and_stops_no_other() {
             }
         }
         let seen = |shard| runtime.shards().with_shard(shard, |node| node.icmp.clone()).unwrap();
-        until("the errors", || !seen(3).is_empty());
+        wait_until("the errors", || !seen(3).is_empty());
         assert!(begun.elapsed() < Duration::from_secs(5));
         assert!(seen(3).iter().all(|error| *error == (closed, text.clone())));
         assert!([0, 1, 2].into_iter().all(|shard| seen(shard).is_empty()));

@@ -5,6 +5,7 @@ use ringway_admin::{
     Admin, AdminServer, Answer, BlockPage, Call, CallRecord, Change, Connection, Control, Page, Registration,
     ServerInfo, Stats, TraceEntry, TracePage, TraceRefusal, Traces, User, UserQuery, View,
 };
+use ringway_test_support::eventually::wait_until;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -160,11 +161,7 @@ fn a_poll_without_a_number_answers_what_happens_from_now_on() {
 fn a_reader_that_ends_leaves_its_trace() {
     let (view, server) = serve("");
     let left = |count| {
-        let until = Instant::now() + Duration::from_secs(10);
-        while view.left.load(Ordering::Relaxed) != count {
-            assert!(Instant::now() < until, "{view:?} of {count}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(&format!("{count} readers have ended"), || view.left.load(Ordering::Relaxed) == count);
     };
     end(begin(server.address(), "?user=bob&after=0&wait=0"));
     left(0);

@@ -4,6 +4,7 @@
 //! missing files; garbage; symbolic links; a file size limit. Not tested: a device that fails to read.
 
 use ringway_journal::{Durability, Journal, JournalError, Recovery, SnapshotSource, Writer};
+use ringway_test_support::eventually::wait_until;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -45,14 +46,6 @@ fn user(n: usize) -> String {
 
 fn value(n: usize) -> String {
     format!("contact of {n} {}", "x".repeat(n % 50))
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < end, "waited 20 s until {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Creates a journal with one segment of `users` users, one record each, without the final `synced` record, as after a

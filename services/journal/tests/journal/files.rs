@@ -5,6 +5,7 @@
 
 use crate::fake_disk::{FakeDisk, Fault};
 use ringway_journal::{Durability, Journal, JournalError, SnapshotSource, Writer, WriterEvent};
+use ringway_test_support::eventually::wait_until;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -50,14 +51,6 @@ fn put(writer: &Writer, table: &Table, key: &str, value: &str) -> u64 {
     let mut table = table.lock().unwrap();
     store(&mut table, key.as_bytes(), value.as_bytes());
     writer.append(key.as_bytes(), value.as_bytes())
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < end, "waited 10 s until {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn segment_with_records(folder: &Path, count: usize) -> std::path::PathBuf {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 
-/// What a program wrote to one of its outputs.
+/// Standard output or standard error of a program.
 pub(super) enum Output {
     File(File),
     Pipe { bytes: Arc<Mutex<Vec<u8>>>, reader: JoinHandle<()> },
