@@ -146,7 +146,7 @@ fn each_call_has_a_connection_and_all_end() {
         world.wait(2);
         world.cancel(alice);
         world.wait(5);
-        let left = world.calls_up(&phones).iter().sum();
+        let left: usize = world.calls_up(&phones).iter().sum();
         assert_eq!(world.services.tables().read_neighbours(0, |table| table.calls_len()), left);
         for phone in phones {
             world.hang_up(phone);
