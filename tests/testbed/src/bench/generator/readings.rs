@@ -132,7 +132,7 @@ impl Field {
         };
         let scenario = if point.kind == Kind::Call { "load-call" } else { "load-register" };
         let calling = sipp(scenario, caller, Some(self.subject.port()));
-        let mut running = calling.start(&self.stage)?;
+        let running = calling.start(&self.stage)?;
         let mut used_s = 0.0;
         while !running.has_ended()? {
             // A process that is ending has no threads any more.
