@@ -24,6 +24,7 @@ mod lab_run;
 mod linphone;
 mod migrate;
 mod nat;
+mod operator;
 mod phone;
 mod presence;
 mod provisioning;
@@ -454,6 +455,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
+        all.extend(operator::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(hep::scenarios());
         all.extend(presence::scenarios());
