@@ -5,24 +5,23 @@
 //! receives and sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
 //! ordinary rates: one message in each system call.
 
-mod asking;
 mod blocking;
 mod peer;
-mod relay;
 
-pub use peer::Peer;
-
-use crate::sys::{Inbound, Outbound, Wait, large_buffers};
-use anyhow::{Context, Result, anyhow, bail};
-use relay::Relay;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::str::FromStr;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::sys::{Inbound, Outbound, Wait, large_buffers};
+pub use peer::Peer;
+use peer::Relay;
 
 /// Maximum number of datagrams in one system call.
 const FLOOR_BATCH: usize = 32;
@@ -110,7 +109,7 @@ pub fn serve(kind: Kind) -> Result<()> {
         Kind::BlockingRelayStateless => blocking::relay(&bound_socket()?, false),
         Kind::BlockingStream => blocking::answer_streams(&bound_listener()?),
         Kind::BlockingStreamRelay => blocking::relay_streams(&bound_listener()?),
-        Kind::Asking => asking::serve(&bound_socket()?),
+        Kind::Asking => peer::serve(&bound_socket()?),
     }
 }
 

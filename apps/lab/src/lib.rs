@@ -12,7 +12,6 @@
 pub mod attack;
 pub mod ballast;
 pub mod campaign;
-pub mod digest;
 pub mod floor;
 pub mod handshake_cost;
 pub mod load;
@@ -31,6 +30,5 @@ pub mod sipp_xml;
 pub mod statistics;
 pub mod subject;
 pub mod sys;
-pub mod template;
 pub mod text_file;
 pub mod times;

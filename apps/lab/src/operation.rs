@@ -1,7 +1,6 @@
 //! Operations of the benchmark: scenarios of the load generator whose messages are as long as those of telephones.
 
-use crate::digest::PASSWORD;
-use crate::template::{Carrier, DOMAIN};
+use crate::server::{Carrier, DOMAIN, PASSWORD};
 use anyhow::{Context as _, Result};
 use ringway_load::{
     Arrivals, Config, Generator, MediaUse, Receive, Received, Scenario, Send, Step, Template, Users,

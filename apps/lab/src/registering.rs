@@ -1,10 +1,8 @@
 //! REGISTERs of many users, for a server that was started elsewhere.
 
-use crate::digest::PASSWORD;
 use crate::load::{Files, Flow, LoadTls, Plan, Session, Side, Transport, Users, Window};
 use crate::operation::Operation;
-use crate::server::write_users;
-use crate::template::DOMAIN;
+use crate::server::{DOMAIN, PASSWORD, write_users};
 use anyhow::{Context, Result, ensure};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

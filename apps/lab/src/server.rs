@@ -1,8 +1,7 @@
-//! Servers as programs: configuration, users and start of Ringway and Kamailio.
+//! Servers as programs: configuration, users (domain, password, digest algorithm, transport) and start of Ringway and
+//! Kamailio.
 
-use crate::digest::{Algorithm, PASSWORD};
 use crate::process::Process;
-use crate::template::{Carrier, DOMAIN};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -505,4 +504,38 @@ fn kamailio_authentication(settings: &Settings) -> (String, [String; 2]) {
     let invite = check("proxy_authenticate", "proxy_challenge");
     let invite = format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}");
     (format!("loadmodule \"auth.so\"\n{parameter}{modules}"), [register, invite])
+}
+
+/// Password of all users.
+pub const PASSWORD: &str = "correct horse battery";
+
+/// Digest algorithm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Algorithm {
+    /// SHA-256.
+    Sha256,
+    /// MD5.
+    Md5,
+}
+
+impl Algorithm {
+    /// Name in `[auth] algorithms` and in the challenge.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "SHA-256",
+            Self::Md5 => "MD5",
+        }
+    }
+}
+
+/// Domain of all users.
+pub const DOMAIN: &str = "example.org";
+
+/// Transport of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// Datagrams.
+    Udp,
+    /// A connection.
+    Tcp,
 }

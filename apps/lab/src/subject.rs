@@ -1,19 +1,18 @@
 //! A server under measurement with its phones: Ringway, Kamailio or the floor.
 
-use crate::digest::PASSWORD;
-use crate::floor::Kind;
-use crate::load::{Files, Flow, Plan, Session, Side, Statistics, Transport, Users, Window};
-use crate::operation::{CONNECTIONS, Operation, called};
-use crate::process::Process;
-use crate::saturation::{Runnable, Saturation};
-use crate::server::Allocator;
-use crate::template::{Carrier, DOMAIN};
-use anyhow::{Context, Result, anyhow, bail};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::floor::Kind;
+use crate::load::{Files, Flow, Plan, Session, Side, Statistics, Transport, Users, Window};
+use crate::operation::{CONNECTIONS, Operation, called};
+use crate::process::Process;
+use crate::saturation::{Runnable, Saturation};
+use crate::server::{Allocator, Carrier, DOMAIN, PASSWORD};
 pub use crate::server::{Environment, ROUTES, Routing, Rules, Settings, Store, Under, free_port};
 
 /// Length of a run.

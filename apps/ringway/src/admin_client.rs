@@ -4,7 +4,7 @@ use crate::args::ServerArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::random;
+use crate::password;
 use ringway_admin::TokenProof;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -90,7 +90,7 @@ impl AdminClient {
         if self.token.is_empty() {
             return Ok(request);
         }
-        let proof = TokenProof::new(&self.token, random::bytes()?);
+        let proof = TokenProof::new(&self.token, password::bytes()?);
         let url = self.url(TokenProof::PATH);
         let asked = self.agent.get(&url).header("Authorization", proof.authorization());
         let (status, answer) = self.answer(&url, asked.call())?;

@@ -13,9 +13,7 @@ mod cert;
 mod check;
 mod config;
 mod database;
-mod drain;
 mod failure;
-mod forwards;
 mod generate;
 mod lab;
 mod log;
@@ -23,7 +21,6 @@ mod migrate;
 mod output;
 mod password;
 mod phone;
-mod random;
 mod reload;
 mod serve;
 mod show;
@@ -61,7 +58,7 @@ fn run(args: Args) -> Result<(), Failure> {
             ConfigCommand::Example => Ok(output::line(config::example().trim_end())?),
         },
         Command::Reload(reload) => reload::run(&reload),
-        Command::Drain(args) => drain::run(&args),
+        Command::Drain(args) => reload::drain(&args),
         Command::Block(block) => block::run(&block),
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),

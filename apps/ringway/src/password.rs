@@ -1,6 +1,8 @@
-//! Passwords: generated, and read from standard input, so that they do not appear on a command line.
+//! Passwords, generated or read from standard input so that they do not appear in a list of processes, and random bytes of
+//! the operating system.
 
 use crate::failure::Failure;
+use ringway_sansio::Seed;
 use std::io::{self, BufRead, IsTerminal, Read};
 
 /// Reads the first line of standard input, without its end. It does not wait for the end of the input, so that it works
@@ -50,3 +52,17 @@ const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Length of a generated password; 5 bits per symbol, 100 bits in total.
 const GENERATED_SYMBOLS: usize = 20;
+
+/// Seed of a protocol machine; all of its randomness is derived from it.
+pub(crate) fn seed() -> Result<Seed, Failure> {
+    Ok(Seed::from_bytes(bytes()?))
+}
+
+/// Random bytes.
+pub(crate) fn bytes<const LEN: usize>() -> Result<[u8; LEN], Failure> {
+    let mut bytes = [0; LEN];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::failed(format!("the operating system returned no random bytes: {error}"))
+    })?;
+    Ok(bytes)
+}

@@ -5,7 +5,8 @@ use crate::config::Config;
 use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use crate::{backup, forwards, password};
+use crate::serve::users;
+use crate::{backup, password};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_store::{
     Backups, Condition, ForwardUri, Forwards, Imported, NoAnswer, Restoration, Store, StoreError, UserName,
@@ -168,7 +169,7 @@ impl Command {
             let forwards = forwards.remove(&user).unwrap_or_default();
             written = if self.is_json {
                 let comma = if total == 0 { "" } else { "," };
-                let forwards = forwards::shown(&forwards);
+                let forwards = users::shown(&forwards);
                 let user = json!({
                     "name": name, "domain": domain, "realm": realm, "contacts": contacts, "forwards": forwards,
                 });
@@ -235,7 +236,7 @@ impl Command {
             }
             Ok(new)
         })?;
-        let value = json!({"user": user.to_string(), "forwards": forwards::shown(&new)});
+        let value = json!({"user": user.to_string(), "forwards": users::shown(&new)});
         let mut lines: Vec<String> =
             new.targets().map(|(condition, target)| line_of(&new, condition, target)).collect();
         if lines.is_empty() {

@@ -1,7 +1,6 @@
 //! Client side of digest authentication (RFC 7616 §3.4), at minimal cost.
 
-use crate::digest::{Algorithm, PASSWORD};
-use crate::template::DOMAIN;
+use crate::server::{Algorithm, DOMAIN, PASSWORD};
 use md5::{Digest, Md5};
 use memchr::memmem::Finder;
 use sha2::Sha256;

@@ -5,7 +5,7 @@ use super::message::{Draft, copy_routes, respond, status, value};
 use super::script::{T1, bind};
 use super::target::aor;
 use super::template::Serial;
-use crate::digest::Algorithm;
+use crate::server::Algorithm;
 use anyhow::{Context, Result, bail};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ impl Peer {
         let contacts = contacts.iter().map(|contact| format!("Contact: {contact}\r\n"));
         let lines = lines.to_owned() + &contacts.collect::<String>();
         let to = format!("<{aor}>");
-        let uri = format!("sip:{}", crate::template::DOMAIN);
+        let uri = format!("sip:{}", crate::server::DOMAIN);
         let draft = Draft {
             method: "REGISTER",
             uri: &uri,

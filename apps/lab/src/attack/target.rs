@@ -1,8 +1,7 @@
 //! The server under attack.
 
 use crate::process::Process;
-use crate::server::{Environment, Under, free_port, write_users};
-use crate::template::DOMAIN;
+use crate::server::{DOMAIN, Environment, Under, free_port, write_users};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;

@@ -1,11 +1,9 @@
 //! Experiments as TOML files: those of the lab, and a user's own.
 
 use super::search::Grid;
-use crate::digest::Algorithm;
 use crate::load::{ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
 use crate::record::Chart;
-use crate::server::Routing;
-use crate::template::Carrier;
+use crate::server::{Algorithm, Carrier, Routing};
 use crate::{text_file, times};
 use anyhow::{Context, Result, bail};
 use ringway_settings::{Reader, Section, nearest, read_document};

@@ -17,12 +17,11 @@ pub mod search;
 pub mod target;
 mod trial;
 
-use crate::digest::Algorithm;
 use crate::load::{self, Criterion, Flow, Plan, Users};
 use crate::machine;
 use crate::record::{self, Campaign, End, Failed, Measurement, Record};
+use crate::server::{Algorithm, Carrier};
 use crate::statistics::interleaving;
-use crate::template::Carrier;
 use anyhow::{Context, Result};
 use experiment::{Experiment, Kind, Variant, carrier_name, digest_name};
 use points::Points;

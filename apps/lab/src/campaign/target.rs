@@ -2,11 +2,10 @@
 
 use super::experiment::Variant;
 use crate::process::Process;
-use crate::record;
 use crate::server::{
-    Allocator, Database, Environment, Settings, Store, Under, free_port, run_command, wait_for_options,
+    self, Allocator, Database, Environment, Settings, Store, Under, free_port, run_command, wait_for_options,
 };
-use crate::{digest, load, machine, template};
+use crate::{load, machine, record};
 use anyhow::{Context, Result, bail};
 use ringway_settings::nearest;
 use std::cell::Cell;
@@ -203,7 +202,7 @@ impl Target {
             settings: read_settings(&environment.folder, &file, port),
         };
         let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
-        let (domain, password) = (template::DOMAIN.to_owned(), digest::PASSWORD.to_owned());
+        let (domain, password) = (server::DOMAIN.to_owned(), server::PASSWORD.to_owned());
         let process = Some(process);
         Ok(Server { process, address, domain, password, rest, record, users, next_user: 0, reader })
     }

@@ -9,7 +9,7 @@ use crate::load::{
     Users,
 };
 use crate::record::{Generator, Measurement, Media, Percentiles};
-use crate::template::Carrier;
+use crate::server::Carrier;
 use crate::times::milliseconds;
 use anyhow::{Result, anyhow, bail};
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! UDP sockets of one side of the load.
 
-use super::input::Input;
 use super::locals::Locals;
-use super::tokens::{Place, token};
+use super::tokens::{Input, Place, token};
 use super::wire_counters::WireCounters;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{

@@ -4,15 +4,12 @@
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
 
-mod address;
 mod bindings;
 mod criterion;
 mod datagrams;
 #[cfg(test)]
 mod health_tests;
-mod histogram;
 pub mod in_memory;
-mod input;
 mod layers;
 mod locals;
 mod media;
@@ -24,25 +21,16 @@ mod streams;
 mod target;
 mod thread;
 mod timeline;
-mod tls;
 mod tokens;
 mod wire_counters;
 
-pub use address::{local_towards, resolve};
-pub use bindings::Stop;
-pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
-pub use media::MediaStatistics;
-pub use plan::{Files, Flow, Plan};
-pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
-pub use timeline::Slot;
-pub use tls::LoadTls;
-pub use wire_counters::WireCounters;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use crate::machine;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bindings::Bindings;
-use media::MediaThread;
-use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
 use ringway_load::{Arrivals, Config, Counters, Generator, Outcome};
 pub use ringway_load::{
@@ -52,13 +40,21 @@ pub use ringway_sansio::Transport;
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
 use rustix::thread::set_current_timer_slack;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+
+use crate::machine;
+use bindings::Bindings;
+pub use bindings::Stop;
+pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
+pub use locals::{local_towards, resolve};
+pub use media::MediaStatistics;
+use media::MediaThread;
+pub use plan::{Files, Flow, LoadTls, Plan};
+use player::Player;
+pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 use target::Heard;
 use thread::play;
+pub use timeline::Slot;
+pub use wire_counters::WireCounters;
 
 /// Waiting of a thread for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -468,7 +464,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Exact timers for this thread.
-pub(crate) fn exact_timers() -> Result<()> {
+fn exact_timers() -> Result<()> {
     set_current_timer_slack(NonZero::new(1)).context("ask for exact timers")
 }
 

@@ -1,11 +1,10 @@
 //! One side of the load: a generator with its sockets.
 
 use super::datagrams::Batches;
-use super::input::Input;
 use super::media::MediaSide;
 use super::plan::Plan;
 use super::sockets::Sockets;
-use super::tokens::Place;
+use super::tokens::{Input, Place};
 use anyhow::Result;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_load::{Action, Counters, Generator};

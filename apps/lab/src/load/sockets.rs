@@ -2,12 +2,11 @@
 
 use super::Plan;
 use super::datagrams::{Batches, Datagrams};
-use super::input::Input;
 use super::layers::Layers;
 use super::locals::may_send;
+use super::plan::LoadTls;
 use super::streams::Streams;
-use super::tls::LoadTls;
-use super::tokens::Place;
+use super::tokens::{Input, Place};
 use super::wire_counters::WireCounters;
 use anyhow::{Result, bail};
 use ringway_linux::BoxedLayer;

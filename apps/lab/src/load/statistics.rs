@@ -1,8 +1,7 @@
 //! Results of a run.
 
-use super::histogram::{histogram, micros};
 use super::media::MediaStatistics;
-use super::timeline::{Slot, Timeline};
+use super::timeline::{Slot, Timeline, histogram, micros};
 use super::wire_counters::WireCounters;
 use super::{Counters, Outcome};
 use hdrhistogram::Histogram;

@@ -4,9 +4,8 @@
 //! ([`ConnectionUse`](ringway_load::ConnectionUse)). The number is the [`ConnectionId`]; the connection is opened by its first
 //! packet, and opened again if it was closed. An accepted connection has an ID with [`ACCEPTED`].
 
-use super::input::Input;
 use super::locals::Locals;
-use super::tokens::{Place, token};
+use super::tokens::{Input, Place, token};
 use super::wire_counters::WireCounters;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, Interest, accept};
@@ -47,7 +46,7 @@ pub(crate) struct Streams<L> {
 }
 
 /// Creates the layer of a connection.
-pub(crate) type NewLayer<L> = Box<dyn FnMut(Origin) -> L + Send>;
+type NewLayer<L> = Box<dyn FnMut(Origin) -> L + Send>;
 
 struct Opened<L> {
     stream: Stream<SipFramer, L>,

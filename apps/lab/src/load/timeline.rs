@@ -1,5 +1,6 @@
-//! Attempts over the time of a run.
+//! Attempts over the time of a run, and histograms of times.
 
+use hdrhistogram::Histogram;
 use ringway_load::{Outcome, Report};
 use ringway_sansio::Instant;
 use std::time::Duration;
@@ -98,6 +99,19 @@ const SLOT: Duration = Duration::from_millis(10);
 const SLOT_NANOS: u64 = SLOT.as_nanos() as u64;
 /// Number of slots, an hour.
 const SLOTS_MAX: usize = 360_000;
+
+/// Histogram of microseconds up to an hour, with three significant digits.
+pub(super) fn histogram() -> Histogram<u64> {
+    let bounded = Histogram::new_with_bounds(1, 3_600_000_000, 3);
+    // The bounds are valid; the other constructor takes any value and needs more memory.
+    bounded
+        .unwrap_or_else(|_| Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are permitted")))
+}
+
+/// Whole microseconds; `Duration::as_micros` divides 128-bit numbers.
+pub(super) fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
+}
 
 #[cfg(test)]
 mod tests {

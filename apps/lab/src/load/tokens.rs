@@ -1,5 +1,6 @@
-//! Tokens of epoll: player, socket or connection.
+//! Tokens of epoll (player, socket or connection), and the input of a generator from its sockets.
 
+use ringway_sansio::{IcmpError, Received};
 use ringway_transaction::SlabKey;
 
 /// Descriptor of a player that epoll watches.
@@ -34,6 +35,14 @@ pub(crate) fn read_token(token: u64) -> (u8, Place) {
 
 const PLAYER_SHIFT: u32 = 56;
 const CONNECTION: u64 = 1 << 55;
+
+/// Input of a generator from its sockets.
+pub(crate) enum Input<'a> {
+    /// Message of a peer.
+    Message(Received<'a>),
+    /// ICMP error for a datagram of the generator.
+    Icmp(IcmpError<'a>),
+}
 
 #[cfg(test)]
 mod tests {

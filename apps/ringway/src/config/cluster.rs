@@ -1,6 +1,6 @@
 //! `[cluster]`: this server as one of several nodes.
 
-use super::{Listener, Reader, Section, password_file};
+use super::{Listener, Reader, Section, store};
 use base16ct::mixed;
 use ringway_location::NodeName;
 use ringway_sansio::Transport;
@@ -112,7 +112,7 @@ fn secrets(
 ) -> Option<(ClusterSecret, Option<ClusterSecret>)> {
     let (name, at) = section.text(reader, "secret")?;
     let file = config.and_then(Path::parent).unwrap_or_else(|| Path::new("")).join(name);
-    let read = password_file::lines(&file.to_string_lossy()).and_then(|lines| {
+    let read = store::lines(&file.to_string_lossy()).and_then(|lines| {
         let mut lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
         match (lines.next(), lines.next(), lines.next()) {
             (Some(current), accepted, None) => Ok((secret(current)?, accepted.map(secret).transpose()?)),

@@ -1,6 +1,6 @@
 //! `[location]`: the service that has the bindings of users.
 
-use super::{Reader, Section, password_file};
+use super::{Reader, Section, store};
 use ringway_redis::LocationUrl;
 use ringway_server::Hold;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn protected(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, url: Locati
             reader.error(at, section.path("password_file"), "the url has a password too; leave it out there");
             url
         }
-        Some((file, at)) => match password_file::read(file) {
+        Some((file, at)) => match store::read_password(file) {
             Ok(password) => url.with_password(&password),
             Err(why) => {
                 reader.error(at, section.path("password_file"), format!("{file:?} {why}"));

@@ -13,8 +13,6 @@ mod exposed;
 mod location;
 mod media;
 mod neighbours;
-mod password_file;
-mod presence;
 mod records;
 mod routes;
 mod sections;

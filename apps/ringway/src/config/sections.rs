@@ -5,12 +5,13 @@ use super::{
     AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Section,
 };
 use ringway_admin::LONG_TOKEN_BYTES;
-use ringway_server::{AuthConfig, CertificateRules};
+use ringway_server::{AuthConfig, CertificateRules, Mode, PresenceConfig, Watchers};
 use ringway_settings::{
     Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen, read_registrar,
     read_routing,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const WORKERS_MAX: u32 = 255;
@@ -39,7 +40,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let websocket_origins = websocket(reader, top);
         let dns_servers = dns(reader, top);
         let media_relays = super::media::read(reader, top, &mut server);
-        server.presence = super::presence::read(reader, top, &server);
+        server.presence = read_presence(reader, top, &server);
         let workers = top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16;
         let records = super::records::read(reader, top, &server, &store);
         let hep = super::records::read_hep(reader, top);
@@ -168,3 +169,39 @@ fn log(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Log {
     section.finish(reader);
     log
 }
+
+fn read_presence(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    server: &ringway_server::Config,
+) -> PresenceConfig {
+    let default = PresenceConfig::default();
+    let mut section = top.section(reader, "presence");
+    let presence = PresenceConfig {
+        enabled: section.switch(reader, "enabled", default.enabled),
+        watchers: section.word(reader, "watchers", default.watchers, &WATCHERS),
+        min_expires_s: section.number(reader, "min_expires_s", default.min_expires_s, EXPIRES_S),
+        max_expires_s: section.number(reader, "max_expires_s", default.max_expires_s, EXPIRES_S),
+        messages: section.switch(reader, "messages", default.messages),
+        message_keep_days: section.number(reader, "message_keep_days", default.message_keep_days, KEEP_DAYS),
+    };
+    for (key, is_on) in [("enabled", presence.enabled), ("messages", presence.messages)] {
+        if is_on && server.mode == Mode::Redirect {
+            let message = format!("needs [routing] mode = \"proxy\"; set it, or {key} = false");
+            reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+        }
+    }
+    if presence.min_expires_s > presence.max_expires_s {
+        let message = format!("is more than max_expires_s = {}; lower it", presence.max_expires_s);
+        let at = section.place("min_expires_s").or_else(|| section.place("max_expires_s"));
+        reader.error(at.unwrap_or_default(), section.path("min_expires_s"), message);
+    }
+    section.finish(reader);
+    presence
+}
+
+const WATCHERS: [(&str, Watchers); 2] = [("domain", Watchers::Domain), ("self", Watchers::Oneself)];
+/// Ten seconds to a day.
+const EXPIRES_S: RangeInclusive<u32> = 10..=86_400;
+/// Days for which a message is kept.
+const KEEP_DAYS: RangeInclusive<u32> = 1..=30;

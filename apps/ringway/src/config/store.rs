@@ -1,8 +1,10 @@
-//! `[store]`: the file of users, and the database that they come from.
+//! `[store]`: the file of users, and the database that they come from; files with a password.
 
-use super::{Reader, Section, password_file};
+use super::{Reader, Section};
 use ringway_sql::connection::DatabaseUrl;
 use ringway_store::{Durability, StoreUrl};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// `[store]`
@@ -126,7 +128,7 @@ fn database(
         }
     };
     let password = section.text(reader, "password_file").map(|(file, at)| {
-        password_file::read(file).unwrap_or_else(|why| {
+        read_password(file).unwrap_or_else(|why| {
             reader.error(at, section.path("password_file"), format!("{file:?} {why}"));
             String::new()
         })
@@ -224,3 +226,28 @@ const QUERY_BYTES_MAX: usize = 4096;
 /// Seconds between two runs of `query` beside `query_changed`, and without it.
 const INTERVAL_S: u32 = 300;
 const INTERVAL_ALONE_S: u32 = 5;
+
+/// Password in the first line of a file that others cannot read; the error is what is wrong, and the remedy.
+pub(super) fn read_password(file: &str) -> Result<String, String> {
+    match lines(file)?.into_iter().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(line),
+        None => Err("is empty; write the password into its first line".to_owned()),
+    }
+}
+
+/// Lines of such a file.
+pub(super) fn lines(file: &str) -> Result<Vec<String>, String> {
+    let unreadable = |error| format!("cannot be read: {error}; check the path");
+    let metadata = fs::metadata(file).map_err(unreadable)?;
+    if metadata.len() > PASSWORD_BYTES_MAX || !metadata.is_file() {
+        return Err("is no file of at most 1 KiB; give one with the password, or secret, in its first line"
+            .to_owned());
+    }
+    if metadata.permissions().mode() & 0o007 != 0 {
+        return Err(format!("is open to every user of this machine; run `chmod o= {file}`"));
+    }
+    let text = fs::read_to_string(file).map_err(unreadable)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+const PASSWORD_BYTES_MAX: u64 = 1024;

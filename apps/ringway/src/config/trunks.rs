@@ -1,6 +1,6 @@
 //! `[[trunk]]`: gateways and carriers.
 
-use super::{Reader, Section, password_file};
+use super::{Reader, Section, store};
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
     Trunk, TrunkLogin,
@@ -153,7 +153,7 @@ fn login(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Trunk
     let realm = section.text(reader, "realm").map(|(text, _)| text.to_owned());
     let (key, missing) = match (username, file) {
         (Some((username, _)), Some((file, at))) => {
-            let password = password_file::read(file).unwrap_or_else(|why| {
+            let password = store::read_password(file).unwrap_or_else(|why| {
                 reader.error(at, section.path("password_file"), format!("{file:?} {why}"));
                 String::new()
             });

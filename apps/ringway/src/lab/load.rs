@@ -1,19 +1,23 @@
-//! `ringway lab load`: one load by hand.
+//! `ringway lab load`: one load by hand; `ringway lab scenario`: scenario files of SIPp.
 
-use super::args::LoadArgs;
+use super::args::{LoadArgs, ScenarioArgs};
 use super::progress::Progress;
 use super::view::{self, Snapshot};
-use super::{note, scenario, users};
+use super::{note, users};
 use crate::failure::Failure;
 use crate::output;
+use clap::ValueEnum;
 use ringway_lab::load::{
-    LoadTls, Plan, Run, Session, Spacing, Statistics, Stop, Timers, local_towards, resolve,
+    Files, Length, LoadTls, Plan, Run, Scenario, Session, Spacing, Statistics, Stop, Timers, local_towards,
+    resolve,
 };
-use ringway_lab::process;
+use ringway_lab::sipp_xml::{self, FILE_BYTES_MAX, Style};
 use ringway_lab::times::SECONDS_MAX;
+use ringway_lab::{process, text_file};
 use ringway_linux::process::{Signal, watch};
 use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -167,7 +171,7 @@ fn is_interrupted(signals: &Receiver<Signal>) -> bool {
 
 fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     let flow = args.scenario.flow();
-    let files = scenario::files(args)?;
+    let files = files(args)?;
     let (users, peers) = users::users(args, files.as_ref())?;
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
@@ -230,3 +234,38 @@ impl Observer for FirstFailure {
 const NOTED_FROM: u32 = 2_000;
 /// Interval at which signals and the end are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Writes a built-in scenario to standard output.
+pub(super) fn run_scenario(args: &ScenarioArgs) -> Result<(), Failure> {
+    let value = args.scenario.to_possible_value();
+    let name = value.as_ref().map_or("", |value| value.get_name());
+    let flow = args.scenario.flow();
+    let classic = match args.callee {
+        false => flow.caller(args.talk),
+        true => flow
+            .callee(args.ring)
+            .ok_or_else(|| Failure::usage(format!("nobody is called in {name}; leave out --callee")))?,
+    };
+    let scenario = classic.scenario().map_err(|error| Failure::failed(error.to_string()))?;
+    let style = Style { name, domain: &args.domain, is_challenged: args.digest };
+    Ok(output::line(sipp_xml::write(&scenario, style).trim_end())?)
+}
+
+/// Scenarios of `--scenario-file` and `--callee-file`.
+pub(super) fn files(args: &LoadArgs) -> Result<Option<Files>, Failure> {
+    let Some(file) = &args.scenario_file else { return Ok(None) };
+    let caller = read(file, args.talk)?;
+    let callee = args.callee_file.as_deref().map(|file| read(file, args.ring)).transpose()?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let files = Files::new(name, caller, callee);
+    files.map(Some).map_err(|error| {
+        Failure::usage(format!("{error}; --scenario-file is of the caller, --callee-file of the called user"))
+    })
+}
+
+fn read(file: &Path, pause: Length) -> Result<Scenario, Failure> {
+    let text = text_file::read(file, FILE_BYTES_MAX)
+        .map_err(|error| Failure::usage(format!("{error:#}; give a scenario file of SIPp")))?;
+    sipp_xml::read(&text, pause)
+        .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))
+}

@@ -1,14 +1,11 @@
 //! `ringway lab`: load and measurements of SIP servers.
 
 mod args;
-mod database;
 mod load;
 mod media;
 mod progress;
-mod report;
 mod run;
 mod run_args;
-mod scenario;
 mod summary;
 mod users;
 mod view;
@@ -26,8 +23,8 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
         LabCommand::Load(load) => load::run(&load),
         LabCommand::Run(args) => run::run(&args),
         LabCommand::List(args) => run::list(&args),
-        LabCommand::Scenario(args) => scenario::run(&args),
-        LabCommand::Report(args) => report::run(&args),
+        LabCommand::Scenario(args) => load::run_scenario(&args),
+        LabCommand::Report(args) => run::write_report(&args),
     }
 }
 

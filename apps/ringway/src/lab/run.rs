@@ -1,17 +1,24 @@
-//! `ringway lab run` and `ringway lab list`: campaigns of experiments.
+//! `ringway lab run`, `ringway lab list` and `ringway lab report`: campaigns of experiments, the operator's database for
+//! those that read passwords from one, and one HTML file from the results.
 
+use super::args::ReportArgs;
 use super::run_args::{ListArgs, RunArgs};
-use super::{database, note, summary};
+use super::{note, summary};
 use crate::failure::Failure;
 use crate::output;
 use ringway_lab::campaign::experiment::{self, Experiment};
 use ringway_lab::campaign::target::{Site, Target, UserDatabase};
 use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
 use ringway_lab::record::{self, Record, Writer};
-use ringway_lab::server::{Environment, find_kamailio};
+use ringway_lab::report;
+use ringway_lab::server::{Database, Environment, find_kamailio};
 use ringway_linux::process::{Signal, watch};
+use ringway_sql::connection::DatabaseUrl;
+use ringway_sql::provisioning::{remove_tables, table_names};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{IsTerminal, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -50,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         ));
     }
     if experiments.iter().any(|experiment| options.reads_database(experiment)) {
-        site.database = database::open(args, folder.path())?;
+        site.database = open(args, folder.path())?;
     }
     let missing: Vec<String> = targets
         .iter()
@@ -253,4 +260,87 @@ impl Screen {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// Reads the results and writes the report.
+pub(crate) fn write_report(args: &ReportArgs) -> Result<(), Failure> {
+    let out = out(args)?;
+    let mut records = Vec::new();
+    for results in &args.results {
+        let more = record::read(results).map_err(|error| Failure::usage(format!("{error:#}")))?;
+        records.extend(more);
+    }
+    let (records, notes) = record::without_duplicates(records);
+    for text in notes {
+        note(&text);
+    }
+    let html = report::html(&records).map_err(|error| Failure::usage(format!("{error:#}")))?;
+    fs::write(&out, &html)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", out.display())))?;
+    output::line(&format!("{}: {} records, {} kB", out.display(), records.len(), html.len().div_ceil(1000)))?;
+    Ok(())
+}
+
+/// File that is written: never one of the results.
+fn out(args: &ReportArgs) -> Result<PathBuf, Failure> {
+    let default = || {
+        let first = args.results.first().map_or(Path::new("."), PathBuf::as_path);
+        let folder = if first.is_dir() { Some(first) } else { first.parent() };
+        folder.unwrap_or(Path::new(".")).join(REPORT)
+    };
+    let out = args.out.clone().unwrap_or_else(default);
+    let same = |path: &Path| matches!((path.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if args.results.iter().any(|results| same(results) || same(&results.join(record::FILE))) {
+        return Err(Failure::usage(format!(
+            "--out {}: these are the results; name another file",
+            out.display()
+        )));
+    }
+    Ok(out)
+}
+
+/// Name of the report in the folder of the results.
+const REPORT: &str = "report.html";
+
+/// The database of `--database`, which must be empty: its tables are removed after each use. The password is copied into `folder`.
+pub(super) fn open(args: &RunArgs, folder: &Path) -> Result<Option<UserDatabase>, Failure> {
+    let Some(text) = &args.database else { return Ok(None) };
+    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("--database: {why}"));
+    let mut url = DatabaseUrl::parse(text).map_err(|error| refused(&error))?;
+    if url.has_password() {
+        let why = "the URL is written into the results; give its password with --database-password-file";
+        return Err(refused(&why));
+    }
+    let shown = url.shown();
+    let mut password_file = None;
+    if let Some(file) = &args.database_password_file {
+        let password = super::users::password(file)?;
+        let copied = copy(&password, folder);
+        password_file = Some(
+            copied.map_err(|error| Failure::failed(format!("cannot copy {}: {error}", file.display())))?,
+        );
+        url = url.with_password(&password);
+    }
+    // As the server, which has its defaults.
+    if !url.is_loopback() {
+        url = url.with_tls(ringway_tls::authorities("ca", None).map_err(|error| refused(&error))?);
+    }
+    let names = table_names(&url).map_err(|error| Failure::failed(format!("--database {shown}: {error}")))?;
+    if !names.is_empty() {
+        let why = format!(
+            "{shown} is not empty, it has {}; the lab removes all users that it finds in its database: make an empty one",
+            names.join(", ")
+        );
+        return Err(refused(&why));
+    }
+    let database = Database { url: shown, password_file };
+    Ok(Some(UserDatabase::new(database, Box::new(move || Ok(remove_tables(&url)?)))))
+}
+
+/// Writes a password as the server wants it: in a file that others cannot read.
+fn copy(password: &str, folder: &Path) -> std::io::Result<PathBuf> {
+    let path = folder.join("database-password");
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    writeln!(file, "{password}")?;
+    Ok(path)
 }

@@ -1,9 +1,9 @@
 //! Arguments of `ringway lab run`.
 
 use clap::{Args as ClapArgs, ValueEnum};
-use ringway_lab::digest::Algorithm;
 use ringway_lab::load::Criterion;
-use ringway_lab::template::Carrier;
+use ringway_lab::server::Algorithm;
+use ringway_lab::server::Carrier;
 use std::net::IpAddr;
 use std::path::PathBuf;
 

@@ -1,16 +1,17 @@
-//! `ringway migrate`: users of Kamailio and OpenSIPS, and what of their settings can be proposed.
+//! `ringway migrate`: users of Kamailio and OpenSIPS, and what of their settings can be proposed. A proposal of
+//! `ringway.toml` from the settings of another server.
 
-mod proposal;
 mod taken;
 
 use crate::args::{MigrateArgs, MigrationOrigin};
 use crate::config::Config;
 use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
-use crate::{backup, output, password};
-use proposal::proposal;
-use ringway_sql::migration::{MigrationError, Origin, read_accounts, read_settings};
+use crate::output::{self, printable};
+use crate::{backup, password};
+use ringway_sql::migration::{self, MigrationError, Origin, Settings, read_accounts, read_settings};
 use ringway_store::{Backups, Restoration};
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
@@ -24,8 +25,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
         MigrationOrigin::Opensips => Origin::OpenSips,
     };
     let password = args.password_stdin.then(password::from_stdin).transpose()?;
-    let mut source =
-        ringway_sql::migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
+    let mut source = migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
     Users::check_passwords_are_ours(&config)?;
     let database = Database::open(&config, Wanted::Any, "no users can be added to it")?;
     let (_folder, list) = Database::temporary()?;
@@ -81,5 +81,47 @@ fn failed(error: MigrationError) -> Failure {
         MigrationError::Open { .. } | MigrationError::Query { .. } | MigrationError::NoSubscribers { .. } => {
             Failure::failed(error.to_string())
         }
+    }
+}
+
+/// A configuration with what is certain, and the rest as comments.
+fn proposal(settings: &Settings, taken: &Taken<'_>, source: &migration::Database) -> String {
+    let mut text = format!("# Proposed from {} at {}.\n", source.origin().name(), printable(source.url()));
+    let domains = taken.domains(settings);
+    let quoted: Vec<String> = domains.iter().map(|domain| format!("\"{domain}\"")).collect();
+    let _ = writeln!(text, "domains = [{}]", quoted.join(", "));
+    auth(&mut text, settings, taken);
+    for account in &settings.registrations {
+        let (server, user) = (printable(&account.server), printable(&account.user));
+        let _ = writeln!(
+            text,
+            "\n# An account at another server. The password goes into a file of its own.\n# [[trunk]]\n# name = \"…\"\n\
+             # uri = \"sip:{}\"\n# username = \"{user}\"\n# password_file = \"…\"",
+            server.trim_start_matches("sip:"),
+        );
+    }
+    text
+}
+
+fn auth(text: &mut String, settings: &Settings, taken: &Taken<'_>) {
+    let mut lines = String::new();
+    if taken.md5_only() > 0 {
+        lines.push_str("algorithms = [\"MD5\"]\n");
+    }
+    if !settings.addresses.is_empty() {
+        lines.push_str(
+            "# What the script did with these networks is for you to say: proxies whose word is taken belong into `trusted`,\n\
+             # gateways into `networks` of a [[trunk]].\n",
+        );
+    }
+    for network in &settings.addresses {
+        let remark = printable(&network.remark);
+        let _ = writeln!(lines, "# trusted = [\"{}/{}\"]  # {remark}", network.address, network.prefix);
+    }
+    if !lines.is_empty() {
+        let _ = write!(text, "\n[auth]\n{lines}");
+    }
+    for (domain, realm) in taken.foreign_realms() {
+        let _ = writeln!(text, "\n[[auth.domain]]\nname = \"{domain}\"\nrealm = \"{realm}\"");
     }
 }

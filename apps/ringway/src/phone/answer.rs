@@ -8,7 +8,7 @@ use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::{ScriptSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
-use crate::phone::{passwords, register, tell};
+use crate::phone::{private_file, register, tell};
 use ringway_agent::Role;
 use ringway_linux::process::{Signal, watch};
 use ringway_phone::{CallNumber, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
     let mut settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
     settings.caller_auth =
-        args.challenge.as_deref().map(|file| passwords::of_callers(file, &args.aor)).transpose()?;
+        args.challenge.as_deref().map(|file| private_file::of_callers(file, &args.aor)).transpose()?;
     let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let behaviour = Behaviour {

@@ -4,8 +4,8 @@
 //! The file, `phone.zrtp` beside `phone.toml` or that of `--zrtp-cache`, is a secret like a password.
 
 use crate::failure::Failure;
+use crate::password;
 use crate::phone::private_file;
-use crate::random;
 use base16ct::lower::encode_string as hex;
 use ringway_media::session::ZrtpSettings;
 use ringway_sansio::Instant;
@@ -29,7 +29,7 @@ pub(crate) struct KnownPhones {
 impl KnownPhones {
     /// Reads the file; where there is none, we are somebody new.
     pub(crate) fn open(file: &Path) -> Result<Self, Failure> {
-        Self::load(file, random::bytes()?)
+        Self::load(file, password::bytes()?)
     }
 
     fn load(file: &Path, zid: Zid) -> Result<Self, Failure> {

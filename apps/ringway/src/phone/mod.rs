@@ -22,7 +22,6 @@ mod known_phones;
 mod line;
 mod options;
 mod outcome;
-mod passwords;
 mod private_file;
 #[cfg(test)]
 mod replay;

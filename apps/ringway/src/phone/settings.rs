@@ -5,7 +5,7 @@ use crate::password;
 use crate::phone::address::{self, facing, facing_or};
 use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT, TRANSPORTS};
 use crate::phone::audio::Audio;
-use crate::phone::passwords;
+use crate::phone::private_file;
 use ringway_agent::{Account, CallerAuth, LargeRequests, Secret, ServerAddress, Trace};
 use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
@@ -413,7 +413,7 @@ fn account(
         }
     };
     Ok(Account {
-        peer_credentials: passwords::for_peer(&args.account, &own)?.into_iter().collect(),
+        peer_credentials: private_file::for_peer(&args.account, &own)?.into_iter().collect(),
         username: args.account.username.clone(),
         secret,
         realm: args.account.realm.clone(),

@@ -4,12 +4,12 @@
 //! phone's actions.
 
 use crate::failure::Failure;
+use crate::password;
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::Line;
 use crate::phone::outcome::Heard;
 use crate::phone::settings::{Listening, MediaSettings, Settings};
-use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
 use ringway_dns::{Resolver, Servers};
@@ -71,7 +71,7 @@ impl Telephone {
         let bound = bind(settings.bind, settings.listening)?;
         let hosts = Arc::new(Hosts::default());
         let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses())?;
-        let seed = Seed::from_bytes(random::bytes()?);
+        let seed = Seed::from_bytes(password::bytes()?);
         let phone =
             Phone::new(config, &seed, clock.now()).map_err(|error| Failure::usage(error.to_string()))?;
         let (tell, actions) = channel();

@@ -1,12 +1,12 @@
 //! Changes that the admin API requests.
 
+use super::Node;
 use super::blocks::{now_s, pattern};
 use super::report::{ReloadReport, ReloadRequest};
 use super::routes::RoutesEditor;
 use super::shown::ShownConfig;
-use super::stored_users::{ChangeError, StoredUsers};
+use super::users::{self, ChangeError, StoredUsers};
 use super::view::ServerView;
-use super::{Node, forwards, users};
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};
 use ringway_linux::process::Signal;
 use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, StoreError, UserName};
@@ -103,7 +103,7 @@ impl ServerControl {
 
     fn forward(&self, user: &str, forwards: &Forwards) -> Result<Answer, StoreError> {
         let user = self.named(user)?;
-        match self.users.edit(&user, |store| forwards::replace(store, &user, forwards)) {
+        match self.users.edit(&user, |store| users::replace(store, &user, forwards)) {
             Ok(answer) => {
                 self.send(Input::Changed);
                 Ok(answer)
@@ -197,7 +197,7 @@ impl Control for ServerControl {
     }
 
     fn forwards(&self, user: &str) -> Answer {
-        let shown = self.named(user).and_then(|user| forwards::show(self.users.store(), &user));
+        let shown = self.named(user).and_then(|user| users::show(self.users.store(), &user));
         shown.unwrap_or_else(|error| refused(&error))
     }
 

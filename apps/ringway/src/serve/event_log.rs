@@ -4,7 +4,7 @@
 //! event costs one comparison.
 
 use super::escaped::{Quoted, Word};
-use super::line_rates::LineRates;
+use super::limit_log::LineRates;
 use ringway_linux::Direction;
 use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal, NeighbourKind};

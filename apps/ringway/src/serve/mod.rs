@@ -11,13 +11,10 @@ mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
-mod danger_lookup;
 mod drain;
 mod escaped;
 mod event_log;
-mod forwards;
 mod limit_log;
-mod line_rates;
 mod listeners;
 mod lock;
 mod nodes;
@@ -37,20 +34,29 @@ mod settings;
 mod sharing;
 mod shown;
 mod start_check;
-mod stored_users;
 mod supervisor;
 mod tls;
 mod trace;
 mod trunks;
-mod users;
+pub(crate) mod users;
 mod view;
 mod write_back;
 
-pub(crate) use tls::Expiry;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ringway_admin::{Admin, AdminServer, Control, View};
+use ringway_linux::process::{Signal, watch_with};
+use ringway_linux::{Bound, Clock, Hosts, Listen, MarkedPackets, MessageTrace, Runtime, StreamLimits};
+use ringway_server::Server;
+use ringway_store::{Durability, Store};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::random;
+use crate::password;
 use changes::Follower;
 use control::{Input, ServerControl};
 use limit_log::LimitLog;
@@ -61,24 +67,15 @@ use provisioning::{FollowedDatabase, Following};
 use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
 use recovery::{load, new_nodes, recover, start_writer};
-use ringway_admin::{Admin, AdminServer, Control, View};
-use ringway_linux::process::{Signal, watch_with};
-use ringway_linux::{Bound, Clock, Hosts, Listen, MarkedPackets, MessageTrace, Runtime, StreamLimits};
-use ringway_server::Server;
-use ringway_store::{Durability, Store};
 use routes::RoutesEditor;
 use services::SharedServices;
 use settings::Present;
 pub(crate) use settings::advertised;
 use shown::ShownConfig;
 pub(crate) use start_check::start_errors;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use stored_users::StoredUsers;
+pub(crate) use tls::Expiry;
 use tls::ServerTls;
+use users::StoredUsers;
 use view::ServerView;
 
 /// Node of a shard.
@@ -135,7 +132,7 @@ impl Running {
         followed: Option<FollowedDatabase>,
     ) -> Result<Self, Failure> {
         let (clock, store, hosts) = (Clock::new(), Arc::new(store), Arc::new(Hosts::default()));
-        let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &random::seed()?)?;
+        let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &password::seed()?)?;
         tls.warn_of_expiry();
         tls.set_websocket(&config);
         let (wanted, bound, admin) = bind(&config)?;
@@ -144,11 +141,11 @@ impl Running {
         let public_address = Arc::new(PublicAddress::default());
         let present = Present::at_start(incarnation);
         let settings = Arc::new(settings::server_config(&config, &listeners, secret, present));
-        let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
+        let services = Arc::new(SharedServices::new(&config, password::seed()?, clock.now()));
         services.set_trunks(&settings);
         tls.set_links(settings.links.as_ref());
         start_observers(&config, &services, &listeners, clock)?;
-        let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
+        let mut nodes = new_nodes(&settings, &services, bound.workers(), password::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
         let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
 
@@ -215,7 +212,7 @@ impl Running {
     }
 
     /// Uses settings whose listeners are open.
-    pub(super) fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
+    fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
         // Nodes are dialled by the settings: their names come first.
         self.tls.set_links(settings.links.as_ref());
         self.runtime.shards().with_each(|node| node.reconfigure(Arc::clone(&settings)));

@@ -5,7 +5,7 @@ use super::relays::Relays;
 use super::services::SharedServices;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::random;
+use crate::password;
 use ringway_dns::{Resolver, Servers};
 use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
 use ringway_ng::{RelayChange, RelayState};
@@ -169,7 +169,7 @@ pub(super) fn open_relays(
         inboxes.deliver_at(worker, shard, Event::Relayed { query, result });
     };
     let (limit, now) = (config.server.media.time_limit, move || clock.now());
-    Relays::open(&config.media_relays, workers, limit, &random::seed()?, now, answer, note_change)
+    Relays::open(&config.media_relays, workers, limit, &password::seed()?, now, answer, note_change)
         .map(|relays| Some(Arc::new(relays)))
         .map_err(|error| relays_failed(&error))
 }

@@ -3,18 +3,17 @@
 //! A thread asks every 30 s. An answer is a stranger's word: it counts only if it is a public address, and a change only if a second
 //! answer agrees. The main thread puts it into the settings; nothing waits for it.
 
-use crate::random;
+use crate::password;
 use ringway_linux::Clock;
 use ringway_sansio::Instant;
 use ringway_server::is_private;
 use ringway_settings::HostPort;
 use ringway_stun::{DEFAULT_PORT, StunClient, StunEvent};
-use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 /// The address that is known, and counters.
 #[derive(Debug, Default)]
@@ -202,7 +201,7 @@ impl Asker {
     }
 
     fn client(&self, server: SocketAddr) -> io::Result<StunClient> {
-        let seed = random::seed().map_err(|_| io::Error::other("the system has no random numbers"))?;
+        let seed = password::seed().map_err(|_| io::Error::other("the system has no random numbers"))?;
         Ok(StunClient::new(server, &seed))
     }
 

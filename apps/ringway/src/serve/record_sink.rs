@@ -42,7 +42,7 @@ pub(super) fn start(
     let (Some(location), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(()) };
     let is_strict = config.store.durability == ringway_store::Durability::Strict;
     let holds_all = cluster.hold == Hold::All;
-    let seed = crate::random::seed()?;
+    let seed = crate::password::seed()?;
     let settings = Settings {
         url: location.url.clone(),
         node: cluster.node,

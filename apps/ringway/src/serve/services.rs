@@ -1,9 +1,8 @@
 //! The host of the server on Linux: users, the journal's writer, other nodes, observers; and its tables.
 
 use super::capture::Capture;
-use super::danger_lookup::WaitingLookup;
 use super::event_log::EventLog;
-use super::provisioning::write_back_stats;
+use super::provisioning::{WaitingLookup, write_back_stats};
 use super::records::CallRecords;
 use super::sharing::SharedLocation;
 use super::trace::TraceHub;

@@ -3,12 +3,12 @@
 use super::report::{Row, TimeTarget, Times};
 use super::{parse, route};
 use anyhow::{Context, Result, anyhow};
-use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
 use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
 use ringway_lab::operation::Operation;
+use ringway_lab::server::Algorithm;
+use ringway_lab::server::Carrier;
 use ringway_lab::subject::{Environment, Extent, Routing, Settings, Store, Subject, Under};
-use ringway_lab::template::Carrier;
 use std::time::Duration;
 use std::{fs, thread};
 

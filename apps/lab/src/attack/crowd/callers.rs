@@ -1,12 +1,12 @@
 //! The callers of a crowd.
 
-use super::super::credentials::Credentials;
-use super::super::message::{Draft, copy_routes, status, value};
-use super::super::peer::first_line;
-use super::super::script::T2;
-use super::super::target::aor;
 use super::{CALL_ID, CrowdPlan, Outcomes, Pending, is_cancelled, number_of, send};
-use crate::digest::Algorithm;
+use crate::attack::credentials::Credentials;
+use crate::attack::message::{Draft, copy_routes, status, value};
+use crate::attack::peer::first_line;
+use crate::attack::script::T2;
+use crate::attack::target::aor;
+use crate::server::Algorithm;
 use anyhow::{Result, bail};
 use std::collections::HashMap;
 use std::net::{SocketAddrV4, UdpSocket};

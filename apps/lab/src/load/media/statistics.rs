@@ -1,6 +1,6 @@
 //! Results of the media streams of a run.
 
-use crate::load::histogram::{histogram, micros};
+use crate::load::timeline::{histogram, micros};
 use hdrhistogram::Histogram;
 use ringway_load::{MediaCounters, MediaStreams, StreamReport};
 use std::collections::{BTreeMap, HashMap};

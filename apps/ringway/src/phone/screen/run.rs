@@ -1,10 +1,9 @@
 //! `ringway phone`, from its start to its end.
 
-use super::input::Input;
 use super::settings::{self, Settings, password};
 use super::terminal::Screen;
 use super::worker::PhoneHandle;
-use super::{calls, setup};
+use super::{Input, calls, setup};
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::process::{Signal, watch};

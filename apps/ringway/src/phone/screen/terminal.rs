@@ -1,11 +1,11 @@
 //! The user's terminal: taken over at the start, restored at the end, whatever the end is.
 
-use super::input::Input;
+use super::Input;
 use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
 };
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
-use crossterm::{ExecutableCommand, event as input, terminal};
+use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{ExecutableCommand, event as input};
 use ringway_ui::phone::{self, Event, Model, Now, WallTime};
 use ringway_ui::{Cells, Key, Terminal};
 use std::io::{self, IsTerminal, Write};

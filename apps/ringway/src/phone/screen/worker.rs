@@ -1,9 +1,8 @@
 //! The telephone's thread: takes commands of the screen and passes events to it, because signing in and out waits for the
 //! network, and the screen must not.
 
-use super::input::Input;
 use super::settings::Settings;
-use super::setup;
+use super::{Input, setup};
 use crate::failure::Failure;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::telephone::{Behaviour, Telephone};

@@ -3,29 +3,28 @@
 //! Start reading at [`CallRecords::observe`], then `writer.rs`.
 
 mod line;
-mod queue;
-mod row;
 #[cfg(test)]
 mod samples;
 mod sink;
 mod writer;
 
-pub(super) use sink::{Sink, check, open};
-pub(super) use writer::WriterStats;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::line_rates::LineRates;
-use super::lock::lock;
-use crate::config::Config;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::{
     CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
 };
-use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+
+use super::limit_log::LineRates;
+use super::lock::lock;
+use crate::config::Config;
+pub(super) use sink::{Sink, check, open};
 use writer::Writer;
+pub(super) use writer::WriterStats;
 
 /// Open calls in partitions, and the records of those that ended.
 pub(super) struct CallRecords {
@@ -192,7 +191,7 @@ impl CallRecords {
     fn end_calls(&self, now: Instant) {
         let until = std::time::Instant::now() + END_MAX;
         for table in &self.tables {
-            while lock(table).stop(now, queue::ROOM, |record| self.keep(record)) > 0 {
+            while lock(table).stop(now, writer::ROOM, |record| self.keep(record)) > 0 {
                 self.writer.make_room(until);
             }
             self.writer.make_room(until);

@@ -1,8 +1,7 @@
 //! File and database that records are written to, each with those that wait for it.
 
 use super::Numbered;
-use super::line::write_line;
-use super::row::{row_of, stored, written};
+use super::line::{row_of, stored, write_line, written};
 use crate::config::Records;
 use crate::failure::Failure;
 use ringway_sansio::Instant as WallTime;

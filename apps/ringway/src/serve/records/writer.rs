@@ -1,17 +1,17 @@
-//! The thread that numbers the records, keeps the last ones, and writes them.
+//! The thread that numbers the records, keeps the last ones, and writes them, and the queue of ended calls on their way to
+//! it.
 
-use super::super::lock::lock;
 use super::Numbered;
-use super::queue::Queue;
-use super::row::row_of;
+use super::line::row_of;
 use super::sink::Sink;
+use crate::serve::lock::lock;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::Instant as WallTime;
 use ringway_server::{CallRecord, CallSender};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -92,7 +92,7 @@ impl Writer {
         lock(&self.shared.sinks).now.iter_mut().for_each(Sink::reopen);
     }
 
-    /// Waits until there is room for [`ROOM`](super::queue::ROOM) records, at most until `until`.
+    /// Waits until there is room for [`ROOM`](ROOM) records, at most until `until`.
     pub(super) fn make_room(&self, until: Instant) {
         if let Some(thread) = &*lock(&self.thread) {
             thread.thread().unpark();
@@ -206,3 +206,57 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// Number of records in memory, and of those of strangers beside them.
 const KEPT: usize = 1000;
 const STRANGERS_KEPT: usize = 250;
+
+/// Bounded queue. Nobody is woken: the thread looks every 200 ms.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    records: VecDeque<CallRecord>,
+    bytes: usize,
+    lost: u64,
+}
+
+impl Queue {
+    /// Adds a record, or counts it as lost.
+    pub(super) fn push(&self, record: CallRecord) {
+        let mut waiting = self.lock();
+        let size = record.size();
+        if waiting.records.len() >= RECORDS_MAX || waiting.bytes + size > BYTES_MAX {
+            waiting.lost += 1;
+            return;
+        }
+        waiting.bytes += size;
+        waiting.records.push_back(record);
+    }
+
+    pub(super) fn take(&self) -> VecDeque<CallRecord> {
+        let mut waiting = self.lock();
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.records)
+    }
+
+    /// True if there is room for [`ROOM`] records of any length.
+    fn has_room(&self) -> bool {
+        let waiting = self.lock();
+        waiting.records.len() + ROOM <= RECORDS_MAX && waiting.bytes <= BYTES_MAX / 2
+    }
+
+    /// Records that did not fit.
+    pub(super) fn lost(&self) -> u64 {
+        self.lock().lost
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Maximum number of ended calls that wait: those of 200 ms.
+const RECORDS_MAX: usize = 10_000;
+const BYTES_MAX: usize = 8 << 20;
+/// Number of records that one round adds when all calls end; half of the bytes are enough for the longest ones.
+pub(super) const ROOM: usize = 1000;

@@ -1,13 +1,164 @@
-//! This server among the nodes that share their registrations: the store, the other nodes.
+//! This server among the nodes that share their registrations: the store, the other nodes. The registrations that this node
+//! shares with others.
 
-mod again;
-mod location;
 mod peers;
 mod sweep;
 mod tickets;
 mod view;
 
-pub(super) use again::Again;
-pub(super) use location::SharedLocation;
+use crate::failure::Failure;
+use crate::serve::lock::lock;
 pub(super) use peers::{LINK_VERSION, Peers, wall_ms};
-pub(super) use sweep::Sweep;
+use ringway_location::NodeName;
+use ringway_redis::{LocationStore, LocationUrl, NodeInfo, Settings, Sink, Status};
+use ringway_server::{LinkedNode, NEIGHBOURS_MAX, NodeState, StoreFailed};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+pub(super) use sweep::{Again, Sweep};
+use tickets::Tickets;
+
+/// The registrations that this node shares with others.
+pub(in crate::serve) struct SharedLocation {
+    store: LocationStore,
+    peers: Arc<Peers>,
+    node: NodeName,
+    link: SocketAddr,
+    url: Mutex<LocationUrl>,
+    is_strict: bool,
+    tickets: Mutex<Tickets>,
+    is_draining: AtomicBool,
+    /// REGISTERs that got 503 after their change.
+    refusals: AtomicU64,
+}
+
+impl SharedLocation {
+    /// Starts the threads of the store; `sink` gets what they read, and notes in `peers` what the other nodes do.
+    pub(in crate::serve) fn open(
+        settings: Settings,
+        peers: Arc<Peers>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Self, Failure> {
+        let (node, link, is_strict) = (settings.node, settings.link, settings.is_strict);
+        let url = Mutex::new(settings.url.clone());
+        let store = LocationStore::start(settings, sink)
+            .map_err(|error| Failure::failed(format!("cannot start the threads for [location]: {error}")))?;
+        let (tickets, is_draining) = (Mutex::default(), AtomicBool::new(false));
+        let refusals = AtomicU64::new(0);
+        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, refusals })
+    }
+
+    /// Passes an update to the writer; returns its number.
+    pub(in crate::serve) fn append(&self, aor: &[u8], update: &[u8]) -> u64 {
+        self.store.append(aor, update)
+    }
+
+    /// Error if a REGISTER must not get a 200 at present.
+    pub(in crate::serve) fn check(&self) -> Result<(), StoreFailed> {
+        match self.is_strict && self.store.failed() {
+            true => Err(StoreFailed),
+            false => Ok(()),
+        }
+    }
+
+    /// True if an update is not in the store, and its REGISTER must get 503.
+    pub(in crate::serve) fn refuses(&self, update: u64) -> bool {
+        self.store.refuses(update)
+    }
+
+    /// Counts a 200 that became a 503.
+    pub(in crate::serve) fn note_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True once no other process can have the name of this node.
+    pub(in crate::serve) fn has_name(&self) -> bool {
+        self.store.has_name()
+    }
+
+    /// True while another process has the name of this node.
+    pub(in crate::serve) fn is_name_taken(&self) -> bool {
+        self.store.is_name_taken()
+    }
+
+    /// True while the store cannot be written.
+    pub(in crate::serve) fn has_failed(&self) -> bool {
+        self.store.failed()
+    }
+
+    /// Number that [`SharedLocation::durable`] reaches when everything that was stored is durable: updates, and records of the journal
+    /// up to `journal`.
+    pub(in crate::serve) fn ticket(&self, journal: u64, update: u64) -> u64 {
+        lock(&self.tickets).issue(journal, update)
+    }
+
+    /// Number up to which everything is durable.
+    pub(in crate::serve) fn durable(&self, journal: u64) -> u64 {
+        lock(&self.tickets).durable(journal, self.store.durable())
+    }
+
+    /// Begins to read the bindings of a user for a query of a shard; false: it cannot.
+    pub(in crate::serve) fn look_up(&self, shard: u16, query: u64, aor: &[u8]) -> bool {
+        let number = self.peers.begin_lookup(shard, query);
+        let has_begun = self.store.look_up(number, aor);
+        if !has_begun {
+            self.peers.end_lookup(number);
+        }
+        has_begun
+    }
+
+    /// True once the registrations of all nodes were read.
+    pub(in crate::serve) fn is_warm(&self) -> bool {
+        self.peers.is_warm()
+    }
+
+    /// State of another node by its heartbeats, and the address of its link.
+    pub(in crate::serve) fn state_of(&self, node: &NodeName) -> (NodeState, Option<SocketAddr>) {
+        self.peers.state_of(node)
+    }
+
+    /// The other nodes.
+    pub(in crate::serve) fn nodes(&self) -> Vec<NodeInfo> {
+        self.peers.read().clone()
+    }
+
+    /// The other nodes, for links to them. Those without heartbeats may be cut off from the store only, and come last: they have a link
+    /// while there is room.
+    pub(in crate::serve) fn linked_nodes(&self) -> Vec<LinkedNode> {
+        let mut nodes = self.nodes();
+        nodes.sort_by_key(|node| node.state == ringway_redis::NodeState::Gone);
+        let linked = |node: &NodeInfo| LinkedNode { name: node.name, address: node.link };
+        nodes.iter().take(NEIGHBOURS_MAX).map(linked).collect()
+    }
+
+    /// Uses another URL from the next connection on.
+    pub(in crate::serve) fn set_url(&self, url: &LocationUrl) {
+        lock(&self.url).clone_from(url);
+        self.store.set_url(url.clone());
+    }
+
+    /// Sets the state that other nodes see.
+    pub(in crate::serve) fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Ordering::Relaxed);
+        self.store.set_draining(is_draining);
+    }
+
+    /// Notes that the registrations of this node are written again, or that the last of them waits to be.
+    pub(in crate::serve) fn set_appending_again(&self, is_under_way: bool) {
+        self.store.set_appending_again(is_under_way);
+    }
+
+    /// True while another node writes its registrations again.
+    pub(in crate::serve) fn is_one_writing_again(&self) -> bool {
+        self.peers.is_one_writing_again()
+    }
+
+    /// Writes what waits, and ends the threads.
+    pub(in crate::serve) fn stop(&self) {
+        self.store.stop();
+    }
+
+    fn status(&self) -> Status {
+        self.store.status()
+    }
+}

@@ -1,6 +1,6 @@
 //! The cluster for the admin API: nodes, store, figures.
 
-use super::location::SharedLocation;
+use super::SharedLocation;
 use super::peers::LINK_VERSION;
 use crate::serve::lock::lock;
 use ringway_admin::{Cluster, ClusterNode, SharedStore, Stat, Stats};

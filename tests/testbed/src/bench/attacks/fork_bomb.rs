@@ -6,8 +6,8 @@ use ringway_lab::attack::flood::wait;
 use ringway_lab::attack::message::Draft;
 use ringway_lab::attack::peer::{Peer, STRANGER};
 use ringway_lab::attack::target::{Target, aor, name};
+use ringway_lab::server::DOMAIN;
 use ringway_lab::subject::Environment;
-use ringway_lab::template::DOMAIN;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -8,8 +8,8 @@ use ringway_lab::attack::message::{Draft, status};
 use ringway_lab::attack::peer::{Peer, STRANGER};
 use ringway_lab::attack::script::{Contact, Script, T1, bind};
 use ringway_lab::attack::target::{Target, aor};
+use ringway_lab::server::DOMAIN;
 use ringway_lab::subject::Environment;
-use ringway_lab::template::DOMAIN;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::Row;
 use super::node::Node;
 use super::site::Site;
 use anyhow::{Context, Result, ensure};
-use ringway_lab::template::DOMAIN;
+use ringway_lab::server::DOMAIN;
 use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::thread;

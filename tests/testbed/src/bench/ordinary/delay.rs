@@ -5,9 +5,9 @@ use crate::bench::report::{Row, Verdict};
 use anyhow::{Context, Result, bail};
 use ringway_lab::floor::Kind;
 use ringway_lab::load::{Delay, Flow, Session, Spacing};
+use ringway_lab::server::Carrier;
 use ringway_lab::statistics::median;
 use ringway_lab::subject::{Environment, Routing, Settings, Store, Subject, Under};
-use ringway_lab::template::Carrier;
 use std::time::Duration;
 
 /// Requests a second.

@@ -2,9 +2,9 @@
 
 use super::point::{Played, Point, Traffic};
 use anyhow::{Context, Result};
-use ringway_lab::digest::PASSWORD;
 use ringway_lab::load::{Flow, Length, Plan, Session, Statistics, Transport, Users};
-use ringway_lab::template::{Carrier, DOMAIN};
+use ringway_lab::server::PASSWORD;
+use ringway_lab::server::{Carrier, DOMAIN};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

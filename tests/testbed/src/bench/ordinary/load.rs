@@ -5,11 +5,11 @@ use super::generator::Generator;
 use super::point::{Played, Point, Traffic};
 use super::sipp::Phones;
 use anyhow::{Context, Result, anyhow};
-use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
+use ringway_lab::server::Algorithm;
+use ringway_lab::server::Carrier;
 use ringway_lab::statistics::median;
 use ringway_lab::subject::{Environment, Routing, Settings, Store, Subject, Under};
-use ringway_lab::template::Carrier;
 use std::thread;
 use std::time::Duration;
 

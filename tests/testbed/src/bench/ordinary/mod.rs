@@ -20,8 +20,8 @@ use anyhow::{Context, Result, bail};
 use load::Side;
 use point::{Point, Traffic};
 use ringway_lab::machine;
+use ringway_lab::server::Carrier;
 use ringway_lab::subject::{Environment, Routing};
-use ringway_lab::template::Carrier;
 use std::path::Path;
 
 /// Measures the CPU time of the whole server at ordinary rates, beside Kamailio and a bare echo, and with SIPp as load.

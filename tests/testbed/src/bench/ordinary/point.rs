@@ -1,7 +1,7 @@
 //! Offered load of a row, and what became of it.
 
+use ringway_lab::server::Carrier;
 use ringway_lab::subject::Routing;
-use ringway_lab::template::Carrier;
 
 /// Messages of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

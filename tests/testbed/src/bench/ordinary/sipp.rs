@@ -4,9 +4,9 @@ use super::point::{Played, Point, Traffic};
 use crate::interop::sipp::{Connections, Load, Sipp, Statistics, User};
 use crate::interop::{Stage, Transport};
 use anyhow::{Context, Result, ensure};
-use ringway_lab::digest::PASSWORD;
+use ringway_lab::server::Carrier;
+use ringway_lab::server::PASSWORD;
 use ringway_lab::subject::{Environment, Routing, free_port};
-use ringway_lab::template::Carrier;
 
 /// Minimum share of the rate that SIPp must reach in a valid reading.
 const RATE_MIN: f64 = 0.95;

@@ -4,7 +4,7 @@ use super::super::report::Verdict;
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
-use ringway_lab::phone::handset::{Handset, number};
+use ringway_lab::phone::{Handset, number};
 use ringway_lab::process::Process;
 use ringway_lab::statistics::median;
 use std::net::{TcpListener, UdpSocket};

@@ -2,10 +2,10 @@
 
 use super::servers::{Handshake, Servers, Which};
 use anyhow::{Context, Result, ensure};
-use ringway_lab::digest::PASSWORD;
 use ringway_lab::load::{ConnectionUse, Flow, Length, LoadTls, Plan, Session, Statistics, Transport, Users};
+use ringway_lab::server::DOMAIN;
+use ringway_lab::server::PASSWORD;
 use ringway_lab::statistics::median;
-use ringway_lab::template::DOMAIN;
 use ringway_tls::{Observer, Role};
 use std::net::SocketAddr;
 use std::sync::Arc;
