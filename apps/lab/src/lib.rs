@@ -10,7 +10,6 @@
 //! Start reading at [`load::run`] and [`measure::measure`].
 
 pub mod attack;
-pub mod ballast;
 pub mod campaign;
 pub mod floor;
 pub mod handshake_cost;

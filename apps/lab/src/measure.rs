@@ -1,9 +1,8 @@
 //! Readings: the same operation on several servers in turn, so that disturbances affect all of them.
 
-use crate::ballast::Ballast;
 use crate::machine::{self, Ticks};
 use crate::operation::Operation;
-use crate::saturation::RUNNABLE_MIN;
+use crate::saturation::{Ballast, RUNNABLE_MIN};
 use crate::statistics::{interleaved, median};
 use crate::subject::{Extent, Outcome, Subject};
 use anyhow::{Result, anyhow};

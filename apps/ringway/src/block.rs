@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::database::{Database, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use crate::serve::blocks::{now_s, pattern};
+use crate::serve::changes::{now_s, pattern};
 use crate::serve::control::shown;
 use ringway_admin::Block;
 use ringway_store::{BlockKind, BlockLists, NewBlockRow, Store, StoreError, UserName};

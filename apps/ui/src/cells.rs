@@ -2,11 +2,10 @@
 //!
 //! All output stays in its columns and its row, and inside the screen. A cell never holds a control character.
 
-use crate::clip::{CUT, Clip, each_code};
 use crate::cp437;
 use crate::figures::History;
 use crate::style::Style;
-use crate::text::{is_typeable, width_of};
+use crate::text::{CUT, Clip, each_code, is_typeable, width_of};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;

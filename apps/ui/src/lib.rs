@@ -17,7 +17,6 @@ extern crate std;
 
 pub mod admin;
 mod cells;
-mod clip;
 mod cp437;
 mod figures;
 mod keys;
@@ -33,14 +32,13 @@ mod vga;
 mod window;
 
 pub use cells::{Cell, Cells, Field};
-pub use clip::Clip;
 pub use figures::{Clock, Delay, Grouped, MebiBytes, Span};
 pub use keys::{Key, Ps2Keys, SerialKeys, Typed};
 pub use log::{Level, Log};
 pub use network::{Address, Card, Network, Source};
 pub use style::Style;
 pub use terminal::Terminal;
-pub use text::is_obeyed;
+pub use text::{Clip, is_obeyed};
 pub use vga::Vga;
 pub use window::SPARE_ROW;
 

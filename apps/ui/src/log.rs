@@ -1,10 +1,10 @@
 //! The last lines of the log.
 
 use crate::cells::Cells;
-use crate::clip::Clip;
 use crate::figures::Clock;
 use crate::keys::Key;
 use crate::style::Style;
+use crate::text::Clip;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 

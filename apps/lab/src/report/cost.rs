@@ -2,13 +2,12 @@
 
 use super::data::{Entry, Point as Rate, Results, Spread, Variant};
 use super::figure::{Figure, Key};
+use super::html::{Table, amount, count};
 use super::plot::Axis;
 use super::rates::{Value, X, invalid_key, panels, rows};
 use super::rows::{Dot, Group, Row, Rows};
 use super::scale::Kind;
 use super::svg::Mark;
-use super::table::Table;
-use super::text::{amount, count};
 use crate::campaign::compare::PEAK;
 use crate::load::percentile_name;
 use crate::record::{Comparison, Idle, Measurement};

@@ -1,7 +1,7 @@
 //! Records in the order of the report: experiment, variant, target, rate, trials.
 
+use super::html::short;
 use super::svg::STYLES;
-use super::text::short;
 use crate::record::{
     Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Record, Target,
 };

@@ -2,11 +2,10 @@
 
 use super::data::{Entry, Point as Rate, Results, Variant, response};
 use super::figure::Figure;
+use super::html::{Table, amount, percent};
 use super::plot::{Axis, Line, Plot, Point};
 use super::scale::Kind;
 use super::shares::{ShareRow, Shares};
-use super::table::Table;
-use super::text::{amount, percent};
 use crate::record::Measurement;
 
 /// Rate whose distribution is shown.

@@ -1,9 +1,8 @@
 //! A figure: charts with their legend, the command that makes them, and the table of the same numbers.
 
 use super::data::{Entry, Results};
+use super::html::{Markup, Table, Text, short};
 use super::svg::shape;
-use super::table::Table;
-use super::text::{Markup, Text, short};
 
 /// Charts of one question, a panel for each variant.
 #[derive(Debug, Default)]

@@ -10,6 +10,7 @@ mod cost;
 mod data;
 mod distribution;
 mod figure;
+mod html;
 mod peak;
 mod plot;
 mod rates;
@@ -18,16 +19,13 @@ mod scale;
 mod setup;
 mod shares;
 mod svg;
-mod table;
-mod text;
 mod verdict;
 
 use crate::record::{Chart, Failed, Measurement, Record};
 use anyhow::Result;
 use data::{Entry, Results};
 use figure::Figure;
-use table::Table;
-use text::{Markup, Text, amount};
+use html::{Markup, Table, Text, amount};
 
 /// Makes the report of one campaign, or of several on the same machine.
 ///
@@ -57,7 +55,7 @@ fn room(page: &Markup) -> usize {
 
 fn title(results: &Results<'_>) -> String {
     let started = results.campaigns.first().map_or("", |campaign| &campaign.started);
-    format!("SIP load results of {}", text::short(started, 40))
+    format!("SIP load results of {}", html::short(started, 40))
 }
 
 /// Writes the title, the remarks about the whole, and the verdicts.
@@ -70,7 +68,7 @@ fn write_head(page: &mut Markup, results: &Results<'_>) {
     }
     page.push(format_args!("</header><section><h2>Results</h2><dl>"));
     for (number, entry) in results.experiments.iter().enumerate() {
-        let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
+        let line = html::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
         page.push(format_args!("<dt><a href=\"#e{number}\">{}</a><dd>{}", Text(&name(entry)), Text(&line)));
     }
     page.push(format_args!("</dl>"));
@@ -113,7 +111,7 @@ fn remarks(results: &Results<'_>) -> Vec<String> {
 fn name(entry: &Entry<'_>) -> String {
     let experiment = &entry.experiment;
     let name = if experiment.title.is_empty() { &experiment.experiment } else { &experiment.title };
-    text::short(name, TITLE_CHARS_MAX)
+    html::short(name, TITLE_CHARS_MAX)
 }
 
 /// Writes the section of an experiment; parts for which the report has no room are named.
@@ -145,19 +143,19 @@ fn write_experiment(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>,
 fn summary(results: &Results<'_>, entry: &Entry<'_>) -> String {
     let mut part = Markup::default();
     let experiment = &entry.experiment;
-    let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
+    let line = html::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
     part.push(format_args!("<p class=\"verdict\">{}", Text(&line)));
     let details = verdict::details(results, entry);
     if details.len() > 1 {
         part.push(format_args!("<ul>"));
         for text in &details {
-            part.push(format_args!("<li>{}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+            part.push(format_args!("<li>{}", Text(&html::short(text, VERDICT_CHARS_MAX))));
         }
         part.push(format_args!("</ul>"));
     }
     for (name, text) in [("Reproduces", &experiment.reproduces), ("Criterion", &experiment.criterion)] {
         if !text.is_empty() {
-            part.push(format_args!("<p>{name}: {}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+            part.push(format_args!("<p>{name}: {}", Text(&html::short(text, VERDICT_CHARS_MAX))));
         }
     }
     for failed in entry.failed.iter().take(FAILURES_MAX) {
@@ -172,7 +170,7 @@ fn summary(results: &Results<'_>, entry: &Entry<'_>) -> String {
 /// Line of a failure.
 fn failure(failed: &Failed) -> String {
     let variant = if failed.variant.is_empty() { String::new() } else { format!(", {}", failed.variant) };
-    text::short(&format!("{}{variant}: {}", failed.target, failed.error), VERDICT_CHARS_MAX)
+    html::short(&format!("{}{variant}: {}", failed.target, failed.error), VERDICT_CHARS_MAX)
 }
 
 /// Figures of an experiment, by the form of its chart.

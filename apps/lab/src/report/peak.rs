@@ -2,11 +2,10 @@
 
 use super::data::{Entry, Results};
 use super::figure::{Figure, Key};
+use super::html::{Table, amount};
 use super::plot::Axis;
 use super::rows::{Dot, Group, Row, Rows};
 use super::svg::Mark;
-use super::table::Table;
-use super::text::amount;
 use crate::record::{Peak, PeakTrial};
 
 /// Peaks with the trials of their search. `None` without peaks.

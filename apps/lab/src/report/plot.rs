@@ -1,8 +1,8 @@
 //! Charts of lines: a value of each target against another value.
 
+use super::html::{Markup, short};
 use super::scale::{Kind, Scale, is_usable};
 use super::svg::{Area, BOLD, Mark, Svg, WIDTH, X_AXIS, label_width};
-use super::text::{Markup, short};
 
 /// A chart of lines.
 #[derive(Clone, Debug, Default)]

@@ -4,10 +4,9 @@ use super::data::{
     Entry, Point as Rate, Results, Series, Variant, failed_share, failures, response, retransmitted_share,
 };
 use super::figure::{Figure, Key};
+use super::html::{Table, amount, count, percent};
 use super::plot::{Axis, Line, Plot, Point, Reference};
 use super::scale::Kind;
-use super::table::Table;
-use super::text::{amount, count, percent};
 use crate::record::{Chart, Measurement};
 
 /// Horizontal axis.

@@ -1,9 +1,9 @@
 //! Charts of rows: targets beside each other, each a bar, an interval, or its trials as dots.
 
+use super::html::short;
 use super::plot::Axis;
 use super::scale::{Scale, is_usable};
 use super::svg::{Area, CHAR, Mark, Svg, WIDTH, X_AXIS};
-use super::text::short;
 
 /// A chart of rows.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +108,7 @@ impl Row {
                 "<rect class=\"b\" x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" rx=\"1\"><title>{}</title></rect>",
                 y - 7.0,
                 (end - start).max(0.5),
-                super::text::Text(&self.tip)
+                super::html::Text(&self.tip)
             ));
         }
         if let Some((low, high)) = self.interval {

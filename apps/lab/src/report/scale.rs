@@ -1,6 +1,6 @@
 //! Scales of axes: values to coordinates, and ticks.
 
-use super::text::amount;
+use super::html::amount;
 
 /// Kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Set-up of the campaign: the report fields of RFC 7502, the machine, the servers, the noise.
 
 use super::data::{Results, Spread};
-use super::table::Table;
-use super::text::{Markup, Text, amount, count, percent, short};
+use super::html::{Markup, Table, Text, amount, count, percent, short};
 use crate::record::{Campaign, Measurement};
 
 /// Writes the section.

@@ -1,8 +1,8 @@
 //! Charts of shares: each row is the whole, divided into parts.
 
+use super::html::{Text, percent, short};
 use super::scale::{Kind, Scale};
 use super::svg::{Area, CHAR, Svg, WIDTH, X_AXIS};
-use super::text::{Text, percent, short};
 
 /// A chart of shares.
 #[derive(Clone, Debug, Default)]

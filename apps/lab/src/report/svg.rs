@@ -1,7 +1,7 @@
 //! Parts that all charts have: the picture, axes, marks.
 
+use super::html::{Markup, Text, short};
 use super::scale::Scale;
-use super::text::{Markup, Text, short};
 use std::fmt;
 
 /// Width of every chart. The page scales it.

@@ -2,9 +2,9 @@
 
 use super::cost::common_rate;
 use super::data::{Entry, Results, Series, Variant, response};
+use super::html::{amount, count};
 use super::peak::shown;
 use super::rates::goodput_percent;
-use super::text::{amount, count};
 use crate::record::{Chart, Comparison, Idle};
 
 /// The result of an experiment in one line: of several variants the ranges.

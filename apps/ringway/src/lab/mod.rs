@@ -2,7 +2,6 @@
 
 mod args;
 mod load;
-mod media;
 mod progress;
 mod run;
 mod run_args;

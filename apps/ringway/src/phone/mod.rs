@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! screen                        a user at a terminal
-//! call.rs, answer.rs, demo      programs without a user; attend.rs: one call; script.rs: its steps
+//! call.rs, answer.rs, demo      programs without a user; attend.rs: one call and its script
 //!        │ commands       ▲ events
 //!        v                │
 //!   telephone.rs          the front end of ringway_phone::Phone: a worker thread, and for each call
@@ -26,7 +26,6 @@ mod private_file;
 #[cfg(test)]
 mod replay;
 mod screen;
-mod script;
 mod settings;
 mod telephone;
 

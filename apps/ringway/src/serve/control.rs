@@ -1,10 +1,10 @@
 //! Changes that the admin API requests.
 
 use super::Node;
-use super::blocks::{now_s, pattern};
+use super::changes::{now_s, pattern};
 use super::report::{ReloadReport, ReloadRequest};
 use super::routes::RoutesEditor;
-use super::shown::ShownConfig;
+use super::settings::ShownConfig;
 use super::users::{self, ChangeError, StoredUsers};
 use super::view::ServerView;
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};

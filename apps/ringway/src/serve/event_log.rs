@@ -3,8 +3,7 @@
 //! Each event is one line with stable field names. The lines are written on the packet path: if the level is off, an
 //! event costs one comparison.
 
-use super::escaped::{Quoted, Word};
-use super::limit_log::LineRates;
+use super::log_lines::{LineRates, Quoted, Word};
 use ringway_linux::Direction;
 use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal, NeighbourKind};

@@ -158,7 +158,7 @@ fn the_fields_of_each_event_are_those_of_the_page() {
             // A log of its own: the rate of lines is another test's.
             EventLog::new(&Seed::from_number(1)).observe(Instant::from_secs(1), &event);
         }
-        crate::serve::limit_log::write(&[("over_rate", 1)]);
+        crate::serve::log_lines::write(&[("over_rate", 1)]);
         for state in [RelayState::Up, RelayState::Down] {
             crate::serve::outside::note_change(RelayChange { address, state });
         }

@@ -4,19 +4,17 @@
 //! configuration, `reload.rs` changes it, `changes.rs` applies changes of `ringway user` and `ringway block`, `view.rs` has the
 //! data of the admin API.
 
-pub(crate) mod blocks;
 mod capture;
-mod changes;
+pub(crate) mod changes;
 mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
 mod drain;
-mod escaped;
 mod event_log;
-mod limit_log;
 mod listeners;
 mod lock;
+mod log_lines;
 mod nodes;
 mod outside;
 mod peer_stats;
@@ -24,7 +22,6 @@ mod provisioning;
 mod public_address;
 mod record_sink;
 mod records;
-mod recovery;
 mod relays;
 mod reload;
 mod report;
@@ -32,9 +29,7 @@ mod routes;
 mod services;
 mod settings;
 mod sharing;
-mod shown;
-mod start_check;
-mod supervisor;
+mod start;
 mod tls;
 mod trace;
 mod trunks;
@@ -59,20 +54,19 @@ use crate::failure::Failure;
 use crate::password;
 use changes::Follower;
 use control::{Input, ServerControl};
-use limit_log::LimitLog;
 use listeners::ListenerTable;
+use log_lines::LimitLog;
 use nodes::SharedWork;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use provisioning::{FollowedDatabase, Following};
 use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
-use recovery::{load, new_nodes, recover, start_writer};
 use routes::RoutesEditor;
 use services::SharedServices;
-use settings::Present;
 pub(crate) use settings::advertised;
-use shown::ShownConfig;
-pub(crate) use start_check::start_errors;
+use settings::{Present, ShownConfig};
+pub(crate) use start::start_errors;
+use start::{load, new_nodes, recover, start_writer};
 pub(crate) use tls::Expiry;
 use tls::ServerTls;
 use users::StoredUsers;
@@ -92,7 +86,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let followed = provisioning::prepare(&config, &store)?;
     let running = Running::start(config, store, sender, followed)?;
     running.report_started()?;
-    supervisor::ready();
+    start::ready();
     running.serve(inputs)
 }
 
@@ -221,7 +215,7 @@ impl Running {
 
     /// Stops gracefully.
     pub(crate) fn stop(mut self) {
-        supervisor::stopping();
+        start::stopping();
         drop(self.provisioning.take());
         tracing::info!("stopping: no new work, at most {} s for pending requests", GRACE.as_secs());
         let until = self.clock.now() + GRACE - ERROR_RESPONSES_BEFORE;
@@ -297,7 +291,7 @@ impl Running {
         let stats = self.view.counted();
         let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
         let of_admin: Vec<(&str, u64)> = self.admin.limits().collect();
-        limit_log::write(&self.limits.reached(now, counters.chain(of_admin)));
+        log_lines::write(&self.limits.reached(now, counters.chain(of_admin)));
     }
 
     /// Prints the `ready` line to standard output, and logs warnings.

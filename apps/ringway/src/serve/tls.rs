@@ -1,6 +1,6 @@
 //! TLS of the running server: the files of its certificates, their expiry, and the log of failed handshakes.
 
-use super::limit_log::LineRates;
+use super::log_lines::LineRates;
 use crate::config::Config;
 use crate::failure::Failure;
 use ringway_admin::{Stat, Stats};

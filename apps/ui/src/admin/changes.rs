@@ -2,9 +2,9 @@
 
 use super::listing::Prefix;
 use crate::cells::Cells;
-use crate::clip::Clip;
 use crate::figures::{Grouped, Span};
 use crate::style::Style;
+use crate::text::Clip;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use ringway_sansio::{Instant, Transport};

@@ -4,7 +4,7 @@
 //! The table may have a million slots and few names may match the search: each step reads at most
 //! [`Listing::SLOTS_MAX`] slots and the next one continues. The old page stays until the new one is complete.
 
-use crate::clip::Clip;
+use crate::text::Clip;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;

@@ -4,9 +4,9 @@
 use super::parse;
 use super::rows::{Bench, RowName};
 use anyhow::{Context, Result, bail};
-use ringway_lab::ballast::Ballast;
 use ringway_lab::machine;
 use ringway_lab::operation::Operation;
+use ringway_lab::saturation::Ballast;
 use ringway_lab::subject::{Extent, Settings, Under};
 use rustix::process::{Pid, getpid};
 use std::path::PathBuf;

@@ -19,8 +19,8 @@ use ringway_server::{
     CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
 };
 
-use super::limit_log::LineRates;
 use super::lock::lock;
+use super::log_lines::LineRates;
 use crate::config::Config;
 pub(super) use sink::{Sink, check, open};
 use writer::Writer;

@@ -3,12 +3,10 @@
 //! Start reading at [`TraceHub::on_message`], which the workers call with every message.
 
 mod calls;
-mod head;
 mod ring;
 mod user;
 
 use calls::{CallFilter, Calls, fingerprint};
-use head::{CallIdFinder, Head, text};
 use ring::Ring;
 use ringway_admin::{TraceEntry, TracePage, TraceRefusal, Traces};
 use ringway_linux::Direction;
@@ -18,7 +16,7 @@ use ringway_sip::{HeaderName, Message, Method, NameAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use user::TracedUser;
+use user::{CallIdFinder, Head, TracedUser, text};
 
 /// The running traces.
 pub(crate) struct TraceHub {

@@ -3,8 +3,8 @@
 use super::load::{Load, Readings, in_turn, open_all};
 use super::servers::Servers;
 use anyhow::{Context, Result};
-use ringway_lab::ballast::Ballast;
 use ringway_lab::load::{ConnectionUse, Flow, Length, Plan, Session, Side, Statistics, Window};
+use ringway_lab::saturation::Ballast;
 use ringway_lab::saturation::Runnable;
 use std::sync::Arc;
 use std::thread;

@@ -1,14 +1,17 @@
-//! Users, contacts, bindings and kept messages at the start, and the writer of their journal.
+//! Start of the server: loading of users and bindings, the writer of the journal, errors of a start that are found without it
+//! (`ringway check`), and reports to the service manager (sd_notify(3)), which without one have no effect.
 
 use super::services::SharedServices;
-use super::{Node, blocks};
-use crate::config::Config;
+use super::{Node, changes, provisioning, records, tls};
+use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
 use ringway_linux::{Inboxes, Shards};
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_aor, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
+use sd_notify::NotifyState;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 pub(super) fn new_nodes(
@@ -53,7 +56,7 @@ pub(super) fn load(
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
-    blocks::load(store, services)?;
+    changes::load(store, services)?;
     // Later than the rest: changes in between are applied again.
     store.load_forwards(|name, domain, forwards| {
         let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
@@ -170,3 +173,44 @@ const MESSAGES_AT_ONCE: u32 = 48;
 /// Maximum number of transactions of each kind in all shards. A transaction exists for 32 s, so this permits 60,000
 /// calls/s; an answered call occupies about 600 bytes for that time.
 const TRANSACTIONS_MAX: usize = 2_000_000;
+
+/// Errors of files, and of the database of users, with which a start with the configuration in `file` would end. Nothing is changed, and
+/// no port is tried: a running server has them.
+pub(crate) fn start_errors(config: &Config, file: &Path) -> Vec<ConfigError> {
+    let of_store = || provisioning::check(config, Store::open_existing(&config.store.url)?);
+    let checked: [(&str, Result<(), Failure>); 3] = [
+        ("[tls]", tls::check(config)),
+        ("[store]", of_store()),
+        ("[records]", records::check(&config.records)),
+    ];
+    let failed = checked.into_iter().filter_map(|(section, checked)| Some((section, checked.err()?)));
+    let error = |(section, failure): (&str, Failure)| {
+        let line = failure.lines().join("; ");
+        // Most lines begin with the key.
+        let named = line.split_once(": ").filter(|(key, _)| key.starts_with(section));
+        let (key, message) = named.unwrap_or((section, &line));
+        ConfigError {
+            file: file.display().to_string(),
+            line: 0,
+            key: key.to_owned(),
+            message: message.to_owned(),
+        }
+    };
+    failed.map(error).collect()
+}
+
+/// Reports that the server listens.
+pub(super) fn ready() {
+    report(&[NotifyState::Ready]);
+}
+
+/// Reports that the server stops.
+pub(super) fn stopping() {
+    report(&[NotifyState::Stopping]);
+}
+
+fn report(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!("the service manager cannot be told: {error}");
+    }
+}
