@@ -1,7 +1,7 @@
 //! Load for SIP servers, and measurements of them.
 //!
 //! Does: offers load at a rate, in an open loop, or keeps a window of attempts open ([`load`]); starts the server under load as a
-//! process of its own ([`server`], [`subject`]), keeps it saturated ([`ballast`], [`saturation`]) and reads its CPU time,
+//! process of its own ([`server`], [`subject`]), keeps it saturated ([`saturation`]) and reads its CPU time,
 //! memory and delays ([`process`], [`machine`], [`server_delay`]), compares servers turn by turn ([`measure`], [`operation`]); sends floods and misbehaving calls ([`attack`]);
 //! runs both ends of a phone call ([`phone`]). Results are records ([`record`]), and become one HTML file ([`report`]).
 //!

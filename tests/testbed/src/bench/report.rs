@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use ringway_lab::measure::Readings;
-use ringway_lab::{ballast, machine, saturation};
+use ringway_lab::{machine, saturation};
 use std::fmt::Write as _;
 
 /// Result of a row against its target.
@@ -205,8 +205,8 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
          | what | must reach | floor | kamailio | ringway | |\n|---|---|---|---|---|---|\n",
         circumstances.command,
         circumstances.plan,
-        ballast::BALLAST_TIME.as_micros(),
-        ballast::SERVER_TIME.as_micros(),
+        saturation::BALLAST_TIME.as_micros(),
+        saturation::SERVER_TIME.as_micros(),
         100.0 * saturation::RUNNABLE_MIN,
         circumstances.kamailio,
         machine::description(),

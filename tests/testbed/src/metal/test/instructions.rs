@@ -13,7 +13,7 @@ use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};
 use crate::process::free_port;
 use ringway_lab::load::Transport;
-use ringway_lab::operation::Registering;
+use ringway_lab::registering::Registering;
 use xtask::workspace::root;
 
 pub(super) fn checks(writes: bool) -> Vec<Scenario> {

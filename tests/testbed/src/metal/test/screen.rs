@@ -15,7 +15,7 @@ use super::booted::Booted;
 use super::figures;
 use crate::interop::{Scenario, Stage};
 use crate::process::{PATIENCE, Process};
-use ringway_lab::operation::Registering;
+use ringway_lab::registering::Registering;
 use xtask::image::{Image, elf};
 use xtask::workspace::{root, target_dir};
 
