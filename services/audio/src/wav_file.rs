@@ -128,7 +128,9 @@ fn read_format(file: &mut impl Read, length: u32) -> Result<Format, WavError> {
     }
     // Bits that do not fill their bytes are the upper ones.
     let sample_bytes = match usize::from(block_bytes).checked_div(channels.into()) {
-        Some(bytes) if bytes * 8 >= bits.into() && bytes * usize::from(channels) == block_bytes.into() => {
+        Some(bytes)
+            if bytes * 8 >= bits.into() && bytes * usize::from(channels) == usize::from(block_bytes) =>
+        {
             bytes
         }
         _ => usize::from(bits).div_ceil(8),
