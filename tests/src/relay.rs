@@ -29,13 +29,13 @@ impl Relay {
             state.calls.remove(&request.call);
             return None;
         }
-        if request.kind == RelayKind::Offer && !state.random.chance(REFUSED_PER_MILLE) {
+        if request.kind == RelayKind::Offer && !state.random.random_bool(REFUSED_PER_MILLE) {
             state.begun += usize::from(state.calls.insert(request.call));
         }
-        if state.random.chance(SILENT_PER_MILLE) {
+        if state.random.random_bool(SILENT_PER_MILLE) {
             return None;
         }
-        let result = (!state.random.chance(REFUSED_PER_MILLE))
+        let result = (!state.random.random_bool(REFUSED_PER_MILLE))
             .then(|| RelayResult { relay: RelayId(1), sdp: request.sdp.clone() });
         let after = Duration::from_millis(state.random.below(TIME_MS_MAX));
         Some((after, Event::Relayed { query, result }))

@@ -187,7 +187,7 @@ fn lose_connections(known: &mut [Known], node: usize) {
 fn register(cluster: &mut Cluster, known: &mut [Known], (node, other): (usize, usize)) {
     let index = cluster.rng.below(known.len() as u64) as usize;
     let seconds = [0, 60, 600, 3600, 3600, 3600][cluster.rng.below(6) as usize];
-    let is_across = cluster.rng.chance(250);
+    let is_across = cluster.rng.random_bool(250);
     let known = &mut known[index];
     if cluster.is_registering(known.phone) {
         return;

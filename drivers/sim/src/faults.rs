@@ -49,14 +49,14 @@ impl Faults {
 
     /// Arrival times of a datagram sent at `now`: none, one or two. `last` is the latest arrival on the link.
     pub(crate) fn arrivals(&self, now: Instant, last: &mut Instant, rng: &mut Rng) -> Vec<Instant> {
-        if rng.chance(self.loss_per_mille) {
+        if rng.random_bool(self.loss_per_mille) {
             return Vec::new();
         }
-        let copies = if rng.chance(self.duplicate_per_mille) { 2 } else { 1 };
+        let copies = if rng.random_bool(self.duplicate_per_mille) { 2 } else { 1 };
         let mut arrivals = Vec::with_capacity(copies);
         for _ in 0..copies {
             let arrival = now + self.draw_delay(rng);
-            if rng.chance(self.reorder_per_mille) {
+            if rng.random_bool(self.reorder_per_mille) {
                 arrivals.push(arrival + OVERTAKEN_MIN + below(rng, OVERTAKEN_SPREAD));
             } else {
                 *last = arrival.max(*last);
@@ -74,7 +74,7 @@ impl Faults {
         let mut arrival = now + self.draw_delay(rng);
         let mut again = STREAM_RETRANSMISSION;
         for _ in 0..STREAM_LOSSES_MAX {
-            if !rng.chance(self.loss_per_mille) {
+            if !rng.random_bool(self.loss_per_mille) {
                 break;
             }
             arrival = arrival + again;

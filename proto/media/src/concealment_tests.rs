@@ -100,8 +100,8 @@ fn loud_noise_never_overflows() {
     let mut concealer = Concealer::new();
     for _ in 0..500 {
         let mut block: Vec<i16> =
-            (0..1 + rng.below(500)).map(|_| if rng.chance(500) { i16::MIN } else { i16::MAX }).collect();
-        if rng.chance(500) {
+            (0..1 + rng.below(500)).map(|_| if rng.random_bool(500) { i16::MIN } else { i16::MAX }).collect();
+        if rng.random_bool(500) {
             concealer.on_sound(&mut block);
         } else {
             concealer.fill(&mut block);

@@ -69,10 +69,10 @@ fn duplicated_lost_and_reordered_packets_change_nothing_if_one_of_each_digit_arr
         for key in sent.chunk_by(|one, two| one.0.timestamp == two.0.timestamp) {
             let kept = rng.below(key.len() as u64) as usize;
             for (at, packet) in key.iter().enumerate() {
-                if at == kept || rng.chance(500) {
+                if at == kept || rng.random_bool(500) {
                     wire.push(*packet);
                 }
-                if rng.chance(300) {
+                if rng.random_bool(300) {
                     wire.push(*packet);
                 }
             }
@@ -81,7 +81,7 @@ fn duplicated_lost_and_reordered_packets_change_nothing_if_one_of_each_digit_arr
         for at in 1..wire.len() {
             let same_key = wire[at].0.timestamp == wire[at - 1].0.timestamp;
             let stays_known = at >= 2 && wire[at - 2].0.timestamp == wire[at - 1].0.timestamp;
-            if rng.chance(300) && (same_key || stays_known) {
+            if rng.random_bool(300) && (same_key || stays_known) {
                 wire.swap(at, at - 1);
             }
         }

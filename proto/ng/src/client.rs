@@ -89,7 +89,7 @@ struct Relay {
     id: RelayId,
     is_up: bool,
     /// Time of its last answer.
-    heard: Instant,
+    last_answer: Instant,
 }
 
 #[derive(Debug)]
@@ -126,7 +126,8 @@ enum Timer {
 impl<T> Client<T> {
     /// Creates a client of the relays at these addresses, at most [`RELAYS_MAX`]. A request ends within `time_limit`.
     pub fn new(addresses: &[SocketAddr], time_limit: Duration, seed: &Seed, now: Instant) -> Self {
-        let relay = |&address: &SocketAddr| Relay { address, id: id_of(address), is_up: true, heard: now };
+        let relay =
+            |&address: &SocketAddr| Relay { address, id: id_of(address), is_up: true, last_answer: now };
         let mut timers = Wheel::new(now);
         let relays: Vec<Relay> = addresses.iter().take(RELAYS_MAX).map(relay).collect();
         for index in 0..relays.len() {
@@ -190,7 +191,7 @@ impl<T> Client<T> {
             return;
         };
         let was_up = core::mem::replace(&mut relay.is_up, true);
-        relay.heard = now;
+        relay.last_answer = now;
         let id = relay.id;
         if !was_up {
             self.changes.push_back(RelayChange { address: from, state: RelayState::Up });
@@ -272,7 +273,7 @@ impl<T> Client<T> {
     pub fn relays(&self) -> impl Iterator<Item = (SocketAddr, RelayState, Instant)> {
         self.relays.iter().map(|relay| {
             let state = if relay.is_up { RelayState::Up } else { RelayState::Down };
-            (relay.address, state, relay.heard)
+            (relay.address, state, relay.last_answer)
         })
     }
 
@@ -402,7 +403,7 @@ impl<T> Client<T> {
         if !matches!(pending.job, Job::Delete(_))
             && let Some(relay) = self.relays.get_mut(pending.relay)
             && relay.is_up
-            && relay.heard <= pending.since
+            && relay.last_answer <= pending.since
         {
             relay.is_up = false;
             self.changes.push_back(RelayChange { address: relay.address, state: RelayState::Down });

@@ -138,10 +138,10 @@ impl<S: Sound> CallMedia<S> {
 
     fn measure(&mut self) -> MediaReport {
         let report = self.session.report();
-        let heard = &report.received;
-        let (received, lost) = (heard.counts.received, heard.counts.lost());
+        let incoming = &report.received;
+        let (received, lost) = (incoming.counts.received, incoming.counts.lost());
         let before = self.before;
-        let (deltas, deltas_ms) = (heard.deltas, heard.delta_mean_ms * heard.deltas as f64);
+        let (deltas, deltas_ms) = (incoming.deltas, incoming.delta_mean_ms * incoming.deltas as f64);
         self.before = Totals { received, lost, deltas, deltas_ms };
         let fresh = received.saturating_sub(before.received);
         let missed = lost.saturating_sub(before.lost);
@@ -155,9 +155,9 @@ impl<S: Sound> CallMedia<S> {
             received_packets: received,
             lost_packets: lost,
             delta_ms: delta_ms.max(0.0) as f32,
-            delta_ms_max: heard.delta_max_ms as f32,
-            jitter_ms: heard.jitter_last_ms as f32,
-            jitter_ms_max: heard.jitter_max_ms as f32,
+            delta_ms_max: incoming.delta_max_ms as f32,
+            jitter_ms: incoming.jitter_last_ms as f32,
+            jitter_ms_max: incoming.jitter_max_ms as f32,
             loss_percent: (100.0 * loss) as f32,
             mos: report.mos.map(|mos| mos as f32),
             auth_failures: report.refused.auth_failures,

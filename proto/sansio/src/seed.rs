@@ -97,7 +97,7 @@ impl Rng {
     }
 
     /// True with a probability of `per_mille` / 1000.
-    pub fn chance(&mut self, per_mille: u32) -> bool {
+    pub fn random_bool(&mut self, per_mille: u32) -> bool {
         self.below(1000) < u64::from(per_mille)
     }
 }

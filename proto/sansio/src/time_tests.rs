@@ -60,12 +60,12 @@ fn it_agrees_with_a_sorted_list_over_many_random_histories() {
             let spread = [10, 300, 70_000, 20_000_000, 6_000_000_000][rng.below(5) as usize];
             let due = now + 1 + rng.below(spread);
             model.push((due, id, wheel.arm(ms(due), id)));
-            if rng.chance(300) && !model.is_empty() {
+            if rng.random_bool(300) && !model.is_empty() {
                 let victim = rng.below(model.len() as u64) as usize;
                 let (_, id, key) = model.swap_remove(victim);
                 assert_eq!(wheel.cancel(key), Some(id), "seed {seed}");
             }
-            if rng.chance(200) {
+            if rng.random_bool(200) {
                 let step = [5, 500, 100_000, 30_000_000][rng.below(4) as usize];
                 now += rng.below(step);
                 let mut due: Vec<_> = model.iter().filter(|t| t.0 <= now).map(|t| (t.0, t.1)).collect();

@@ -57,8 +57,8 @@ fn arrivals(rng: &mut Rng, wraps: u64) -> Vec<u64> {
         index = index.max(boundary - 20 - rng.below(60));
         let end = boundary + 20 + rng.below(60);
         while index < end {
-            if !rng.chance(300) {
-                let late = if rng.chance(300) { 1 + rng.below(REORDERED_PACKETS_MAX) } else { 0 };
+            if !rng.random_bool(300) {
+                let late = if rng.random_bool(300) { 1 + rng.below(REORDERED_PACKETS_MAX) } else { 0 };
                 sent.push((index + late, index));
             }
             index += 1;
@@ -104,7 +104,7 @@ fn contexts_stay_synchronised_in_a_thousand_seeds() {
                 .unprotect_rtp(&mut packet)
                 .unwrap_or_else(|error| panic!("seed {seed}, packet {arrived} of index {index:#x}: {error}"));
             assert_eq!(packet[..len], rtp(*index), "seed {seed}");
-            if rng.chance(100) {
+            if rng.random_bool(100) {
                 let mut again = packets[index].clone();
                 assert_eq!(receiver.unprotect_rtp(&mut again), Err(UnprotectError::Replayed), "seed {seed}");
             }

@@ -104,7 +104,7 @@ impl History {
             4 => self.answer(),
             5 => self.cancel(),
             6 => self.break_one(),
-            7 if self.rng.chance(100) => {
+            7 if self.rng.random_bool(100) => {
                 if let Some((id, _)) = self.pick_request() {
                     self.layer.drop_server(id);
                 }
@@ -160,8 +160,8 @@ impl History {
     }
 
     fn new_request(&mut self) {
-        let is_invite = self.rng.chance(500);
-        let cookie = if self.rng.chance(800) { ";branch=z9hG4bK" } else { ";branch=" };
+        let is_invite = self.rng.random_bool(500);
+        let cookie = if self.rng.random_bool(800) { ";branch=z9hG4bK" } else { ";branch=" };
         let text = request(is_invite, &format!("{cookie}{}", self.owners));
         let flow = self.flow();
         let Incoming::New(key) = self.receive(&text) else { panic!("taken for a retransmission") };
@@ -183,7 +183,7 @@ impl History {
 
     fn repeat_request(&mut self) {
         let Some((_, text)) = self.pick_request() else { return };
-        let text = if self.rng.chance(300) { text.replace("INVITE", "ACK") } else { text };
+        let text = if self.rng.random_bool(300) { text.replace("INVITE", "ACK") } else { text };
         self.receive(&text);
     }
 
@@ -203,7 +203,7 @@ impl History {
     }
 
     fn new_client(&mut self) {
-        let is_invite = self.rng.chance(700);
+        let is_invite = self.rng.random_bool(700);
         let outgoing = Outgoing { flow: self.flow(), is_invite, owner: self.clients.len() };
         let id = self.layer.start_client(
             &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
@@ -224,7 +224,7 @@ impl History {
 
     fn answer(&mut self) {
         let Some((_, mut text)) = self.pick_client() else { return };
-        if self.rng.chance(200) {
+        if self.rng.random_bool(200) {
             text = text.replace("INVITE", "CANCEL");
         }
         let status = [100, 180, 200, 302, 486, 600][self.rng.below(6) as usize];

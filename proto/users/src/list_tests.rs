@@ -216,10 +216,10 @@ fn it_reads_what_the_csv_crate_reads_in_whatever_pieces() {
             for piece in [&b"a"[..], b"\xc3\xa9", b",", b"b", b"\n"] {
                 let noise: [&[u8]; 9] =
                     [b",", b"\n", b"\r\n", b"\r", b"\"", b"\"\"", b" ", b"\xef\xbb\xbf", b"\xff"];
-                if rng.chance(40) {
+                if rng.random_bool(40) {
                     text.extend_from_slice(noise[rng.below(9) as usize]);
                 }
-                if !rng.chance(20) {
+                if !rng.random_bool(20) {
                     text.extend_from_slice(piece);
                 }
             }

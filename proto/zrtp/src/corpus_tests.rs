@@ -21,7 +21,7 @@ fn random_zrtp_steps() {
         let mut data = vec![rng.next_u64() as u8];
         for _ in 0..rng.below(60) {
             // Most packets pass, so that every state is reached.
-            let operation = if rng.chance(700) { rng.below(2) as u8 } else { rng.next_u64() as u8 };
+            let operation = if rng.random_bool(700) { rng.below(2) as u8 } else { rng.next_u64() as u8 };
             let bytes: Vec<u8> = (0..rng.below(9)).map(|_| rng.next_u64() as u8).collect();
             data.extend_from_slice(&[operation, bytes.len() as u8]);
             data.extend_from_slice(&bytes);

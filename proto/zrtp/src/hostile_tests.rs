@@ -237,7 +237,7 @@ fn packets_of_an_off_path_attacker_change_nothing_in_any_state() {
             let mut all = Vec::new();
             for _ in 0..4 {
                 // Half of them even have the peer's SSRC.
-                let source = if rng.chance(500) { ssrc(1 - to) } else { 5 };
+                let source = if rng.random_bool(500) { ssrc(1 - to) } else { 5 };
                 all.push(forged(&mut rng, source));
             }
             // Confirms with the right SSRC count as failures; another test covers that limit.

@@ -172,9 +172,9 @@ impl Wire {
         let mut sent = Vec::new();
         input(&mut self.ends[end], self.now, &mut |bytes| sent.push(bytes.to_vec()));
         for bytes in sent {
-            let copies = 1 + usize::from(self.loss_per_mille > 0 && self.rng.chance(100));
+            let copies = 1 + usize::from(self.loss_per_mille > 0 && self.rng.random_bool(100));
             for _ in 0..copies {
-                if !self.rng.chance(self.loss_per_mille) {
+                if !self.rng.random_bool(self.loss_per_mille) {
                     let delay = Duration::from_millis(1 + self.rng.below(self.delay_ms_max));
                     self.flights.push((self.now + delay, 1 - end, bytes.clone()));
                 }

@@ -204,7 +204,8 @@ mod tests {
             let mut fragments = Fragments::default();
             let mut whole = None;
             for _ in 0..10_000 {
-                let from = if rng.chance(100) { 0 } else { rng.below(message.len() as u64 + 1) as usize };
+                let from =
+                    if rng.random_bool(100) { 0 } else { rng.below(message.len() as u64 + 1) as usize };
                 let to = (from + 1 + rng.below(600) as usize).min(message.len());
                 if from == to && !message.is_empty() {
                     continue;

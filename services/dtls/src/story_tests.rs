@@ -93,10 +93,10 @@ impl Wire {
     fn send(&mut self, from: usize, datagram: &[u8]) {
         self.ends[from].sent += 1;
         assert!(datagram.len() <= 1300 && (20..=63).contains(&datagram[0]), "RFC 7983");
-        if self.rng.chance(self.lost) {
+        if self.rng.random_bool(self.lost) {
             return;
         }
-        let copies = if self.rng.chance(self.duplicated) { 2 } else { 1 };
+        let copies = if self.rng.random_bool(self.duplicated) { 2 } else { 1 };
         for _ in 0..copies {
             let delay_us = 1000 + self.rng.below(1 + 1000 * self.jitter_ms);
             self.flights.push((self.now + Duration::from_micros(delay_us), 1 - from, datagram.to_vec()));
@@ -279,7 +279,7 @@ fn damaged_datagrams_never_give_wrong_keys() {
                 wire.ends.iter_mut().for_each(|end| end.association.on_timeout(now));
             }
             for (_, to, mut datagram) in flights {
-                if changes.chance(300) {
+                if changes.random_bool(300) {
                     damage(&mut datagram, &mut changes);
                 }
                 wire.ends[to].association.on_datagram(now, &datagram);

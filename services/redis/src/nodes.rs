@@ -69,21 +69,21 @@ impl Nodes {
     pub(crate) fn update(
         &mut self,
         own: NodeName,
-        heard: &[NodeInfo],
+        listed: &[NodeInfo],
         store_now_ms: u64,
         now: Instant,
     ) -> Changes {
         let is_near = |node: &&NodeInfo| node.last_seen_ms <= store_now_ms.saturating_add(AHEAD_MAX_MS);
-        let heard: Vec<&NodeInfo> = heard.iter().filter(is_near).collect();
-        let own_age = heard.iter().find(|node| node.name == own).map(|node| age(node, store_now_ms));
+        let listed: Vec<&NodeInfo> = listed.iter().filter(is_near).collect();
+        let own_age = listed.iter().find(|node| node.name == own).map(|node| age(node, store_now_ms));
         // A store that takes no heartbeat of this node takes none of the others: their silence means nothing.
         let is_frozen = own_age.is_none_or(|age_ms| age_ms > WRITABLE_TIME_MS);
         if is_frozen {
             self.reconnected(now);
         }
         let is_patient = self.patience_until.is_some_and(|until| now < until);
-        let others = heard.iter().copied().filter(|node| node.name != own);
-        self.note_missing(&heard, is_frozen, now);
+        let others = listed.iter().copied().filter(|node| node.name != own);
+        self.note_missing(&listed, is_frozen, now);
         let mut changes = Changes::default();
         let mut names: Vec<NodeName> = others.clone().chain(&self.known).map(|node| node.name).collect();
         names.sort_unstable();
@@ -121,11 +121,11 @@ impl Nodes {
     }
 
     /// Notes which known nodes the store does not have.
-    fn note_missing(&mut self, heard: &[&NodeInfo], is_frozen: bool, now: Instant) {
+    fn note_missing(&mut self, listed: &[&NodeInfo], is_frozen: bool, now: Instant) {
         let mut missing = std::mem::take(&mut self.missing);
-        let is_heard = |name: NodeName| heard.iter().any(|node| node.name == name);
-        missing.retain(|(name, _)| !is_frozen && !is_heard(*name));
-        for node in self.known.iter().filter(|node| !is_frozen && !is_heard(node.name)) {
+        let is_listed = |name: NodeName| listed.iter().any(|node| node.name == name);
+        missing.retain(|(name, _)| !is_frozen && !is_listed(*name));
+        for node in self.known.iter().filter(|node| !is_frozen && !is_listed(node.name)) {
             if !missing.iter().any(|(name, _)| *name == node.name) {
                 missing.push((node.name, now));
             }
@@ -185,7 +185,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 mod tests {
     use super::*;
 
-    fn heard(name: &str, state: &str, at: u64) -> NodeInfo {
+    fn listed(name: &str, state: &str, at: u64) -> NodeInfo {
         let text = format!("1 2 33 192.0.2.1:5061 {state} {at}");
         read(name.as_bytes(), text.as_bytes()).unwrap()
     }
@@ -195,19 +195,19 @@ mod tests {
     }
 
     /// An update while the heartbeats of this node arrive.
-    fn update(nodes: &mut Nodes, heard: &[NodeInfo], at: u64, now: Instant) -> Changes {
-        let mut heard = heard.to_vec();
-        heard.push(self::heard("own", "up", at));
-        nodes.update(heard[heard.len() - 1].name, &heard, at, now)
+    fn update(nodes: &mut Nodes, listed: &[NodeInfo], at: u64, now: Instant) -> Changes {
+        let mut listed = listed.to_vec();
+        listed.push(self::listed("own", "up", at));
+        nodes.update(listed[listed.len() - 1].name, &listed, at, now)
     }
 
     #[test]
     fn a_node_is_gone_five_seconds_after_its_last_heartbeat() {
         let (mut nodes, now) = (Nodes::default(), Instant::now());
         let changes =
-            update(&mut nodes, &[heard("b", "up", 1_000), heard("a", "draining", 1_000)], 1_000, now);
+            update(&mut nodes, &[listed("b", "up", 1_000), listed("a", "draining", 1_000)], 1_000, now);
         assert!(changes.is_changed && changes.up.len() == 2);
-        let list = [heard("b", "up", 2_000), heard("a", "draining", 1_000)];
+        let list = [listed("b", "up", 2_000), listed("a", "draining", 1_000)];
         assert_eq!(update(&mut nodes, &list, 6_000, now), Changes::default());
         let changes = update(&mut nodes, &list, 6_001, now);
         assert_eq!((changes.is_changed, changes.gone.len()), (true, 1));
@@ -219,20 +219,20 @@ mod tests {
     #[test]
     fn an_outage_of_the_store_makes_no_node_gone() {
         let (mut nodes, now) = (Nodes::default(), Instant::now());
-        update(&mut nodes, &[heard("a", "up", 1_000)], 1_000, now);
+        update(&mut nodes, &[listed("a", "up", 1_000)], 1_000, now);
         nodes.reconnected(now);
-        assert_eq!(update(&mut nodes, &[heard("a", "up", 1_000)], 900_000, now), Changes::default());
-        let changes = update(&mut nodes, &[heard("a", "up", 1_000)], 920_000, now + PATIENCE);
+        assert_eq!(update(&mut nodes, &[listed("a", "up", 1_000)], 900_000, now), Changes::default());
+        let changes = update(&mut nodes, &[listed("a", "up", 1_000)], 920_000, now + PATIENCE);
         assert_eq!(changes.gone.len(), 1);
-        let changes = update(&mut nodes, &[heard("a", "up", 920_001)], 920_001, now + PATIENCE);
+        let changes = update(&mut nodes, &[listed("a", "up", 920_001)], 920_001, now + PATIENCE);
         assert_eq!(changes.up.len(), 1);
     }
 
     #[test]
     fn a_store_that_cannot_be_written_makes_no_node_gone() {
         let (mut nodes, now) = (Nodes::default(), Instant::now());
-        let own = heard("own", "up", 1_900);
-        let list = [own, heard("a", "up", 1_000)];
+        let own = listed("own", "up", 1_900);
+        let list = [own, listed("a", "up", 1_000)];
         nodes.update(own.name, &list, 2_000, now);
         for seconds in 3..100 {
             let at = now + Duration::from_secs(seconds);
@@ -241,7 +241,7 @@ mod tests {
         let at = now + Duration::from_secs(200);
         assert_eq!(nodes.update(own.name, &[], 200_000, at), Changes::default(), "nothing in the store");
         // The heartbeats return one by one.
-        let list = [heard("own", "up", 201_000), heard("a", "up", 1_000)];
+        let list = [listed("own", "up", 201_000), listed("a", "up", 1_000)];
         let at = at + Duration::from_secs(1);
         assert_eq!(nodes.update(own.name, &list, 201_000, at), Changes::default());
         assert_eq!(update(&mut nodes, &list[1..], 220_000, at + PATIENCE).gone.len(), 1);
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn heartbeats_of_the_future_and_nodes_that_left_end() {
         let (mut nodes, now) = (Nodes::default(), Instant::now());
-        let far = heard("far", "up", u64::MAX / 4);
+        let far = listed("far", "up", u64::MAX / 4);
         assert_eq!(update(&mut nodes, &[far], 1_000, now), Changes::default());
-        let list = [heard("near", "up", 61_000), heard("a", "up", 1_000)];
+        let list = [listed("near", "up", 61_000), listed("a", "up", 1_000)];
         assert_eq!(update(&mut nodes, &list, 1_000, now).up.len(), 2);
         assert_eq!(update(&mut nodes, &[], 6_001, now).gone.len(), 2);
         assert_eq!(update(&mut nodes, &[], 66_000, now + MISSING_TIME_MAX), Changes::default());
@@ -265,9 +265,9 @@ mod tests {
     #[test]
     fn more_nodes_than_the_limit_push_out_none_that_is_up() {
         let (mut nodes, now) = (Nodes::default(), Instant::now());
-        update(&mut nodes, &[heard("z", "up", 1_000)], 1_000, now);
-        let mut list: Vec<_> = (0..70).map(|at| heard(&format!("f{at}"), "up", 30_000)).collect();
-        list.push(heard("z", "up", 2_000));
+        update(&mut nodes, &[listed("z", "up", 1_000)], 1_000, now);
+        let mut list: Vec<_> = (0..70).map(|at| listed(&format!("f{at}"), "up", 30_000)).collect();
+        list.push(listed("z", "up", 2_000));
         let changes = update(&mut nodes, &list, 2_000, now);
         assert_eq!((nodes.list().len(), changes.up.len(), changes.gone.len()), (63, 62, 0));
         assert_eq!(nodes.list().last().unwrap().name.as_str(), "z");

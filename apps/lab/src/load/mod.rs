@@ -51,7 +51,7 @@ use media::MediaThread;
 pub use plan::{Files, Flow, LoadTls, Plan};
 use player::Player;
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
-use target::Heard;
+use target::LastMessage;
 use thread::play;
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: Arc<AtomicBool>,
     waiting: Waiting,
-    heard: Heard,
+    last_message: LastMessage,
     statistics: Mutex<Statistics>,
 }
 
@@ -83,7 +83,12 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: Arc::default(), waiting: Waiting::Asleep, heard: Heard::new(start), statistics }
+        Self {
+            is_stopped: Arc::default(),
+            waiting: Waiting::Asleep,
+            last_message: LastMessage::new(start),
+            statistics,
+        }
     }
 }
 

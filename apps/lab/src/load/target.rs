@@ -7,13 +7,13 @@ use std::time::Duration;
 
 /// Time of the last received message, of all threads.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct LastMessage {
     start: Instant,
     /// In nanoseconds; 0: none yet.
     at: AtomicU64,
 }
 
-impl Heard {
+impl LastMessage {
     pub(crate) const fn new(start: Instant) -> Self {
         Self { start, at: AtomicU64::new(0) }
     }
@@ -59,7 +59,7 @@ impl TargetWatch {
     }
 
     /// Notes a SIP message of any peer.
-    pub(crate) const fn heard(&mut self) {
+    pub(crate) const fn received(&mut self) {
         self.foreign_before = self.foreign;
         self.unanswered_since = None;
         self.refused_since = None;
@@ -89,9 +89,9 @@ impl TargetWatch {
     }
 
     /// Text for the user if the target does not answer any more. `tls` is the reason for which no TLS handshake succeeds.
-    pub(crate) fn loss(&self, heard: &Heard, tls: Option<&str>, now: Instant) -> Option<String> {
+    pub(crate) fn loss(&self, last_message: &LastMessage, tls: Option<&str>, now: Instant) -> Option<String> {
         let Self { target, .. } = self;
-        let last = heard.last();
+        let last = last_message.last();
         let is_refused = self.refused_since.is_some_and(|since| {
             last.is_none_or(|last| now.since(last) >= REFUSED_MAX && now.since(since) >= REFUSED_MAX)
         });
@@ -115,11 +115,11 @@ impl TargetWatch {
         Some(match last {
             None => format!(
                 "{target} does not answer{in_sip}: {reason} ({:.1} s); check the address, the transport, and that the server runs",
-                now.since(heard.start).as_secs_f64()
+                now.since(last_message.start).as_secs_f64()
             ),
             Some(last) => format!(
                 "{target} stopped answering{in_sip} {:.1} s after the start: {reason} since then ({:.1} s); the load was ended",
-                last.since(heard.start).as_secs_f64(),
+                last.since(last_message.start).as_secs_f64(),
                 now.since(last).as_secs_f64()
             ),
         })
@@ -140,11 +140,11 @@ mod tests {
 
     const START: Instant = Instant::from_secs(10);
 
-    fn watch() -> (TargetWatch, Heard, Outbox) {
+    fn watch() -> (TargetWatch, LastMessage, Outbox) {
         let target: SocketAddr = "127.0.0.1:5060".parse().unwrap();
         let mut out = Outbox::new();
         out.send(Flow::udp(ListenerId(0), target), Token(5), b"OPTIONS sip:x SIP/2.0\r\n");
-        (TargetWatch::new(target), Heard::new(START), out)
+        (TargetWatch::new(target), LastMessage::new(START), out)
     }
 
     fn after(seconds: f64) -> Instant {
@@ -153,73 +153,84 @@ mod tests {
 
     #[test]
     fn a_target_that_never_answers_is_given_up_after_seconds_and_one_that_refuses_at_once() {
-        let (mut watch, heard, out) = watch();
-        assert_eq!(watch.loss(&heard, None, after(60.0)), None, "nothing was sent");
+        let (mut watch, last_message, out) = watch();
+        assert_eq!(watch.loss(&last_message, None, after(60.0)), None, "nothing was sent");
         watch.sending(&out, after(1.0));
         watch.sending(&out, after(3.5));
-        assert_eq!(watch.loss(&heard, None, after(3.9)), None);
-        assert!(watch.loss(&heard, None, after(4.0)).unwrap().starts_with("127.0.0.1:5060 does not answer"));
+        assert_eq!(watch.loss(&last_message, None, after(3.9)), None);
+        assert!(
+            watch
+                .loss(&last_message, None, after(4.0))
+                .unwrap()
+                .starts_with("127.0.0.1:5060 does not answer")
+        );
         watch.refusals(1, after(1.1));
-        assert!(watch.loss(&heard, None, after(1.1)).unwrap().contains("refuses"));
+        assert!(watch.loss(&last_message, None, after(1.1)).unwrap().contains("refuses"));
     }
 
     #[test]
     fn a_target_whose_handshakes_fail_is_given_up_with_the_reason() {
-        let (mut watch, heard, out) = watch();
+        let (mut watch, last_message, out) = watch();
         watch.sending(&out, after(1.0));
-        assert_eq!(watch.loss(&heard, Some("the certificate has expired"), after(1.9)), None);
-        let text = watch.loss(&heard, Some("the certificate has expired"), after(2.0)).unwrap();
+        assert_eq!(watch.loss(&last_message, Some("the certificate has expired"), after(1.9)), None);
+        let text = watch.loss(&last_message, Some("the certificate has expired"), after(2.0)).unwrap();
         assert_eq!(text, "no TLS handshake with 127.0.0.1:5060 succeeds: the certificate has expired");
-        heard.note(after(2.0));
-        assert_eq!(watch.loss(&heard, Some("the certificate has expired"), after(2.1)), None);
+        last_message.note(after(2.0));
+        assert_eq!(watch.loss(&last_message, Some("the certificate has expired"), after(2.1)), None);
     }
 
     #[test]
     fn a_target_that_dies_is_given_up_and_a_quiet_one_is_not() {
-        let (mut watch, heard, mut out) = watch();
+        let (mut watch, last_message, mut out) = watch();
         watch.sending(&out, after(1.0));
-        heard.note(after(1.5));
-        watch.heard();
-        assert_eq!(watch.loss(&heard, None, after(100.0)), None, "no request is unanswered");
+        last_message.note(after(1.5));
+        watch.received();
+        assert_eq!(watch.loss(&last_message, None, after(100.0)), None, "no request is unanswered");
         out.clear();
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token::NONE, b"ACK");
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(7), b"SIP/2.0 200 OK");
         watch.sending(&out, after(100.0));
-        assert_eq!(watch.loss(&heard, None, after(200.0)), None, "an ACK and a response need no answer");
+        assert_eq!(
+            watch.loss(&last_message, None, after(200.0)),
+            None,
+            "an ACK and a response need no answer"
+        );
         out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(8), b"BYE");
         watch.sending(&out, after(200.0));
-        assert_eq!(watch.loss(&heard, None, after(204.0)), None);
-        let text = watch.loss(&heard, None, after(205.0)).unwrap();
+        assert_eq!(watch.loss(&last_message, None, after(204.0)), None);
+        let text = watch.loss(&last_message, None, after(205.0)).unwrap();
         assert!(text.contains("stopped answering 1.5 s after the start"), "{text}");
     }
 
     #[test]
     fn messages_that_are_not_sip_are_no_answers() {
-        let (mut watch, heard, out) = watch();
+        let (mut watch, last_message, out) = watch();
         watch.sending(&out, after(1.0));
         watch.foreign(3);
-        assert_eq!(watch.loss(&heard, None, after(3.9)), None);
-        let text = watch.loss(&heard, None, after(4.0)).unwrap();
+        assert_eq!(watch.loss(&last_message, None, after(3.9)), None);
+        let text = watch.loss(&last_message, None, after(4.0)).unwrap();
         assert!(text.starts_with("127.0.0.1:5060 does not answer in SIP: only messages"), "{text}");
-        heard.note(after(4.0));
-        watch.heard();
+        last_message.note(after(4.0));
+        watch.received();
         watch.sending(&out, after(5.0));
-        let text = watch.loss(&heard, None, after(10.0)).unwrap();
+        let text = watch.loss(&last_message, None, after(10.0)).unwrap();
         assert!(text.contains("stopped answering 4.0 s after the start: nothing was received"), "{text}");
         watch.foreign(4);
-        assert!(watch.loss(&heard, None, after(10.0)).unwrap().contains("stopped answering in SIP 4.0 s"));
+        assert!(
+            watch.loss(&last_message, None, after(10.0)).unwrap().contains("stopped answering in SIP 4.0 s")
+        );
     }
 
     #[test]
     fn a_refusal_is_forgotten_with_the_next_message() {
-        let (mut watch, heard, out) = watch();
-        heard.note(after(1.0));
+        let (mut watch, last_message, out) = watch();
+        last_message.note(after(1.0));
         watch.sending(&out, after(1.9));
         watch.refusals(3, after(2.0));
-        assert_eq!(watch.loss(&heard, None, after(2.5)), None, "it may be starting anew");
-        assert!(watch.loss(&heard, None, after(3.0)).unwrap().contains("refuses"));
-        heard.note(after(3.0));
-        watch.heard();
-        assert_eq!(watch.loss(&heard, None, after(60.0)), None);
+        assert_eq!(watch.loss(&last_message, None, after(2.5)), None, "it may be starting anew");
+        assert!(watch.loss(&last_message, None, after(3.0)).unwrap().contains("refuses"));
+        last_message.note(after(3.0));
+        watch.received();
+        assert_eq!(watch.loss(&last_message, None, after(60.0)), None);
     }
 }

@@ -103,14 +103,14 @@ impl Thread<'_> {
         let is_stopped = self.shared.is_stopped.load(Ordering::Relaxed);
         for player in players {
             let mut player_now = now;
-            let mut is_heard = false;
+            let mut has_received = false;
             for ready in (0..ready.len()).filter_map(|index| ready.at(index)) {
                 let (number, place) = read_token(ready.token);
                 if number != player.number {
                     continue;
                 }
                 let (messages, is_last) = player.receive(place, ready, now, &mut self.buffers)?;
-                is_heard |= messages > 0;
+                has_received |= messages > 0;
                 if is_last {
                     self.send(player, now);
                     player.sockets.finish(place);
@@ -118,9 +118,9 @@ impl Thread<'_> {
                 // The messages took some time, by which the starts that are due are late.
                 player_now = super::now();
             }
-            if is_heard {
-                self.shared.heard.note(now);
-                self.watch.heard();
+            if has_received {
+                self.shared.last_message.note(now);
+                self.watch.received();
             }
             player.run(player_now, is_stopped && player.number == self.caller, &mut self.buffers);
             self.send(player, player_now);
@@ -153,7 +153,7 @@ impl Thread<'_> {
         self.watch.refusals(refused, now);
         self.watch.foreign(players.iter().map(Player::foreign).sum());
         let failure = players.iter().find_map(|player| player.sockets.tls_failure());
-        if let Some(loss) = self.watch.loss(&self.shared.heard, failure, now)
+        if let Some(loss) = self.watch.loss(&self.shared.last_message, failure, now)
             && !self.shared.is_stopped.swap(true, Ordering::Relaxed)
         {
             self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).set_target_loss(loss);

@@ -27,7 +27,7 @@ impl ClusterConfig {
 }
 
 /// Rest of the configuration that the section depends on.
-pub(super) struct Surroundings<'c> {
+pub(super) struct OtherSections<'c> {
     /// The configuration file.
     pub(super) file: Option<&'c Path>,
     pub(super) listen: &'c [Listener],
@@ -40,7 +40,7 @@ pub(super) struct Surroundings<'c> {
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
-    rest: &Surroundings<'_>,
+    rest: &OtherSections<'_>,
 ) -> Option<ClusterConfig> {
     let place = top.place("cluster");
     let mut section = top.section(reader, "cluster");
@@ -60,7 +60,7 @@ pub(super) fn read(
 }
 
 /// Adds an error for each other setting that the section needs.
-fn check_rest(reader: &mut Reader<'_>, at: usize, rest: &Surroundings<'_>) {
+fn check_rest(reader: &mut Reader<'_>, at: usize, rest: &OtherSections<'_>) {
     if !rest.is_shared {
         let message = "needs [location] url = \"redis://…\", where nodes share their registrations; give it, or remove the section";
         reader.error(at, "[cluster]", message);
@@ -156,7 +156,7 @@ mod tests {
             let listen = ringway_settings::read_listen(reader, top);
             let mut server = Config::for_domains(vec!["localhost".into()]);
             ringway_settings::read_routing(reader, top, NumberLookups::Supported, &mut server);
-            let rest = Surroundings { file: Some(&file), listen: &listen, server: &server, is_shared: true };
+            let rest = OtherSections { file: Some(&file), listen: &listen, server: &server, is_shared: true };
             read(reader, top, &rest)
         });
         read.map_err(|errors: Vec<ConfigError>| {

@@ -1,6 +1,6 @@
 //! Sections of the configuration, with the default and the limits of each key.
 
-use super::cluster::Surroundings;
+use super::cluster::OtherSections;
 use super::{
     AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Section,
 };
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         super::trunks::read(reader, top, (&neighbours, &edge_nodes), &mut server);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
-        let rest = Surroundings { file, listen: &listen, server: &server, is_shared: location.is_some() };
+        let rest = OtherSections { file, listen: &listen, server: &server, is_shared: location.is_some() };
         let cluster = super::cluster::read(reader, top, &rest);
         super::routes::read(reader, top, &mut server);
         let websocket_origins = websocket(reader, top);

@@ -8,7 +8,7 @@ use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::{ScriptSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
-use crate::phone::{private_file, register, tell};
+use crate::phone::{print_outcome, private_file, register};
 use ringway_agent::Role;
 use ringway_linux::process::{Signal, watch};
 use ringway_phone::{CallNumber, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy};
@@ -129,7 +129,7 @@ impl Answering<'_> {
                 self.args.reject.is_none() && (!self.is_ending || outcome.is_not_acceptable())
             }
         };
-        tell(&outcome, self.args.phone.account.json)
+        print_outcome(&outcome, self.args.phone.account.json)
     }
 
     fn answer_when_due(&mut self) -> Result<(), Failure> {

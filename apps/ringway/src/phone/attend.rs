@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::phone::outcome::{Heard, Outcome, Verdict};
+use crate::phone::outcome::{MediaOutcome, Outcome, Verdict};
 use crate::phone::settings::ScriptSettings;
 use crate::phone::telephone::Telephone;
 use ringway_agent::Role;
@@ -217,15 +217,15 @@ impl Attended {
 
     /// The outcome of the call, which has ended.
     pub(crate) fn outcome(self, end: CallEnd, telephone: &mut Telephone) -> Result<Outcome, Failure> {
-        let heard = telephone.take_heard(self.call).transpose()?;
-        if let Some(card) = heard.as_ref().and_then(|heard| heard.card.as_ref()) {
+        let media = telephone.take_media(self.call).transpose()?;
+        if let Some(card) = media.as_ref().and_then(|media| media.card.as_ref()) {
             self.say(card);
         }
         // Neither an INVITE nor a response to one was sent.
         if self.role == Role::Caller && end.status == 0 {
             return Err(Failure::failed(end.reason));
         }
-        let no_sound = || silence_reason(heard.as_ref().map(|heard| &heard.report));
+        let no_sound = || silence_reason(media.as_ref().map(|media| &media.report));
         // A call whose handshake was not over at its end was answered, and had no sound.
         let unprotected = || match self.required {
             Some(name) if self.answered.is_some() && self.protection == Protection::None => {
@@ -251,7 +251,7 @@ impl Attended {
         };
         let is_plain_end = self.answered.is_some() && end.status == OK;
         let reason = failure.or((!is_plain_end).then_some(end.reason));
-        let heard = heard.filter(|_| self.answered.is_some());
+        let media = media.filter(|_| self.answered.is_some());
         Ok(Outcome {
             verdict,
             status: if self.answered.is_some() { self.status } else { end.status },
@@ -261,7 +261,11 @@ impl Attended {
             hold: self.hold,
             setup: self.answered.map(|answered| answered - self.begun),
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
-            heard: heard.map(|heard| Heard { security: self.protection, digits: self.digits, ..heard }),
+            media: media.map(|media| MediaOutcome {
+                security: self.protection,
+                digits: self.digits,
+                ..media
+            }),
         })
     }
 
@@ -282,7 +286,7 @@ impl Attended {
     }
 }
 
-/// Reason of a call's failure whose peer was not heard, with what was refused instead of its sound.
+/// Reason of a call's failure whose peer was not media, with what was refused instead of its sound.
 fn silence_reason(report: Option<&Report>) -> String {
     let refused = report.map(|report| report.refused).unwrap_or_default();
     match (refused.auth_failures, refused.strangers) {

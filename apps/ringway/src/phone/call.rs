@@ -7,7 +7,7 @@ use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{Settings, is_sips};
 use crate::phone::telephone::{Behaviour, Telephone};
-use crate::phone::{register, tell};
+use crate::phone::{print_outcome, register};
 use ringway_agent::Role;
 use ringway_linux::process::{Signal, watch};
 use ringway_phone::{IncomingPolicy, TransferPolicy};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let outcome = make(&mut telephone, &settings, (&args.uri, ring), &signals);
     telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
-    tell(&outcome, args.phone.account.json)?;
+    print_outcome(&outcome, args.phone.account.json)?;
     if let Some(advice) = outcome.advice(settings.media.srtp) {
         say(advice);
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
-use crate::phone::outcome::Heard;
+use crate::phone::outcome::MediaOutcome;
 use crate::phone::settings::{MediaSettings, Recording};
 use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Sink, WavRecorder};
@@ -75,7 +75,7 @@ impl Line {
     }
 
     /// Ends it: the last events, and the figures, with the recording closed.
-    pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<Heard, Failure>) {
+    pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<MediaOutcome, Failure>) {
         self.command(MediaCommand::Close);
         let mut events: Vec<_> = std::iter::from_fn(|| self.poll()).collect();
         let (priority, counters) = (self.media.priority(), self.media.counters());
@@ -92,16 +92,16 @@ impl Line {
             Sink::Memory(kept) => Ok(kept),
             other => other.finish().map(|()| Vec::new()),
         };
-        let heard = kept.map(|kept| Heard {
+        let media = kept.map(|kept| MediaOutcome {
             codec,
             report,
             priority,
             counts: counters.counts(),
             kept,
             card,
-            ..Heard::default()
+            ..MediaOutcome::default()
         });
-        (events, heard.map_err(|error| Failure::failed(format!("--record: {error}; free some space"))))
+        (events, media.map_err(|error| Failure::failed(format!("--record: {error}; free some space"))))
     }
 
     fn send_commands(&mut self) {
@@ -113,7 +113,7 @@ impl Line {
     }
 }
 
-/// The file of call `number`: `heard.wav`, `heard-2.wav`, and so on.
+/// The file of call `number`: `heard.wav`, `media-2.wav`, and so on.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number <= 1 {
         return path.to_owned();

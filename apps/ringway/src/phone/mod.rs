@@ -103,7 +103,7 @@ fn register(telephone: &mut Telephone, signals: &Receiver<Signal>) -> Result<(),
 }
 
 /// Prints how a call went.
-fn tell(outcome: &Outcome, is_json: bool) -> Result<(), Failure> {
+fn print_outcome(outcome: &Outcome, is_json: bool) -> Result<(), Failure> {
     if is_json {
         return Ok(output::line(&outcome.json().to_string())?);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
     /// From the answer to the end.
     pub(crate) duration: Duration,
     /// Figures of its sound; `None`: it had none.
-    pub(crate) heard: Option<Heard>,
+    pub(crate) media: Option<MediaOutcome>,
 }
 
 /// A call's fate.
@@ -109,7 +109,7 @@ const fn continuity_name(status: SasStatus) -> &'static str {
 
 /// Figures of a call's sound.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct MediaOutcome {
     pub(crate) security: Protection,
     pub(crate) codec: Option<&'static str>,
     pub(crate) report: Report,
@@ -126,8 +126,8 @@ pub(crate) struct Heard {
 impl Outcome {
     /// The object that the contract names, and more.
     pub(crate) fn json(&self) -> Value {
-        let heard = self.heard.clone().unwrap_or_default();
-        let Report { sent, received, refused, .. } = &heard.report;
+        let media = self.media.clone().unwrap_or_default();
+        let Report { sent, received, refused, .. } = &media.report;
         json!({
             "result": self.verdict.name(),
             "status": self.status,
@@ -137,16 +137,16 @@ impl Outcome {
             "hold": hold_name(self.hold),
             "setup_ms": self.setup.map(|setup| rounded(setup.as_secs_f64() * 1000.0)),
             "duration_s": rounded(self.duration.as_secs_f64()),
-            "security": security_json(&heard.security),
-            "codec": heard.codec,
+            "security": security_json(&media.security),
+            "codec": media.codec,
             "sent": {
                 "packets": sent.packets,
                 "kbit_s": rounded(sent.kbit_s),
-                "priority": heard.priority.to_string(),
-                "late_ms_max": rounded(heard.counts.late_ns_max as f64 / 1e6),
-                "late_beats": heard.counts.ticks_late,
-                "skipped_beats": heard.counts.ticks_skipped,
-                "errors": heard.counts.send_errors,
+                "priority": media.priority.to_string(),
+                "late_ms_max": rounded(media.counts.late_ns_max as f64 / 1e6),
+                "late_beats": media.counts.ticks_late,
+                "skipped_beats": media.counts.ticks_skipped,
+                "errors": media.counts.send_errors,
             },
             "received": {
                 "packets": received.counts.received,
@@ -169,9 +169,9 @@ impl Outcome {
                 "checks": refused.checks,
                 "early": refused.early,
                 "after_end": refused.after_end,
-                "concealed_blocks": heard.report.sound.concealed_samples / BLOCK_SAMPLES,
-                "mos": heard.report.mos.map(rounded),
-                "dtmf": heard.digits,
+                "concealed_blocks": media.report.sound.concealed_samples / BLOCK_SAMPLES,
+                "mos": media.report.mos.map(rounded),
+                "dtmf": media.digits,
             },
         })
     }
@@ -207,7 +207,7 @@ impl Outcome {
                 200 => format!("{peer}: {verdict}{why}"),
                 status => format!("{peer}: {verdict} ({status}{why})"),
             };
-            let figures = self.heard.iter().flat_map(Heard::lines);
+            let figures = self.media.iter().flat_map(MediaOutcome::lines);
             return std::iter::once(first).chain(figures).collect();
         }
         let setup =
@@ -222,14 +222,14 @@ impl Outcome {
             Hold::Theirs => lines.push("hold: the other side held the call at its end".to_owned()),
             Hold::Both => lines.push("hold: both sides held the call at its end".to_owned()),
         }
-        if let Some(heard) = &self.heard {
-            lines.extend(heard.lines());
+        if let Some(media) = &self.media {
+            lines.extend(media.lines());
         }
         lines
     }
 }
 
-impl Heard {
+impl MediaOutcome {
     /// For people.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Self { security, codec, report, priority, counts, .. } = self;
@@ -299,7 +299,12 @@ mod tests {
             hold: Hold::None,
             setup: Some(Duration::from_micros(1234)),
             duration: Duration::from_secs(2),
-            heard: Some(Heard { security, report, digits: "12".to_owned(), ..Heard::default() }),
+            media: Some(MediaOutcome {
+                security,
+                report,
+                digits: "12".to_owned(),
+                ..MediaOutcome::default()
+            }),
         }
     }
 
@@ -358,7 +363,7 @@ mod tests {
             verdict: Verdict::Rejected,
             status,
             reason: Some(reason.to_owned()),
-            heard: None,
+            media: None,
             ..answered(Protection::None)
         };
         let advice = |outcome: &Outcome, srtp| outcome.advice(srtp).unwrap_or_default().to_owned();
@@ -398,7 +403,7 @@ mod tests {
             verdict: Verdict::Rejected,
             status: 486,
             reason: Some("Busy Here".to_owned()),
-            heard: None,
+            media: None,
             setup: None,
             ..answered(Protection::None)
         };
@@ -410,7 +415,7 @@ mod tests {
         };
         assert!(unprotected.lines()[0].ends_with(": failed: ZRTP: no answer"), "{:?}", unprotected.lines());
         let mut moved = answered(Protection::None);
-        moved.heard.as_mut().unwrap().report.refused.strangers = 7;
+        moved.media.as_mut().unwrap().report.refused.strangers = 7;
         assert!(moved.lines().iter().any(|line| line.starts_with("not played: 7 packets")));
         assert!(refused.lines()[0].contains("486") && refused.json()["security"]["method"] == "none");
     }

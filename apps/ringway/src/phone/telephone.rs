@@ -8,7 +8,7 @@ use crate::password;
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::Line;
-use crate::phone::outcome::Heard;
+use crate::phone::outcome::MediaOutcome;
 use crate::phone::settings::{Listening, MediaSettings, Settings};
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
@@ -53,7 +53,7 @@ pub(crate) struct Telephone {
     lines: Vec<(CallNumber, Line)>,
     lines_opened: u32,
     /// Figures of media that are closed.
-    heard: Vec<(CallNumber, Result<Heard, Failure>)>,
+    media: Vec<(CallNumber, Result<MediaOutcome, Failure>)>,
     ringer: Option<Ringer>,
     settings: Settings,
     known: Option<KnownPhones>,
@@ -74,7 +74,7 @@ impl Telephone {
         let seed = Seed::from_bytes(password::bytes()?);
         let phone =
             Phone::new(config, &seed, clock.now()).map_err(|error| Failure::usage(error.to_string()))?;
-        let (tell, actions) = channel();
+        let (actions_to, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
         runtime_config.streams.connect = connect_limit(settings.transport, runtime_config.streams.connect);
@@ -91,15 +91,16 @@ impl Telephone {
                 runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
             }
         }
-        let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
-            .map_err(|error| Failure::failed(error.to_string()))?;
+        let runtime =
+            Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { actions_to, resolver }))
+                .map_err(|error| Failure::failed(error.to_string()))?;
         let telephone = Self {
             runtime,
             actions,
             events: VecDeque::new(),
             lines: Vec::new(),
             lines_opened: 0,
-            heard: Vec::new(),
+            media: Vec::new(),
             ringer: None,
             settings,
             known,
@@ -149,9 +150,9 @@ impl Telephone {
     }
 
     /// Figures of a call's media, once they are closed.
-    pub(crate) fn take_heard(&mut self, call: CallNumber) -> Option<Result<Heard, Failure>> {
-        let place = self.heard.iter().position(|(of, _)| *of == call)?;
-        Some(self.heard.swap_remove(place).1)
+    pub(crate) fn take_media(&mut self, call: CallNumber) -> Option<Result<MediaOutcome, Failure>> {
+        let place = self.media.iter().position(|(of, _)| *of == call)?;
+        Some(self.media.swap_remove(place).1)
     }
 
     /// The next event; `None`: there was none for that long.
@@ -235,8 +236,8 @@ impl Telephone {
     fn close_line(&mut self, call: CallNumber) -> Result<(), Failure> {
         let place = self.lines.iter().position(|(of, _)| *of == call);
         let closed = place.map(|place| self.lines.swap_remove(place).1.close());
-        let (events, heard) = closed.unzip();
-        self.heard.extend(heard.map(|heard| (call, heard)));
+        let (events, media) = closed.unzip();
+        self.media.extend(media.map(|media| (call, media)));
         self.with_phone(move |phone, cx| {
             for event in events.unwrap_or_default() {
                 phone.on_media(cx, call, event);
@@ -271,11 +272,11 @@ impl Telephone {
             (Some(audio), _) => return Some(audio.clone()),
             (None, devices) => Audio::find(devices.as_ref()?),
         };
-        let tell = |failure: Failure| {
+        let report = |failure: Failure| {
             let what = failure.lines().join("; ");
             self.events.push_back((Instant::now(), PhoneEvent::Sound { what, is_working: false }));
         };
-        found.map_err(tell).ok()
+        found.map_err(report).ok()
     }
 
     /// Reports a file of retained secrets that cannot be written; that ends no call.
@@ -295,7 +296,7 @@ impl Telephone {
 
 /// Passes actions from the worker on to the thread that has the telephone.
 struct Sink {
-    tell: Sender<(Instant, Action)>,
+    actions_to: Sender<(Instant, Action)>,
     resolver: Resolver,
 }
 
@@ -306,7 +307,7 @@ impl ActionSink<Action> for Sink {
                 self.resolver.ask(shard, query, target);
             } else {
                 // It fails while the phone is being ended.
-                let _ = self.tell.send((Instant::now(), action));
+                let _ = self.actions_to.send((Instant::now(), action));
             }
         }
         0

@@ -2,7 +2,7 @@
 //! it.
 
 use super::Node;
-use super::services::SharedServices;
+use super::host::ServerHost;
 use ringway_linux::Shards;
 use ringway_server::{BlockPattern, NotAPattern, shard_of_user};
 use ringway_store::{BlockKind, BlockLists, BlockRow, Change, ChangeKind, Store, StoreError};
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Applies changes of the store to the running server.
 pub(super) struct Follower {
     store: Arc<Store>,
-    services: Arc<SharedServices>,
+    host: Arc<ServerHost>,
     shards: Shards<Node>,
     seq: u64,
     /// Last number stored by [`Store::note_applied`].
@@ -23,13 +23,8 @@ pub(super) struct Follower {
 
 impl Follower {
     /// `seq`: number up to which changes are applied already.
-    pub(super) fn new(
-        store: Arc<Store>,
-        services: Arc<SharedServices>,
-        shards: Shards<Node>,
-        seq: u64,
-    ) -> Self {
-        Self { store, services, shards, seq, noted: None, has_failed: false }
+    pub(super) fn new(store: Arc<Store>, host: Arc<ServerHost>, shards: Shards<Node>, seq: u64) -> Self {
+        Self { store, host, shards, seq, noted: None, has_failed: false }
     }
 
     /// Applies new changes, up to 50,000. An unreadable store is logged once, and the server continues. True: there may be more.
@@ -57,7 +52,7 @@ impl Follower {
                 self.seq = self.seq.max(change.seq);
                 self.apply(change, &mut blocks);
             }
-            replace(&self.services, blocks);
+            replace(&self.host, blocks);
         }
         true
     }
@@ -78,14 +73,14 @@ impl Follower {
     /// Applies a change; that of a block list is appended to `blocks`, since the lists change together.
     fn apply(&self, change: Change, blocks: &mut Vec<(String, String, Vec<BlockRow>)>) {
         let Change { name, domain, kind, .. } = change;
-        let shard = shard_of_user(&self.services.shard_key(), name.as_bytes(), self.shards.len() as u16);
+        let shard = shard_of_user(&self.host.shard_key(), name.as_bytes(), self.shards.len() as u16);
         let aor = format!("{name}@{domain}");
         match kind {
             ChangeKind::Subscriber(hashes) => {
-                self.services.directory().insert(&name, &domain, hashes);
+                self.host.directory().insert(&name, &domain, hashes);
             }
             ChangeKind::Removed => {
-                self.services.directory().remove(&name, &domain);
+                self.host.directory().remove(&name, &domain);
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
             ChangeKind::Blocks(rows) => blocks.push((name, domain, rows)),
@@ -106,12 +101,12 @@ impl Follower {
 const ROUNDS_MAX: usize = 5;
 
 /// Loads all lists.
-pub(super) fn load(store: &Store, services: &SharedServices) -> Result<(), StoreError> {
+pub(super) fn load(store: &Store, host: &ServerHost) -> Result<(), StoreError> {
     let mut lists: HashMap<Option<(String, String)>, Vec<BlockRow>> = HashMap::new();
     BlockLists::of(store)
         .list(0, usize::MAX >> 1, |row| lists.entry(row.user.clone()).or_default().push(row))?;
     if !lists.is_empty() {
-        services.tables().change_blocks(|list| {
+        host.tables().change_blocks(|list| {
             for (user, rows) in lists {
                 match user {
                     None => list.set_all(patterns(rows)),
@@ -126,11 +121,11 @@ pub(super) fn load(store: &Store, services: &SharedServices) -> Result<(), Store
 }
 
 /// Replaces the lists of users, given as user part, domain and entries; an empty user part is the list of all users.
-pub(super) fn replace(services: &SharedServices, changed: Vec<(String, String, Vec<BlockRow>)>) {
+pub(super) fn replace(host: &ServerHost, changed: Vec<(String, String, Vec<BlockRow>)>) {
     if changed.is_empty() {
         return;
     }
-    services.tables().change_blocks(|list| {
+    host.tables().change_blocks(|list| {
         for (name, domain, rows) in changed {
             match name.as_str() {
                 "" => list.set_all(patterns(rows)),

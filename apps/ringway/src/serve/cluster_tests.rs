@@ -35,7 +35,7 @@ fn node(name: &str, running: &Running) -> LinkedNode {
 fn has_links(node: &Running, up: usize) {
     for _ in 0..2000 {
         let mut counts = (0, 0);
-        node.services.each_neighbour(|_, _, _, is_up| {
+        node.host.each_neighbour(|_, _, _, is_up| {
             counts.0 += 1;
             counts.1 += usize::from(is_up);
         });

@@ -138,7 +138,7 @@ impl ServerControl {
 
     /// Sets the state that other nodes see.
     fn show_drain(&self, is_draining: bool) {
-        if let Some(location) = self.view.services.location() {
+        if let Some(location) = self.view.host.location() {
             location.set_draining(is_draining);
         }
     }

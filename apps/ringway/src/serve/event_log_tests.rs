@@ -160,7 +160,7 @@ fn the_fields_of_each_event_are_those_of_the_page() {
         }
         crate::serve::log_lines::write(&[("over_rate", 1)]);
         for state in [RelayState::Up, RelayState::Down] {
-            crate::serve::outside::note_change(RelayChange { address, state });
+            crate::serve::clients::note_change(RelayChange { address, state });
         }
         trace_message(Direction::Received, &flow, REQUEST);
         trace_message(Direction::Sent, &flow, REQUEST);

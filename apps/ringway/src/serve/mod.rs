@@ -1,22 +1,23 @@
 //! `ringway serve`: opens the store, binds the listeners, loads users and bindings, and runs until a signal.
 //!
-//! Start reading at [`run`]. `services.rs` is the server machine's `Host`, `settings.rs` converts the
+//! Start reading at [`run`]. `host.rs` is the server machine's `Host`, `settings.rs` converts the
 //! configuration, `reload.rs` changes it, `changes.rs` applies changes of `ringway user` and `ringway block`, `view.rs` has the
 //! data of the admin API.
 
 mod capture;
 pub(crate) mod changes;
+mod clients;
 mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
 mod drain;
 mod event_log;
+mod host;
 mod listeners;
 mod lock;
 mod log_lines;
 mod nodes;
-mod outside;
 mod peer_stats;
 mod provisioning;
 mod public_address;
@@ -26,7 +27,6 @@ mod relays;
 mod reload;
 mod report;
 mod routes;
-mod services;
 mod settings;
 mod sharing;
 mod start;
@@ -53,16 +53,16 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::password;
 use changes::Follower;
+use clients::{Clients, DriverHandles, Retired, Sink, open_relays, start_resolver};
 use control::{Input, ServerControl};
+use host::ServerHost;
 use listeners::ListenerTable;
 use log_lines::LimitLog;
 use nodes::SharedWork;
-use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use provisioning::{FollowedDatabase, Following};
 use public_address::{PublicAddress, Watch};
 use record_sink::ClusterEvents;
 use routes::RoutesEditor;
-use services::SharedServices;
 pub(crate) use settings::advertised;
 use settings::{Present, ShownConfig};
 pub(crate) use start::start_errors;
@@ -95,7 +95,7 @@ pub(crate) struct Running {
     config: Config,
     settings: Arc<ringway_server::Config>,
     runtime: Runtime<Node>,
-    services: Arc<SharedServices>,
+    host: Arc<ServerHost>,
     follower: Follower,
     view: Arc<ServerView>,
     limits: LimitLog,
@@ -104,8 +104,8 @@ pub(crate) struct Running {
     admin_address: SocketAddr,
     shown: Arc<ShownConfig>,
     listeners: ListenerTable,
-    outside: Arc<Outside>,
-    surroundings: Surroundings,
+    clients: Arc<Clients>,
+    handles: DriverHandles,
     retired: Retired,
     clock: Clock,
     /// Database that users come from.
@@ -135,35 +135,35 @@ impl Running {
         let public_address = Arc::new(PublicAddress::default());
         let present = Present::at_start(incarnation);
         let settings = Arc::new(settings::server_config(&config, &listeners, secret, present));
-        let services = Arc::new(SharedServices::new(&config, password::seed()?, clock.now()));
-        services.set_trunks(&settings);
+        let host = Arc::new(ServerHost::new(&config, password::seed()?, clock.now()));
+        host.set_trunks(&settings);
         tls.set_links(settings.links.as_ref());
-        start_observers(&config, &services, &listeners, clock)?;
-        let mut nodes = new_nodes(&settings, &services, bound.workers(), password::seed()?, clock.now());
-        let applied = load(&store, &config, &services, &mut nodes)?;
-        let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
+        start_observers(&config, &host, &listeners, clock)?;
+        let mut nodes = new_nodes(&settings, &host, bound.workers(), password::seed()?, clock.now());
+        let applied = load(&store, &config, &host, &mut nodes)?;
+        let bindings = recover(&config, host.shard_key(), &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
-        services.set_writer(start_writer(bindings, &config, bound.inboxes(), &shards_cell)?);
+        host.set_writer(start_writer(bindings, &config, bound.inboxes(), &shards_cell)?);
         let shards = Arc::clone(&shards_cell);
         let events = ClusterEvents { inputs: inputs.clone(), inboxes: bound.inboxes(), shards, clock };
-        record_sink::start(&config, &settings, &services, events)?;
-        let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
-        let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
-        let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
-        let sink = Arc::new(Sink::new(&services, &outside, bound.inboxes(), nodes.len() as u16));
-        let runtime_config = runtime_config(&config, &settings, &services, (&tls, clock));
+        record_sink::start(&config, &settings, &host, events)?;
+        let handles = DriverHandles { inboxes: bound.inboxes(), hosts, clock };
+        let resolver = start_resolver(&config.dns_servers, &settings, &handles)?;
+        let clients = Arc::new(Clients::new(resolver, open_relays(&config, &handles)?));
+        let sink = Arc::new(Sink::new(&host, &clients, bound.inboxes(), nodes.len() as u16));
+        let runtime_config = runtime_config(&config, &settings, &host, (&tls, clock));
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
-        outside.watch(&runtime)?;
+        clients.watch(&runtime)?;
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
         let shown = Arc::new(ShownConfig::of(&config, &listeners));
-        let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
+        let (to_host, to_clients) = (Arc::clone(&host), Arc::clone(&clients));
         let (of_config, of_store) =
             (Arc::clone(&shown), (Arc::clone(&store), clock, Arc::clone(&public_address)));
-        let view = Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, of_config, of_store));
+        let view = Arc::new(ServerView::new(&runtime, to_host, to_clients, &tls, of_config, of_store));
         let admin_address = admin.address();
         let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
         let users = users_of(&config, &store, provisioning.as_ref());
@@ -171,14 +171,14 @@ impl Running {
             ((Arc::clone(&view), Arc::clone(&shown)), RoutesEditor::new(config.file.clone()));
         let control = ServerControl::new(inputs.clone(), users, of_view.0, of_view.1, routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
-        let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
+        let mut follower = Follower::new(store, Arc::clone(&host), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
         while follower.follow() {}
         let mut running = Self {
             config,
             settings,
             runtime,
-            services,
+            host,
             follower,
             view,
             limits: LimitLog::default(),
@@ -187,8 +187,8 @@ impl Running {
             admin_address,
             shown,
             listeners,
-            outside,
-            surroundings,
+            clients,
+            handles,
             retired: Retired::default(),
             clock,
             provisioning,
@@ -224,9 +224,9 @@ impl Running {
         if !all_done {
             tracing::warn!("stopped with requests unanswered");
         }
-        self.services.stop_writer();
-        self.services.records().stop(self.clock.now());
-        self.services.capture().stop();
+        self.host.stop_writer();
+        self.host.records().stop(self.clock.now());
+        self.host.capture().stop();
         self.admin.stop();
     }
 
@@ -265,10 +265,10 @@ impl Running {
             self.end_removed();
             self.view.drain.log_end(self.clock.now());
             self.tls.follow_files();
-            self.services.traces().expire(std::time::Instant::now());
-            self.services.records().expire(self.clock.now());
+            self.host.traces().expire(std::time::Instant::now());
+            self.host.records().expire(self.clock.now());
             // Returns memory of a flood to the system after its requests have ended.
-            let reserved = self.services.tables().memory().used();
+            let reserved = self.host.tables().memory().used();
             high_water = high_water.max(reserved);
             let is_over = reserved < TRIM_BYTES_MIN / 16 && high_water > TRIM_BYTES_MIN / 8;
             if is_over || high_water - reserved > TRIM_BYTES_MIN {
@@ -300,7 +300,7 @@ impl Running {
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
             domains = %self.config.server.domains.join(","),
-            subscribers = self.services.directory().len(),
+            subscribers = self.host.directory().len(),
             "started"
         );
         let scheme = if self.config.admin.is_public() && self.tls.layers().https().is_some() {
@@ -338,18 +338,17 @@ fn users_of(config: &Config, store: &Arc<Store>, followed: Option<&Following>) -
 /// Starts what follows calls and captures messages, if it is configured.
 fn start_observers(
     config: &Config,
-    services: &SharedServices,
+    host: &ServerHost,
     listeners: &ListenerTable,
     clock: Clock,
 ) -> Result<(), Failure> {
     let sinks = records::open(&config.records)?;
-    services
-        .records()
+    host.records()
         .reconfigure(config, Some(sinks), clock.now())
         .map_err(|error| Failure::failed(format!("cannot start the thread for [records]: {error}")))?;
-    services.capture().set_listeners(listeners);
-    if let Some(collector) = services.capture().prepare(config.hep.as_ref())? {
-        services.capture().replace(collector);
+    host.capture().set_listeners(listeners);
+    if let Some(collector) = host.capture().prepare(config.hep.as_ref())? {
+        host.capture().replace(collector);
     }
     Ok(())
 }
@@ -368,7 +367,7 @@ fn start_provisioning(
     };
     let Some(following) = provisioning::start(followed, on_change)? else { return Ok(None) };
     view.set_provisioning(following.thread());
-    write_back::start(config, following.access(), (&view.shards, view.clock), &view.services)?;
+    write_back::start(config, following.access(), (&view.shards, view.clock), &view.host)?;
     Ok(Some(following))
 }
 
@@ -394,7 +393,7 @@ fn start_admin(
 fn runtime_config(
     config: &Config,
     settings: &Arc<ringway_server::Config>,
-    services: &Arc<SharedServices>,
+    host: &Arc<ServerHost>,
     (tls, clock): (&ServerTls, Clock),
 ) -> ringway_linux::Config {
     ringway_linux::Config {
@@ -406,9 +405,9 @@ fn runtime_config(
         message_bytes_max: settings::message_bytes_max(settings),
         max_connections: config.limits.max_connections,
         max_connections_per_source: config.limits.max_connections_per_source,
-        memory: Some(Arc::clone(services.tables().memory())),
-        shard_key: services.shard_key(),
-        trace: Some(message_trace(services)),
+        memory: Some(Arc::clone(host.tables().memory())),
+        shard_key: host.shard_key(),
+        trace: Some(message_trace(host)),
         layers: tls.layers(),
         associations: tls.dtls().map(|dtls| dtls as _),
         streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
@@ -417,12 +416,12 @@ fn runtime_config(
 }
 
 /// Function that gets every message: the log has it at level trace only, which a reload can change.
-fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
-    let services = Arc::clone(services);
+fn message_trace(host: &Arc<ServerHost>) -> MessageTrace {
+    let host = Arc::clone(host);
     Arc::new(move |direction, flow, message| {
         event_log::trace_message(direction, flow, message);
-        services.traces().on_message(direction, flow, message);
-        services.capture().on_message(direction, flow, message);
+        host.traces().on_message(direction, flow, message);
+        host.capture().on_message(direction, flow, message);
     })
 }
 

@@ -77,7 +77,7 @@ impl Running {
 
     /// Opens links to the nodes that the store has now, and ends those to others. One that came back is dialled at once.
     pub(super) fn apply_nodes(&mut self) {
-        let nodes = self.services.location().map(SharedLocation::linked_nodes);
+        let nodes = self.host.location().map(SharedLocation::linked_nodes);
         self.set_nodes(nodes.unwrap_or_default());
         self.runtime.shards().with_each(Server::retry_links);
     }
@@ -91,7 +91,7 @@ impl Running {
     /// Does the next step of the work on shared registrations.
     pub(super) fn step(&self, work: &mut SharedWork) {
         let (shards, now) = (self.runtime.shards(), self.clock.now());
-        let location = self.services.location();
+        let location = self.host.location();
         if let (Some(again), Some(location)) = (work.again.take(), location) {
             work.again = again.step(location, &shards, now);
             if work.again.is_none() {
@@ -105,7 +105,7 @@ impl Running {
     /// Begins to write the registrations of this node once more.
     pub(super) fn begin_again(&self, work: &mut SharedWork) {
         work.again = Some(Again::new(self.clock.now()));
-        if let Some(location) = self.services.location() {
+        if let Some(location) = self.host.location() {
             location.set_appending_again(true);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 impl ServerView {
     /// Figures of each trunk, node, neighbour and media relay.
     pub(super) fn stats_of_peers(&self) -> Stats {
-        let (trunks, rows, cluster) = (self.trunks(), self.services.trunks().rows(), self.cluster());
+        let (trunks, rows, cluster) = (self.trunks(), self.host.trunks().rows(), self.cluster());
         let nodes = cluster.map_or_else(Vec::new, |cluster| cluster.nodes);
         let mut stats = stats_of_trunks(&trunks);
         let state = |name, help, is_up: bool| Stat::gauge(name, help, f64::from(u8::from(is_up)));
@@ -37,7 +37,7 @@ impl ServerView {
     /// Neighbours that are neither trunks nor nodes.
     fn neighbours_up(&self, nodes: &[ClusterNode], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
         let mut up = Vec::new();
-        self.services.each_neighbour(|index, name, target, is_up| {
+        self.host.each_neighbour(|index, name, target, is_up| {
             let is_trunk = rows.iter().any(|row| row.neighbour == Some(index));
             let target = target.map(|target| target.to_string());
             let is_node = target.is_some_and(|target| nodes.iter().any(|node| node.address == target));

@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::control::Input;
-use super::services::SharedServices;
+use super::host::ServerHost;
 use super::sharing::{LINK_VERSION, Peers, SharedLocation, wall_ms};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ struct Reader {
 pub(super) fn start(
     config: &Config,
     settings: &ringway_server::Config,
-    services: &SharedServices,
+    host: &ServerHost,
     events: ClusterEvents,
 ) -> Result<(), Failure> {
     let (Some(location), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(()) };
@@ -55,9 +55,9 @@ pub(super) fn start(
     };
     let peers = Arc::new(Peers::default());
     let peers_of_reader = Arc::clone(&peers);
-    let (node, shard_key) = (cluster.node, services.shard_key());
+    let (node, shard_key) = (cluster.node, host.shard_key());
     let reader = Reader { events, peers: peers_of_reader, shard_key, node, is_strict, holds_all };
-    services.set_location(SharedLocation::open(settings, peers, Arc::new(reader))?);
+    host.set_location(SharedLocation::open(settings, peers, Arc::new(reader))?);
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 //! [`Running::reload`] prepares all that may fail, and changes nothing meanwhile; then it commits, which cannot fail.
 
 use super::capture::NewCollector;
+use super::clients::{NewClients, open_relays, start_resolver, usable, watch};
 use super::listeners::{ListenerPlan, ListenerTable};
-use super::outside::{NewOutside, open_relays, start_resolver, usable, watch};
 use super::records::{self, Sink};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::start::other_realms;
@@ -28,7 +28,7 @@ pub(super) struct Prepared {
     attached: Attached,
     listeners: ListenerTable,
     settings: Arc<ringway_server::Config>,
-    outside: NewOutside,
+    clients: NewClients,
     /// Outputs of records, if they change.
     sinks: Option<Vec<Sink>>,
     collector: Option<NewCollector>,
@@ -175,21 +175,21 @@ impl Running {
         let settings = Arc::new(self.settings_with(&config, &listeners, nodes));
         let of_links =
             if config.cluster == self.config.cluster { None } else { tls::link_material(&config)? };
-        let mut outside = NewOutside::default();
+        let mut clients = NewClients::default();
         if config.dns_servers != self.config.dns_servers || usable(&settings) != usable(&self.settings) {
-            outside.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.surroundings)?);
+            clients.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.handles)?);
         }
         let media = |config: &Config| (config.media_relays.clone(), config.server.media.time_limit);
         if media(&config) != media(&self.config) {
-            let relays = open_relays(&config, &self.surroundings)?;
+            let relays = open_relays(&config, &self.handles)?;
             let watched =
                 |relays: Arc<_>| watch(&self.runtime, Arc::clone(&relays)).map(|watched| (relays, watched));
-            outside.relays = Some(relays.map(watched).transpose()?);
+            clients.relays = Some(relays.map(watched).transpose()?);
         }
         let (new, old) = (&config.records, &self.config.records);
         let sinks = if new == old { None } else { Some(records::open(new)?) };
         // The thread exists before anything changes: only starting it can fail.
-        let collector = self.services.capture().prepare(config.hep.as_ref())?;
+        let collector = self.host.capture().prepare(config.hep.as_ref())?;
         Ok(Prepared {
             config,
             material,
@@ -198,7 +198,7 @@ impl Running {
             attached,
             listeners,
             settings,
-            outside,
+            clients,
             sinks,
             collector,
         })
@@ -207,7 +207,7 @@ impl Running {
     /// Uses what was prepared. The settings come before the sockets that need them, and go after those that needed them.
     pub(super) fn commit(&mut self, prepared: Prepared) {
         let Prepared {
-            config, material, plan, attached, listeners, settings, outside, sinks, collector, ..
+            config, material, plan, attached, listeners, settings, clients, sinks, collector, ..
         } = prepared;
         self.tls.reload(&config.tls, material);
         let are_links_renewed = prepared.of_links.is_some();
@@ -215,19 +215,19 @@ impl Running {
             self.tls.set_link_material(material);
         }
         self.tls.set_websocket(&config);
-        self.services.reconfigure(&config);
-        self.services.set_trunks(&settings);
-        if let Err(error) = self.services.records().reconfigure(&config, sinks, self.clock.now()) {
+        self.host.reconfigure(&config);
+        self.host.set_trunks(&settings);
+        if let Err(error) = self.host.records().reconfigure(&config, sinks, self.clock.now()) {
             tracing::error!("calls are not recorded: the thread for it cannot be started: {error}");
         }
-        self.services.capture().set_listeners(&listeners);
+        self.host.capture().set_listeners(&listeners);
         if let Some(collector) = collector {
-            self.services.capture().replace(collector);
+            self.host.capture().replace(collector);
         }
         self.runtime.set_max_connections(config.limits.max_connections);
         self.runtime.set_max_connections_per_source(config.limits.max_connections_per_source);
         self.runtime.set_message_bytes_max(settings::message_bytes_max(&settings));
-        self.outside.replace(outside, &mut self.retired, Instant::now());
+        self.clients.replace(clients, &mut self.retired, Instant::now());
         self.use_settings(Arc::clone(&settings));
         if let Some(links) = settings.links.as_ref().filter(|_| are_links_renewed) {
             // They keep the certificates with which they were opened, which a node with another secret does not accept. Both nodes dial
@@ -245,7 +245,7 @@ impl Running {
         if let (Some(following), Some(url)) = (&self.provisioning, &config.store.database) {
             following.access().replace(url.clone());
         }
-        if let (Some(shared), Some(location)) = (self.services.location(), &config.location)
+        if let (Some(shared), Some(location)) = (self.host.location(), &config.location)
             && Some(location) != self.config.location.as_ref()
         {
             shared.set_url(&location.url);

@@ -93,12 +93,12 @@ pub(crate) fn advertised(bound: SocketAddr) -> SocketAddr {
         return bound;
     }
     // Connecting a datagram socket sends nothing; it only selects the route. The addresses are for documentation.
-    let (from, outside): (SocketAddr, SocketAddr) = match bound {
+    let (from, clients): (SocketAddr, SocketAddr) = match bound {
         SocketAddr::V4(_) => (([0, 0, 0, 0], 0).into(), ([192, 0, 2, 1], 9).into()),
         SocketAddr::V6(_) => (([0_u16; 8], 0).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into()),
     };
     let chosen =
-        UdpSocket::bind(from).and_then(|socket| socket.connect(outside).and_then(|()| socket.local_addr()));
+        UdpSocket::bind(from).and_then(|socket| socket.connect(clients).and_then(|()| socket.local_addr()));
     let ip = match (chosen, bound.ip()) {
         (Ok(address), _) => address.ip(),
         (Err(_), IpAddr::V4(_)) => IpAddr::from([127, 0, 0, 1]),

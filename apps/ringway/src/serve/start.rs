@@ -1,7 +1,7 @@
 //! Start of the server: loading of users and bindings, the writer of the journal, errors of a start that are found without it
 //! (`ringway check`), and reports to the service manager (sd_notify(3)), which without one have no effect.
 
-use super::services::SharedServices;
+use super::host::ServerHost;
 use super::{Node, changes, provisioning, records, tls};
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(super) fn new_nodes(
     settings: &Arc<ringway_server::Config>,
-    services: &Arc<SharedServices>,
+    host: &Arc<ServerHost>,
     workers: usize,
     seed: Seed,
     now: Instant,
@@ -28,7 +28,7 @@ pub(super) fn new_nodes(
     settings.transaction_limits =
         ringway_transaction::Limits { servers_max: transactions, clients_max: transactions };
     let settings = &Arc::new(settings);
-    let shared = || (Arc::clone(services) as _, Arc::clone(services.tables()));
+    let shared = || (Arc::clone(host) as _, Arc::clone(host.tables()));
     let shard = |shard| Server::new(Arc::clone(settings), shared(), shard, seed, now);
     (0..count as u16).map(shard).collect()
 }
@@ -38,28 +38,28 @@ pub(super) fn new_nodes(
 pub(super) fn load(
     store: &Store,
     config: &Config,
-    services: &SharedServices,
+    host: &ServerHost,
     nodes: &mut [Node],
 ) -> Result<u64, Failure> {
     let mut contacts: HashMap<String, Vec<String>> = HashMap::new();
     let loaded = store.load(
-        |row| services.add_subscriber(&row),
+        |row| host.add_subscriber(&row),
         |name, domain, contact| {
             contacts.entry(format!("{name}@{domain}")).or_default().push(contact.to_owned());
         },
     )?;
     let count = nodes.len() as u16;
     for (aor, contacts) in &contacts {
-        let shard = shard_of_aor(&services.shard_key(), aor.as_bytes(), count);
+        let shard = shard_of_aor(&host.shard_key(), aor.as_bytes(), count);
         let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
         if let Some(node) = nodes.get_mut(usize::from(shard)) {
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
-    changes::load(store, services)?;
+    changes::load(store, host)?;
     // Later than the rest: changes in between are applied again.
     store.load_forwards(|name, domain, forwards| {
-        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
+        let shard = shard_of_user(&host.shard_key(), name.as_bytes(), count);
         if let Some(node) = nodes.get_mut(usize::from(shard)) {
             node.set_forwards(format!("{name}@{domain}").as_bytes(), forwards);
         }

@@ -1,9 +1,9 @@
 //! Data of the running server for the admin API.
 
+use super::clients::Clients;
 use super::drain::DrainState;
-use super::outside::Outside;
+use super::host::ServerHost;
 use super::public_address::PublicAddress;
-use super::services::SharedServices;
 use super::settings::ShownConfig;
 use super::sharing::SharedLocation;
 use super::tls::{self, ServerTls};
@@ -30,8 +30,8 @@ pub(super) struct ServerView {
     pub(super) shards: Shards<Node>,
     connections: Connections,
     counters: CountersReader,
-    pub(super) services: Arc<SharedServices>,
-    outside: Arc<Outside>,
+    pub(super) host: Arc<ServerHost>,
+    clients: Arc<Clients>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
     config: Arc<ShownConfig>,
@@ -53,8 +53,8 @@ impl ServerView {
 
     pub(super) fn new(
         runtime: &Runtime<Node>,
-        services: Arc<SharedServices>,
-        outside: Arc<Outside>,
+        host: Arc<ServerHost>,
+        clients: Arc<Clients>,
         tls: &ServerTls,
         config: Arc<ShownConfig>,
         (store, clock, public_address): (Arc<Store>, Clock, Arc<PublicAddress>),
@@ -63,8 +63,8 @@ impl ServerView {
             shards: runtime.shards(),
             connections: runtime.connections(),
             counters: runtime.counters(),
-            services,
-            outside,
+            host,
+            clients,
             tls: tls.layers(),
             dtls: tls.dtls(),
             config,
@@ -108,11 +108,11 @@ impl ServerView {
 
     /// Number of users with a password.
     pub(super) fn subscribers(&self) -> usize {
-        self.services.directory().len()
+        self.host.directory().len()
     }
 
     fn shard_of(&self, user: &UserName) -> u16 {
-        shard_of_user(&self.services.shard_key(), user.name().as_bytes(), self.shard_count())
+        shard_of_user(&self.host.shard_key(), user.name().as_bytes(), self.shard_count())
     }
 
     fn shard_count(&self) -> u16 {
@@ -170,7 +170,7 @@ impl View for ServerView {
 
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let now = self.clock.now();
-        if self.services.records().is_on() {
+        if self.host.records().is_on() {
             return self.recorded_calls(after, limit);
         }
         let total = self.sum(|node| node.ringing_calls_len());
@@ -194,7 +194,7 @@ impl View for ServerView {
 
     fn records(&self, after: Option<&str>, limit: usize) -> Page<CallRecord> {
         let after = after.and_then(|after| after.parse().ok()).unwrap_or(0);
-        self.services.records().records(after, limit)
+        self.host.records().records(after, limit)
     }
 
     fn connections(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Connection> {
@@ -211,7 +211,7 @@ impl View for ServerView {
                 transport: connection.transport.to_string(),
                 address: connection.remote.to_string(),
                 local: connection.local.to_string(),
-                neighbour: self.services.tables().read_neighbours(None, |table| {
+                neighbour: self.host.tables().read_neighbours(None, |table| {
                     table.name_of(connection.id, connection.dialled).map(str::to_owned)
                 }),
                 age_s: now.since(connection.since).as_secs(),
@@ -237,7 +237,7 @@ impl View for ServerView {
 
     fn trunks(&self) -> Vec<Trunk> {
         let now = self.clock.now();
-        let rows = self.services.trunks().rows();
+        let rows = self.host.trunks().rows();
         let trunk = |(index, row): (usize, &Arc<TrunkRow>)| {
             let last = row.last_answer();
             Trunk {
@@ -263,16 +263,16 @@ impl View for ServerView {
             },
             last_answer_s: now.since(answered).as_secs(),
         };
-        self.outside.relays().into_iter().map(relay).collect()
+        self.clients.relays().into_iter().map(relay).collect()
     }
 
     fn cluster(&self) -> Option<Cluster> {
-        let location = self.services.location()?;
-        Some(location.cluster(|link| self.services.is_linked(link)))
+        let location = self.host.location()?;
+        Some(location.cluster(|link| self.host.is_linked(link)))
     }
 
     fn traces(&self) -> Option<&dyn Traces> {
-        Some(self.services.traces())
+        Some(self.host.traces())
     }
 
     fn server(&self) -> ServerInfo {
@@ -317,7 +317,7 @@ impl ServerView {
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
-        let up = self.outside.relays_up(|name, help, value| {
+        let up = self.clients.relays_up(|name, help, value| {
             sums.insert(name, (help, value));
         });
         if let Some(up) = up {
@@ -325,12 +325,12 @@ impl ServerView {
         }
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
-        stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
+        stats.push(gauge("subscribers", "Users with a password.", self.host.directory().len()));
         let (mut up, mut down) = (0, 0);
-        self.services.each_neighbour(|_, _, _, is_up| *if is_up { &mut up } else { &mut down } += 1);
+        self.host.each_neighbour(|_, _, _, is_up| *if is_up { &mut up } else { &mut down } += 1);
         stats.push(gauge("neighbours_up", "Neighbours with a connection that works.", up));
         stats.push(gauge("neighbours_down", "Neighbours without one.", down));
-        let calls = self.services.tables().read_neighbours(0, NeighbourTable::calls_len);
+        let calls = self.host.tables().read_neighbours(0, NeighbourTable::calls_len);
         stats.push(gauge("neighbour_calls", "Calls to neighbours with a connection of their own.", calls));
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
@@ -345,29 +345,29 @@ impl ServerView {
         stats.push(Stat::counter(
             "lookups_refused",
             "Lookups of host names above the limits, in all or of a source.",
-            self.outside.lookups_refused(),
+            self.clients.lookups_refused(),
         ));
         stats.push(Stat::counter(
             "lookups_without_result",
             "Lookups refused because too many others of their source found nothing.",
-            self.outside.lookups_without_result(),
+            self.clients.lookups_without_result(),
         ));
         let of_address = self.public_address.counts();
         stats.extend(of_address.into_iter().map(|(name, help, value)| Stat::counter(name, help, value)));
         stats.extend(tls::stats(&self.tls, self.dtls.as_deref()));
         stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());
-        stats.extend(self.services.location().into_iter().flat_map(SharedLocation::stats));
+        stats.extend(self.host.location().into_iter().flat_map(SharedLocation::stats));
         stats.extend(self.record_stats());
         stats
     }
 
     /// State of a trunk in one word.
     fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
-        let pause = self.services.tables().trunk_pause(now, index);
+        let pause = self.host.tables().trunk_pause(now, index);
         match row.neighbour {
             _ if pause == Some(TrunkPause::Silent) => "silent",
-            Some(neighbour) if !self.services.tables().is_neighbour_up(neighbour) => "down",
+            Some(neighbour) if !self.host.tables().is_neighbour_up(neighbour) => "down",
             _ if pause == Some(TrunkPause::RetryAfter) => "busy",
             Some(_) => "up",
             None if row.last_answer().is_some() => "up",
@@ -377,7 +377,7 @@ impl ServerView {
 
     /// Calls of the tables of calls.
     fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
-        let (now, records) = (self.clock.now(), self.services.records());
+        let (now, records) = (self.clock.now(), self.host.records());
         let (total, _) = records.open();
         page_over_shards(
             records.partitions(),
@@ -408,7 +408,7 @@ impl ServerView {
     /// Figures of call records and the capture.
     fn record_stats(&self) -> Stats {
         let (mut stats, mut sums) = (Vec::new(), BTreeMap::new());
-        let records = self.services.records();
+        let records = self.host.records();
         let (calls, bytes) = records.open();
         records.counters(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
         stats.extend(sums.into_iter().map(|(name, (help, value))| Stat::counter(name, help, value)));
@@ -432,7 +432,7 @@ impl ServerView {
         stats.push(Stat::gauge("records_waiting", waiting, writer.waiting as f64));
         let failed = f64::from(u8::from(writer.is_failing));
         stats.push(Stat::gauge("records_failed", "1 while call records cannot be written.", failed));
-        if let Some(capture) = self.services.capture().stats() {
+        if let Some(capture) = self.host.capture().stats() {
             stats.push(Stat::counter(
                 "hep_sent",
                 "Captured messages that were sent to the collector.",
@@ -447,10 +447,10 @@ impl ServerView {
     }
 
     fn store_stats(&self) -> Stats {
-        let store = self.services.writer_stats();
-        let (nonces, evicted) = self.services.tables().nonces();
-        let failed = f64::from(u8::from(self.services.store_has_failed()));
-        let (traces, lost) = self.services.traces().counts();
+        let store = self.host.writer_stats();
+        let (nonces, evicted) = self.host.tables().nonces();
+        let failed = f64::from(u8::from(self.host.store_has_failed()));
+        let (traces, lost) = self.host.traces().counts();
         let mut stats = vec![
             Stat::gauge("traces", "Users whose requests are traced.", traces as f64),
             Stat::counter(
@@ -467,12 +467,12 @@ impl ServerView {
             Stat::gauge(
                 "reserved_bytes",
                 "Bytes held by pending requests and TCP connections.",
-                self.services.tables().memory().used() as f64,
+                self.host.tables().memory().used() as f64,
             ),
             Stat::counter(
                 "logins_proven",
                 "Requests whose password was right.",
-                self.services.tables().logins()[0],
+                self.host.tables().logins()[0],
             ),
             Stat::counter("nonces_evicted", "Nonces evicted early because there were too many.", evicted),
             Stat::gauge("store_failed", "1 while bindings cannot be written to the disk.", failed),
@@ -508,7 +508,7 @@ impl ServerView {
             ),
         ];
         stats.extend(self.database.get().into_iter().flat_map(|status| provisioning::stats(status.counts())));
-        stats.extend(self.services.database_stats());
+        stats.extend(self.host.database_stats());
         stats
     }
 }

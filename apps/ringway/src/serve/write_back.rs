@@ -1,7 +1,7 @@
 //! Registrations of this server for a table of its database.
 
 use super::Node;
-use super::services::SharedServices;
+use super::host::ServerHost;
 use crate::config::Config;
 use crate::failure::Failure;
 use ringway_linux::{Clock, Shards};
@@ -24,15 +24,15 @@ pub(super) fn start(
     config: &Config,
     access: DatabaseAccess,
     (shards, clock): (&Shards<Node>, Clock),
-    services: &SharedServices,
+    host: &ServerHost,
 ) -> Result<(), Failure> {
     if config.store.danger_lookup {
-        services.set_lookup(DangerLookup::new(access.clone()));
+        host.set_lookup(DangerLookup::new(access.clone()));
     }
     if config.store.write_back {
-        let live = OfShards { shards: shards.clone(), shard_key: services.shard_key(), clock };
+        let live = OfShards { shards: shards.clone(), shard_key: host.shard_key(), clock };
         let write_back = WriteBack::start(access, &node_name(config), live);
-        services.set_write_back(
+        host.set_write_back(
             write_back
                 .map_err(|error| Failure::failed(format!("cannot start the thread for [store]: {error}")))?,
         );

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const BEAT: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(5);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Sends a numbered packet with each tick and records received ones.
@@ -44,7 +44,7 @@ impl PacedNode for Metronome {
     type Report = u32;
 
     fn packet_interval(&self) -> Duration {
-        BEAT
+        TICK
     }
 
     fn prepare(&mut self, _now: Instant, due: Instant, out: &mut Outbox) {
@@ -116,13 +116,13 @@ fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
     let speaker = Metronome::new(Some(there.rtp_address()));
     let (mut listener, mut speaker) = (start(there, listener), start(here, speaker));
     println!("priority: {}", speaker.priority());
-    std::thread::sleep(BEAT * 200);
+    std::thread::sleep(TICK * 200);
     let (counters, counts) = (speaker.counters(), speaker.counts());
     let (speaker, listener) = (speaker.stop().unwrap(), listener.stop().unwrap());
     assert!(counts.ticks >= 150 && counts.send_errors == 0 && counters.counts().ticks >= counts.ticks);
     assert!(speaker.dues.windows(2).all(|pair| {
         let step = pair[1].since(pair[0]).as_nanos();
-        step > 0 && step % BEAT.as_nanos() == 0
+        step > 0 && step % TICK.as_nanos() == 0
     }));
     let received = &listener.received;
     assert!(received.len() >= 150, "{} received", received.len());
@@ -133,7 +133,7 @@ fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
     // Not the mean, which a thread that is not scheduled for a while would change.
     let (median, worst) = (deltas[deltas.len() / 2], deltas.last().unwrap());
     println!("{} packets, median delta {median:?}, max {worst:?}, {:?}", received.len(), counters.counts());
-    assert!(median.abs_diff(BEAT) < Duration::from_millis(1), "{median:?}");
+    assert!(median.abs_diff(TICK) < Duration::from_millis(1), "{median:?}");
     assert_eq!(counters.counts().unstamped, 0);
 }
 
@@ -166,7 +166,7 @@ fn allocations_in(ticks: u32) -> u64 {
         assert!(received > 0);
         info.count_total
     });
-    assert!(commands.push(Ask::Alarm(BEAT * 3)).is_ok());
+    assert!(commands.push(Ask::Alarm(TICK * 3)).is_ok());
     until("the ticks", || shared.counters.counts().ticks >= u64::from(ticks));
     shared.ending.store(true, Ordering::Release);
     shared.wake.signal();
@@ -222,7 +222,7 @@ fn ticks_of_a_long_pause_are_skipped_and_of_a_short_one_run_late() {
     let dues = thread.stop().unwrap().dues;
     assert!(counts.late_ns_max >= 150_000_000, "{counts:?}");
     let first = dues[0];
-    assert!(dues.iter().all(|due| due.since(first).as_nanos().is_multiple_of(BEAT.as_nanos())));
+    assert!(dues.iter().all(|due| due.since(first).as_nanos().is_multiple_of(TICK.as_nanos())));
 }
 
 #[test]

@@ -143,11 +143,11 @@ fn speech_continues_through_loss_reordering_and_jitter() {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut sent = flights(1500, rng.next_u64() as u32);
         let before = sent.len() as u64;
-        sent.retain(|_| !rng.chance(300));
+        sent.retain(|_| !rng.random_bool(300));
         let lost = before - sent.len() as u64;
         for flight in &mut sent {
             flight.arrives_ms += rng.below(50_000) as f64 / 1000.0;
-            if rng.chance(300) {
+            if rng.random_bool(300) {
                 flight.arrives_ms += 25.0;
             }
         }

@@ -249,7 +249,7 @@ mod tests {
             let mut rng = Rng::new(&Seed::from_number(seed));
             let start = rng.below(65_536) as u16;
             let mut sent: alloc::vec::Vec<u16> = (0..3000).collect();
-            sent.retain(|number| *number == 0 || *number == 2999 || !rng.chance(300));
+            sent.retain(|number| *number == 0 || *number == 2999 || !rng.random_bool(300));
             let inner = 1..sent.len() - 1;
             for chunk in sent[inner].chunks_mut(40) {
                 for at in 0..chunk.len() {

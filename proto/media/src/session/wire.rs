@@ -209,13 +209,13 @@ impl Wire {
         self.ends[end].sent.push(bytes.clone());
         let peer = self.ends[1 - end].address;
         let port = if listener == RTCP_PORT { peer.port() + 1 } else { peer.port() };
-        if to != SocketAddr::new(peer.ip(), port) || self.rng.chance(self.faults.lost) {
+        if to != SocketAddr::new(peer.ip(), port) || self.rng.random_bool(self.faults.lost) {
             return;
         }
-        let copies = if self.rng.chance(self.faults.duplicated) { 2 } else { 1 };
+        let copies = if self.rng.random_bool(self.faults.duplicated) { 2 } else { 1 };
         for _ in 0..copies {
             let mut delay_us = 1000 + self.rng.below(1 + 1000 * self.faults.jitter_ms);
-            if self.rng.chance(self.faults.reordered) {
+            if self.rng.random_bool(self.faults.reordered) {
                 delay_us += 30_000;
             }
             let due = self.now + Duration::from_micros(delay_us);

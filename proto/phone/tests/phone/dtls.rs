@@ -120,7 +120,7 @@ impl Talk {
             let port = packet.flow.listener;
             let source =
                 SocketAddr::new(self.world.stations[at].address.ip(), 4000 + u16::from(port == RTCP_PORT));
-            if self.rng.chance(self.lost) {
+            if self.rng.random_bool(self.lost) {
                 continue;
             }
             let due = now + Duration::from_millis(1 + self.rng.below(if self.lost > 0 { 40 } else { 1 }));

@@ -112,14 +112,18 @@ fn it_agrees_with_a_list_over_many_random_histories() {
         let mut model = Model::new();
         for _ in 0..1000 {
             let user = format!("u{}", rng.below(6));
-            let connection = rng.chance(400).then(|| ConnectionId(1 + rng.below(4)));
+            let connection = rng.random_bool(400).then(|| ConnectionId(1 + rng.below(4)));
             let known = Known {
                 contact: format!("sip:c@192.0.2.{}", rng.below(6)),
                 call_id: format!("{}", rng.below(2)),
                 cseq: rng.below(50) as u32,
                 expires: now + Duration::from_secs(1 + rng.below(600)),
                 connection,
-                kind: if connection.is_some() && rng.chance(500) { Kind::FlowOnly } else { Kind::Dialable },
+                kind: if connection.is_some() && rng.random_bool(500) {
+                    Kind::FlowOnly
+                } else {
+                    Kind::Dialable
+                },
             };
             match rng.below(20) {
                 0..12 => register(&mut table, &mut model, &user, &known, false, now),

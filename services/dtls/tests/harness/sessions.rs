@@ -26,7 +26,7 @@ impl Choices<'_> {
     }
 
     /// True for `frequency` of 256 bytes, and never after the last one.
-    fn chance(&mut self, frequency: usize) -> bool {
+    fn random_bool(&mut self, frequency: usize) -> bool {
         !self.rest.is_empty() && self.byte() < frequency
     }
 }
@@ -69,9 +69,9 @@ impl Session {
     }
 
     fn deliver(&mut self, hostility: usize, choices: &mut Choices<'_>) {
-        let at = if choices.chance(hostility) { choices.below(self.in_flight.len()) } else { 0 };
+        let at = if choices.random_bool(hostility) { choices.below(self.in_flight.len()) } else { 0 };
         let (to, datagram) = self.in_flight.remove(at);
-        if choices.chance(hostility) {
+        if choices.random_bool(hostility) {
             self.changed += 1;
             for datagram in change(&datagram, choices) {
                 self.ends[to].on_datagram(self.now, &datagram);

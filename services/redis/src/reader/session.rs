@@ -455,16 +455,16 @@ impl<'r> ReadSession<'r> {
         let now_ms = reply.first().and_then(number).unwrap_or_default();
         let mut damaged = reply.get(1).and_then(number).unwrap_or_default();
         self.state.set_clock(now_ms);
-        let mut heard = Vec::new();
+        let mut listed = Vec::new();
         for pair in reply.get(2..).unwrap_or_default().chunks_exact(2) {
             let [name, value] = pair else { continue };
             match bytes(name).zip(bytes(value)).and_then(|(name, value)| nodes::read(name, value)) {
-                Some(node) => heard.push(node),
+                Some(node) => listed.push(node),
                 None => damaged += 1,
             }
         }
         self.state.note_damaged(damaged, "a node");
-        let changes = self.state.nodes.update(own, &heard, now_ms, Instant::now());
+        let changes = self.state.nodes.update(own, &listed, now_ms, Instant::now());
         let (shared, nodes) = (&self.state.shared, &self.state.nodes);
         shared.counters.nodes.store(nodes.alive(), Ordering::Relaxed);
         if changes.is_changed || self.nodes_told_at.elapsed() >= NODES_TELL_INTERVAL {

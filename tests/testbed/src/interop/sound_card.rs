@@ -113,7 +113,7 @@ fn run(mut speaker: Speaker, mut microphone: File, mut tone: Tone, is_out: &Atom
         if is_out.load(Ordering::Relaxed) {
             break;
         }
-        std::thread::sleep((begun + BEAT * beat).saturating_duration_since(Instant::now()));
+        std::thread::sleep((begun + TICK * beat).saturating_duration_since(Instant::now()));
     }
     while speaker.play()? > 0 {}
     speaker.to.finish()
@@ -128,7 +128,7 @@ fn opened(pipe: &Path) -> Result<File> {
     Ok(file)
 }
 
-const BEAT: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(20);
 
 /// Twenty milliseconds of 16-bit samples at 8,000 Hz.
 const BLOCK_BYTES: usize = 320;

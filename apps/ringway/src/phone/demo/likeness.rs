@@ -2,11 +2,11 @@
 
 /// The correlation of two sounds' loudness over time at the delay where it is highest: 1 for the same sound, about 0 for
 /// sounds that have nothing to do with each other. Coding, a lost packet and a shift of some milliseconds change it little.
-/// `heard` may begin up to two seconds into `said`, or `said` into it.
-pub(super) fn likeness(said: &[i16], heard: &[i16]) -> f64 {
-    let (said, heard) = (loudness(said), loudness(heard));
+/// `received` may begin up to two seconds into `sent`, or `sent` into it.
+pub(super) fn likeness(sent: &[i16], received: &[i16]) -> f64 {
+    let (sent, received) = (loudness(sent), loudness(received));
     let shifts = -SHIFT_MAX..=SHIFT_MAX;
-    shifts.map(|shift| correlation(&said, &heard, shift)).fold(0.0, f64::max)
+    shifts.map(|shift| correlation(&sent, &received, shift)).fold(0.0, f64::max)
 }
 
 /// The loudness of each hundredth of a second.
@@ -15,24 +15,24 @@ fn loudness(samples: &[i16]) -> Vec<f64> {
     samples.chunks_exact(BLOCK).map(of).collect()
 }
 
-fn correlation(said: &[f64], heard: &[f64], shift: isize) -> f64 {
-    let at = |place: usize| place.checked_add_signed(shift).and_then(|place| said.get(place)).copied();
+fn correlation(sent: &[f64], received: &[f64], shift: isize) -> f64 {
+    let at = |place: usize| place.checked_add_signed(shift).and_then(|place| sent.get(place)).copied();
     let pairs: Vec<(f64, f64)> =
-        heard.iter().enumerate().filter_map(|(place, &heard)| Some((at(place)?, heard))).collect();
+        received.iter().enumerate().filter_map(|(place, &received)| Some((at(place)?, received))).collect();
     if pairs.len() < PAIRS_MIN {
         return 0.0;
     }
     let count = pairs.len() as f64;
-    let (mean_said, mean_heard) =
-        pairs.iter().fold((0.0, 0.0), |(a, b), (said, heard)| (a + said / count, b + heard / count));
-    let (mut both, mut of_said, mut of_heard) = (0.0, 0.0, 0.0);
-    for (said, heard) in pairs {
-        let (said, heard) = (said - mean_said, heard - mean_heard);
-        both += said * heard;
-        of_said += said * said;
-        of_heard += heard * heard;
+    let (mean_sent, mean_received) =
+        pairs.iter().fold((0.0, 0.0), |(a, b), (sent, received)| (a + sent / count, b + received / count));
+    let (mut both, mut of_sent, mut of_received) = (0.0, 0.0, 0.0);
+    for (sent, received) in pairs {
+        let (sent, received) = (sent - mean_sent, received - mean_received);
+        both += sent * received;
+        of_sent += sent * sent;
+        of_received += received * received;
     }
-    if of_said <= 0.0 || of_heard <= 0.0 { 0.0 } else { both / (of_said * of_heard).sqrt() }
+    if of_sent <= 0.0 || of_received <= 0.0 { 0.0 } else { both / (of_sent * of_received).sqrt() }
 }
 
 /// Samples in a hundredth of a second.

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let Talk { alice, bob } = talked?;
     let mut said = vec![0; SAMPLES];
     Source::speech_like().fill(&mut said);
-    let alike = bob.heard.as_ref().map_or(0.0, |heard| likeness(&said, &heard.kept));
+    let alike = bob.media.as_ref().map_or(0.0, |media| likeness(&said, &media.kept));
     let findings = findings(&alice, &bob, alike);
     if args.json {
         let value = json!({
@@ -203,12 +203,12 @@ fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
         if outcome.verdict != Verdict::Answered {
             findings.push(format!("{who}'s call was {}", outcome.verdict.name()));
         }
-        let Some(heard) = &outcome.heard else {
+        let Some(media) = &outcome.media else {
             findings.push(format!("{who} had no sound"));
             continue;
         };
-        let Report { received, refused, mos, .. } = &heard.report;
-        if heard.security == Protection::None {
+        let Report { received, refused, mos, .. } = &media.report;
+        if media.security == Protection::None {
             findings.push(format!("{who}'s sound was not protected"));
         }
         if received.counts.received < PACKETS_MIN {

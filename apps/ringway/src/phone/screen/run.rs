@@ -46,9 +46,9 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
         ));
     }
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
-    let (tell, events) = channel();
-    let tell_phone = tell.clone();
-    let phone = PhoneHandle::open(file, &settings, move |input| tell_phone.send(input).is_ok())?;
+    let (send_input, events) = channel();
+    let send_phone = send_input.clone();
+    let phone = PhoneHandle::open(file, &settings, move |input| send_phone.send(input).is_ok())?;
     let mut model = Model::new(settings.pages, Host::System { file: file.display().to_string() });
     let mut effects = Vec::new();
     match why_asked {
@@ -59,11 +59,11 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let read = calls::read(&calls, &mut model);
     let calls = read.is_ok().then_some(calls);
     if let Ok(Some(notice)) | Err(notice) = read {
-        let _ = tell.send(Input::Event(Event::NotSaved(notice)));
+        let _ = send_input.send(Input::Event(Event::NotSaved(notice)));
     }
-    let screen = Screen::enter(tell)
+    let screen = Screen::enter(send_input)
         .map_err(|error| Failure::failed(format!("cannot take over the terminal: {error}; check TERM")))?;
-    let ended = Sitting { model, screen, phone: &phone, file: file.to_owned(), calls, effects }
+    let ended = ScreenSession { model, screen, phone: &phone, file: file.to_owned(), calls, effects }
         .sit(&events, &signals);
     let closed = phone.close();
     ended.and(closed)
@@ -84,7 +84,7 @@ fn kept_password(settings: &Settings, file: &Path) -> Result<(Secret, Option<Str
 }
 
 /// A person in front of the phone.
-struct Sitting<'d> {
+struct ScreenSession<'d> {
     model: Model,
     screen: Screen,
     phone: &'d PhoneHandle,
@@ -94,7 +94,7 @@ struct Sitting<'d> {
     effects: Vec<Effect>,
 }
 
-impl Sitting<'_> {
+impl ScreenSession<'_> {
     fn sit(mut self, inputs: &Receiver<Input>, signals: &Receiver<Signal>) -> Result<(), Failure> {
         loop {
             if self.act()? {

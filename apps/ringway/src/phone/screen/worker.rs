@@ -39,17 +39,17 @@ enum Request {
 }
 
 impl PhoneHandle {
-    /// Starts the thread; `tell` gets the events, until it returns false.
+    /// Starts the thread; `send_input` gets the events, until it returns false.
     pub(super) fn open(
         file: &Path,
         settings: &Settings,
-        tell: impl Fn(Input) -> bool + Send + 'static,
+        send_input: impl Fn(Input) -> bool + Send + 'static,
     ) -> Result<Self, Failure> {
         let (requests, from) = channel();
         let worker = PhoneWorker {
             file: file.to_owned(),
             settings: settings.clone(),
-            tell,
+            send_input,
             telephone: None,
             in_use: None,
             calls: Vec::new(),
@@ -90,7 +90,7 @@ impl PhoneHandle {
 struct PhoneWorker<T> {
     file: PathBuf,
     settings: Settings,
-    tell: T,
+    send_input: T,
     telephone: Option<Telephone>,
     /// Settings of the telephone.
     in_use: Option<crate::phone::settings::Settings>,
@@ -106,7 +106,7 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
                 Ok(false) => break,
                 // A request that failed, or a telephone that has ended: the user gets a message, and may sign in again.
                 Err(failure) => {
-                    if !self.tell(PhoneEvent::Refused { what: failure.lines().join("; ") }) {
+                    if !self.send(PhoneEvent::Refused { what: failure.lines().join("; ") }) {
                         break;
                     }
                 }
@@ -150,8 +150,8 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
                     Ok(()) => Input::SignedIn,
                     Err(failure) => Input::NotSignedIn(failure.lines().join("; ")),
                 };
-                (self.tell)(event);
-                self.tell_network();
+                (self.send_input)(event);
+                self.send_network();
                 Ok(())
             }
             Request::Phone(command) => {
@@ -190,8 +190,8 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
     }
 
     /// Passes an event of the telephone to the screen; false: nobody reads it any more.
-    fn tell(&self, event: PhoneEvent) -> bool {
-        (self.tell)(Input::Event(Event::Phone(event)))
+    fn send(&self, event: PhoneEvent) -> bool {
+        (self.send_input)(Input::Event(Event::Phone(event)))
     }
 
     fn known_phones(&self) -> Result<KnownPhones, Failure> {
@@ -209,15 +209,15 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
             PhoneEvent::Inviting { .. } | PhoneEvent::Answered { .. } => true,
             PhoneEvent::Ended { call, .. } => {
                 self.calls.retain(|live| live != call);
-                let heard = self.telephone.as_mut().and_then(|telephone| telephone.take_heard(*call));
-                closed = heard.transpose().map(|_| ());
+                let media = self.telephone.as_mut().and_then(|telephone| telephone.take_media(*call));
+                closed = media.transpose().map(|_| ());
                 true
             }
             _ => false,
         };
-        let is_read = self.tell(event);
+        let is_read = self.send(event);
         if has_network_changed {
-            self.tell_network();
+            self.send_network();
         }
         closed.map(|()| is_read)
     }
@@ -228,13 +228,13 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
         let reason = failure.lines().join("; ");
         for call in std::mem::take(&mut self.calls) {
             let reason = reason.clone();
-            self.tell(PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason });
+            self.send(PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason });
         }
-        self.tell(PhoneEvent::RegistrationFailed { status: 503, reason, retry_s: None });
+        self.send(PhoneEvent::RegistrationFailed { status: 503, reason, retry_s: None });
     }
 
     /// Reports the addresses, which change when a call begins or ends.
-    fn tell_network(&self) {
+    fn send_network(&self) {
         let Some(telephone) = &self.telephone else { return };
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
         let sip = |listen: &Listen| (format!("SIP {}", listen.transport.name()), listen.address);
@@ -247,6 +247,6 @@ impl<T: Fn(Input) -> bool> PhoneWorker<T> {
             facts.listening.push(("RTP".to_owned(), rtp));
             facts.timing = format!("every packet at its time, thread priority: {priority}");
         }
-        self.tell(PhoneEvent::Network(facts));
+        self.send(PhoneEvent::Network(facts));
     }
 }

@@ -281,7 +281,7 @@ impl Model {
                 Pressed::Submit => match contacts::read(&mut form, self.own_uri()) {
                     None => Some(Overlay::Contact { at, form }),
                     Some(contact) => {
-                        self.tell(now, Weight::Note, &format!("{} is saved", contact.name));
+                        self.notify(now, Weight::Note, &format!("{} is saved", contact.name));
                         contacts::put(&mut self.settings.contacts, at, contact);
                         effects.push(Effect::Save(Box::new(self.settings.clone())));
                         None
@@ -322,17 +322,17 @@ impl Model {
         let uri = match complete_uri(text, self.own_uri()) {
             Ok(uri) => uri,
             Err(why) => {
-                self.tell(now, Weight::Failed, &why);
+                self.notify(now, Weight::Failed, &why);
                 self.address_error = Some(why);
                 return false;
             }
         };
         if self.settings.account.is_none() && self.host.can_save() {
-            self.tell(now, Weight::Failed, "there is no account yet; F8 makes one");
+            self.notify(now, Weight::Failed, "there is no account yet; F8 makes one");
             return false;
         }
         if self.calls.len() >= self.host.limits().calls {
-            self.tell(now, Weight::Failed, "no more calls at once; hang up first");
+            self.notify(now, Weight::Failed, "no more calls at once; hang up first");
             return false;
         }
         self.hold_others(None, effects);
@@ -356,7 +356,7 @@ impl Model {
                     Host::System { .. } => "F3 gives it to a contact".to_owned(),
                     Host::Machine => format!("give dial{face}=URI"),
                 };
-                self.tell(now, Weight::Note, &format!("nobody has quick dial {face}; {help}"));
+                self.notify(now, Weight::Note, &format!("nobody has quick dial {face}; {help}"));
             }
         }
     }
@@ -468,7 +468,7 @@ impl Model {
     /// Records the comparison of the SAS; the last one counts, so that a wrong key can be corrected.
     fn mark_sas(&mut self, now: Now, call: CallNumber, marked: SasStatus, effects: &mut Vec<Effect>) {
         let Some(Protection::Zrtp { status, .. }) = self.call(call).map(|call| &call.lock) else {
-            return self.tell(now, Weight::Note, "there is no SAS to compare: only ZRTP has one");
+            return self.notify(now, Weight::Note, "there is no SAS to compare: only ZRTP has one");
         };
         let is_recorded = *status == marked;
         let (command, weight, text) = match marked {
@@ -478,7 +478,7 @@ impl Model {
                 "the SAS differs, somebody sits between you: say nothing secret, hang up",
             ),
             _ if is_recorded => {
-                return self.tell(now, Weight::Note, "the SAS is compared already; V: it is not equal");
+                return self.notify(now, Weight::Note, "the SAS is compared already; V: it is not equal");
             }
             _ => (
                 PhoneCommand::MarkSasVerified { call },
@@ -489,7 +489,7 @@ impl Model {
         if !is_recorded {
             effects.push(Effect::Phone(command));
         }
-        self.tell(now, weight, text);
+        self.notify(now, weight, text);
     }
 
     fn leave(&mut self, now: Now, effects: &mut Vec<Effect>) {

@@ -77,7 +77,7 @@ impl Model {
             stun: login.stun.clone(),
         });
         self.pending = Some(login);
-        self.tell(now, Weight::Note, "signing in…");
+        self.notify(now, Weight::Note, "signing in…");
     }
 
     /// Saves the account that is in use now, if it is a new one. Its events come after this.
@@ -101,14 +101,14 @@ impl Model {
         }
         if let Host::System { file } = &self.host {
             let text = format!("saved in {file}");
-            self.tell(now, Weight::Note, &text);
+            self.notify(now, Weight::Note, &text);
         }
     }
 
     /// Shows why an account cannot be used, such as for a server that cannot be resolved. A new one is not saved, and its form
     /// is shown again; the former account, if there was one, is still in use.
     pub fn on_not_signed_in(&mut self, now: Now, why: &str) {
-        self.tell(now, Weight::Failed, why);
+        self.notify(now, Weight::Failed, why);
         let reason = Shown::new(why, REASON_CHARS_MAX);
         if self.pending.take().is_some() {
             self.login.error = Some(format!("nothing is saved: {reason}"));
@@ -128,7 +128,7 @@ impl Model {
         effects.push(Effect::KeepPassword { place, uri, password });
         self.login = form(&self.settings);
         let text = format!("the password is in the file {PASSWORD_FILE} (mode 600): {why}");
-        self.tell(now, Weight::Careful, &text);
+        self.notify(now, Weight::Careful, &text);
     }
 }
 

@@ -323,7 +323,7 @@ impl Model {
             Event::Paste(text) => self.on_paste(&text),
             Event::Tick => self.ring(now, effects),
             Event::Phone(event) => self.on_phone(now, event, effects),
-            Event::NotSaved(why) => self.tell(now, Weight::Failed, &why),
+            Event::NotSaved(why) => self.notify(now, Weight::Failed, &why),
         }
     }
 
@@ -404,7 +404,7 @@ impl Model {
         self.screen = screen;
     }
 
-    fn tell(&mut self, now: Now, weight: Weight, text: &str) {
+    fn notify(&mut self, now: Now, weight: Weight, text: &str) {
         let text = Shown::new(text, NOTICE_CHARS_MAX);
         self.notice = Some(Notice { weight, text, until: now.elapsed + NOTICE_STAYS });
     }

@@ -27,7 +27,7 @@ impl Model {
             }
             PhoneEvent::RegistrationFailed { status, reason, retry_s } => {
                 let reason = format!("{status} {reason}");
-                self.tell(now, Weight::Failed, &format!("not registered: {reason}"));
+                self.notify(now, Weight::Failed, &format!("not registered: {reason}"));
                 let retry_at = retry_s.map(|s| now.elapsed + Duration::from_secs(s.into()));
                 self.registered =
                     Registered::Failed { reason: Shown::new(&reason, REASON_CHARS_MAX), retry_at };
@@ -53,7 +53,7 @@ impl Model {
                 self.mapping = Mapping::Failed(Shown::new(&reason, REASON_CHARS_MAX))
             }
             PhoneEvent::Sound { what, is_working } => {
-                self.tell(now, Weight::Careful, &what);
+                self.notify(now, Weight::Careful, &what);
                 self.sound_failure = (!is_working).then(|| Shown::new(&what, REASON_CHARS_MAX));
             }
             PhoneEvent::Refused { what } => self.refuse(now, &what),
@@ -110,7 +110,7 @@ impl Model {
         }
         let Some(call) = self.call_mut(number) else { return };
         let who = call.party.short().to_owned();
-        let mut told = None;
+        let mut notice = None;
         match event {
             PhoneEvent::Ringing { .. } if call.phase == Phase::Calling => call.phase = Phase::RingsThere,
             PhoneEvent::Early { .. } if matches!(call.phase, Phase::Calling | Phase::RingsThere) => {
@@ -124,14 +124,14 @@ impl Model {
                 }
             }
             PhoneEvent::Securing { .. } => call.is_securing = true,
-            PhoneEvent::Secured { protection, .. } => told = secure(call, safe(protection)),
+            PhoneEvent::Secured { protection, .. } => notice = secure(call, safe(protection)),
             PhoneEvent::Levels { levels, .. } => call.note_levels(levels),
             PhoneEvent::Media { report, .. } => call.note_report(report),
             PhoneEvent::Held { hold, .. } => {
                 let is_new = |hold| matches!(hold, Hold::Theirs | Hold::Both);
                 match (is_new(call.hold), is_new(hold)) {
-                    (false, true) => told = Some((Weight::Note, format!("{who} has put you on hold"))),
-                    (true, false) => told = Some((Weight::Note, format!("{who} has taken you back"))),
+                    (false, true) => notice = Some((Weight::Note, format!("{who} has put you on hold"))),
+                    (true, false) => notice = Some((Weight::Note, format!("{who} has taken you back"))),
                     (false, false) | (true, true) => {}
                 }
                 call.hold = hold;
@@ -141,22 +141,22 @@ impl Model {
                 call.is_silent = is_silent;
                 if is_silent {
                     let text = format!("no sound comes from {who}: a firewall or NAT may stop it");
-                    told = Some((Weight::Careful, text));
+                    notice = Some((Weight::Careful, text));
                 }
             }
-            PhoneEvent::Transfer { step, .. } => told = transfer(call, step),
+            PhoneEvent::Transfer { step, .. } => notice = transfer(call, step),
             PhoneEvent::TransferAsked { to, .. } => call.asks_for = Some(Shown::new(&to, URI_CHARS_MAX)),
             PhoneEvent::OfferRefused { status, reason, .. } => {
                 let text = format!("refused a change that {who} wanted: {status} {reason}");
-                told = Some((Weight::Careful, text));
+                notice = Some((Weight::Careful, text));
             }
             PhoneEvent::Digit { digit, .. } => call.note_digit_received(digit),
             // A 180 that comes behind a 183 or a 200 changes nothing; the others are not about one call.
             // `on_phone` handles the events that are not about one call.
             _ => {}
         }
-        if let Some((weight, text)) = told {
-            self.tell(now, weight, &text);
+        if let Some((weight, text)) = notice {
+            self.notify(now, weight, &text);
         }
     }
 
@@ -164,7 +164,7 @@ impl Model {
         for call in &mut self.calls {
             call.asked = None;
         }
-        self.tell(now, Weight::Failed, what);
+        self.notify(now, Weight::Failed, what);
     }
 
     fn begin(&mut self, call: Call) {
@@ -201,7 +201,7 @@ impl Model {
             (None, Origin::Ours, Side::Us) => format!("you gave up calling {who}"),
         };
         let weight = if by == Side::Failure { Weight::Failed } else { Weight::Note };
-        self.tell(now, weight, &text);
+        self.notify(now, weight, &text);
         // The call that began last is first.
         let place = self.history.iter().take_while(|past| past.at.elapsed > call.began.elapsed).count();
         if let Some(past) = PastCall::of(&call) {

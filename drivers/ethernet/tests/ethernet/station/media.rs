@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 const PORTS: [u16; 2] = [16_384, 16_385];
-const BEAT: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(20);
 
 /// A media session that sends a tone and stores the received audio.
 struct Talk {
@@ -41,7 +41,7 @@ impl PacedNode for Talk {
     type Report = Report;
 
     fn packet_interval(&self) -> Duration {
-        BEAT
+        TICK
     }
 
     fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {

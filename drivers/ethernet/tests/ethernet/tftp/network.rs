@@ -161,12 +161,12 @@ impl Network {
     }
 
     fn send(&mut self, from: SocketAddrV4, to: SocketAddrV4, packet: Vec<u8>) {
-        let copies = 1 + usize::from(self.rng.chance(self.faults.duplicated));
+        let copies = 1 + usize::from(self.rng.random_bool(self.faults.duplicated));
         for _ in 0..copies {
-            if self.rng.chance(self.faults.lost) {
+            if self.rng.random_bool(self.faults.lost) {
                 continue;
             }
-            let late = if self.rng.chance(self.faults.late) { self.rng.below(2000) } else { 0 };
+            let late = if self.rng.random_bool(self.faults.late) { self.rng.below(2000) } else { 0 };
             self.in_flight.push((
                 self.now + self.delay + Duration::from_millis(late),
                 from,

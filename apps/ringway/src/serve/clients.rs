@@ -1,8 +1,8 @@
 //! DNS servers and media relays of the running server, which a reload replaces.
 
 use super::Node;
+use super::host::ServerHost;
 use super::relays::Relays;
-use super::services::SharedServices;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::password;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 
 /// Everything that a lookup and a request to a media relay need.
 #[derive(Clone)]
-pub(super) struct Surroundings {
+pub(super) struct DriverHandles {
     pub(super) inboxes: Inboxes,
     pub(super) hosts: Arc<Hosts>,
     pub(super) clock: Clock,
 }
 
 /// The resolver and the relays that are used now.
-pub(super) struct Outside {
+pub(super) struct Clients {
     resolver: RwLock<Arc<Resolver>>,
     relays: RwLock<Option<Arc<Relays>>>,
     /// The workers serve the relays while it exists.
@@ -45,7 +45,7 @@ struct Counted {
 
 /// Those that replace the ones of now; `None`: they stay.
 #[derive(Default)]
-pub(super) struct NewOutside {
+pub(super) struct NewClients {
     pub(super) resolver: Option<Resolver>,
     pub(super) relays: Option<Option<(Arc<Relays>, Watched)>>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Retired {
     parts: Vec<(Instant, Arc<dyn Any + Send + Sync>)>,
 }
 
-impl Outside {
+impl Clients {
     pub(super) fn new(resolver: Resolver, relays: Option<Arc<Relays>>) -> Self {
         let resolver = RwLock::new(Arc::new(resolver));
         Self { resolver, relays: RwLock::new(relays), watched: RwLock::default(), counted: RwLock::default() }
@@ -72,7 +72,7 @@ impl Outside {
     }
 
     /// Uses the new ones from now on.
-    pub(super) fn replace(&self, new: NewOutside, retired: &mut Retired, now: Instant) {
+    pub(super) fn replace(&self, new: NewClients, retired: &mut Retired, now: Instant) {
         if let Some(resolver) = new.resolver {
             let old = std::mem::replace(&mut *write(&self.resolver), Arc::new(resolver));
             let counted = &mut *write(&self.counted);
@@ -136,9 +136,9 @@ impl Retired {
 pub(super) fn start_resolver(
     servers: &Servers,
     settings: &ringway_server::Config,
-    surroundings: &Surroundings,
+    handles: &DriverHandles,
 ) -> Result<Resolver, Failure> {
-    let Surroundings { inboxes, hosts, .. } = surroundings.clone();
+    let DriverHandles { inboxes, hosts, .. } = handles.clone();
     let answer = move |shard, event| {
         // If the inbox is full the answer is lost; the shard's query then times out.
         inboxes.deliver(shard, event);
@@ -155,14 +155,11 @@ pub(super) fn usable(settings: &ringway_server::Config) -> Usable {
 }
 
 /// Opens the client of the media relays, if there are any.
-pub(super) fn open_relays(
-    config: &Config,
-    surroundings: &Surroundings,
-) -> Result<Option<Arc<Relays>>, Failure> {
+pub(super) fn open_relays(config: &Config, handles: &DriverHandles) -> Result<Option<Arc<Relays>>, Failure> {
     if config.media_relays.is_empty() {
         return Ok(None);
     }
-    let Surroundings { inboxes, clock, .. } = surroundings.clone();
+    let DriverHandles { inboxes, clock, .. } = handles.clone();
     let workers = inboxes.workers();
     let answer = move |worker, shard, query, result| {
         // If the inbox is full the result is lost; the shard's query then times out.
@@ -195,8 +192,8 @@ fn relays_failed(error: &std::io::Error) -> Failure {
 
 /// Executes the actions requested by the shards.
 pub(super) struct Sink {
-    services: Arc<SharedServices>,
-    outside: Arc<Outside>,
+    host: Arc<ServerHost>,
+    clients: Arc<Clients>,
     inboxes: Inboxes,
     shard_key: ShardKey,
     /// Number of shards.
@@ -204,14 +201,9 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    pub(super) fn new(
-        services: &Arc<SharedServices>,
-        outside: &Arc<Outside>,
-        inboxes: Inboxes,
-        shards: u16,
-    ) -> Self {
-        let shard_key = services.shard_key();
-        Self { services: Arc::clone(services), outside: Arc::clone(outside), inboxes, shard_key, shards }
+    pub(super) fn new(host: &Arc<ServerHost>, clients: &Arc<Clients>, inboxes: Inboxes, shards: u16) -> Self {
+        let shard_key = host.shard_key();
+        Self { host: Arc::clone(host), clients: Arc::clone(clients), inboxes, shard_key, shards }
     }
 }
 
@@ -220,15 +212,15 @@ impl ActionSink<Action> for Sink {
         for action in actions {
             match action {
                 Action::Resolve { query, target } => {
-                    let resolver = Arc::clone(&read(&self.outside.resolver));
+                    let resolver = Arc::clone(&read(&self.clients.resolver));
                     resolver.ask(shard, query, target);
                 }
                 Action::ResolveNumber { query, target } => {
-                    let resolver = Arc::clone(&read(&self.outside.resolver));
+                    let resolver = Arc::clone(&read(&self.clients.resolver));
                     resolver.ask_number(shard, query, target);
                 }
                 Action::Locate { query, aor } => {
-                    let location = self.services.location();
+                    let location = self.host.location();
                     if !location.is_some_and(|location| location.look_up(shard, query, aor.as_bytes())) {
                         self.inboxes.deliver(shard, Event::Located { query });
                     }
@@ -239,7 +231,7 @@ impl ActionSink<Action> for Sink {
                     self.inboxes.deliver(shard, Event::StateChanged { name: user.as_bytes().into() });
                 }
                 Action::Relay { query, request } => {
-                    let relays = read(&self.outside.relays).clone();
+                    let relays = read(&self.clients.relays).clone();
                     match relays {
                         Some(relays) => relays.ask(worker, shard, query, request),
                         // A reload removed them after the request was made. A deletion has no result.
@@ -251,19 +243,19 @@ impl ActionSink<Action> for Sink {
                 }
             }
         }
-        self.services.last_stored()
+        self.host.last_stored()
     }
 
     fn stored_through(&self) -> u64 {
-        self.services.durable()
+        self.host.durable()
     }
 
     fn refuses(&self, change: u64) -> bool {
-        self.services.location().is_some_and(|location| location.refuses(change))
+        self.host.location().is_some_and(|location| location.refuses(change))
     }
 
     fn refusal(&self, packet: &[u8]) -> Vec<u8> {
-        if let Some(location) = self.services.location() {
+        if let Some(location) = self.host.location() {
             location.note_refusal();
         }
         ringway_server::store_failed_reply(packet)

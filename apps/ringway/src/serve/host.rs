@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Host of the server, and the tables of its shards. No lock is held while waiting.
-pub(crate) struct SharedServices {
+pub(crate) struct ServerHost {
     tables: Arc<SharedTables>,
     directory: Directory,
     writer: OnceLock<Writer>,
@@ -45,7 +45,7 @@ pub(crate) struct SharedServices {
     seed: Seed,
 }
 
-impl SharedServices {
+impl ServerHost {
     pub(crate) fn new(config: &Config, seed: Seed, now: Instant) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
@@ -117,7 +117,7 @@ impl SharedServices {
         &self.directory
     }
 
-    /// Number that [`SharedServices::durable`] reaches when everything that was stored is durable.
+    /// Number that [`ServerHost::durable`] reaches when everything that was stored is durable.
     pub(crate) fn last_stored(&self) -> u64 {
         let journal = self.last_stored.load(Ordering::Acquire);
         match self.location.get().filter(|_| self.is_strict) {
@@ -207,7 +207,7 @@ impl SharedServices {
     }
 }
 
-impl Host for SharedServices {
+impl Host for ServerHost {
     fn credentials(&self, user: &[u8], domain: &[u8], form: NameForm) -> Option<Ha1> {
         if let (Some(lookup), NameForm::User) = (self.lookup.get(), form) {
             return lookup.found(user, domain);
