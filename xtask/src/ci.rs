@@ -16,7 +16,7 @@ use xtask::image::{self, Image};
 use xtask::workspace::{cargo, first_line, has_program, succeed, target_dir};
 
 use crate::steps::Outcome;
-use crate::{compilations, crates, purity_build, test, testbed, tidy};
+use crate::{compilations, crates, test, tidy};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -219,7 +219,7 @@ impl Step {
             Self::Crates => crates::run()?,
             Self::Build => {
                 compilations::run(&name, &mut test::build_command())?;
-                compilations::run(&name, &mut testbed::build_command())?;
+                compilations::run(&name, &mut test::testbed_command())?;
             }
             Self::Test => {
                 test::run_all(
@@ -231,11 +231,11 @@ impl Step {
                 succeed(Command::new(this_program()?).arg("package").arg("--server").arg(ringway()))?;
             }
             Self::Interop => {
-                let mut interop = Command::new(testbed::program());
+                let mut interop = Command::new(test::program());
                 succeed(interop.args(["interop", "--jobs", INTEROP_JOBS, "--server"]).arg(ringway()))?;
             }
             Self::Metal => {
-                let mut metal = Command::new(testbed::program());
+                let mut metal = Command::new(test::program());
                 succeed(metal.args(["metal", "test", "--server"]).arg(ringway()))?;
             }
             Self::Image => {
@@ -255,7 +255,7 @@ impl Step {
                 }
                 compilations::run("release", &mut optimized())?;
                 for what in ["--check", "--files"] {
-                    succeed(Command::new(testbed::program()).args(["bench", "core", what]))?;
+                    succeed(Command::new(test::program()).args(["bench", "core", what]))?;
                 }
             }
             Self::Clippy => {
@@ -272,7 +272,7 @@ impl Step {
                 compilations::run("doc", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
                 test::documentation()?;
             }
-            Self::Purity => purity_build::run()?,
+            Self::Purity => compilations::check_purity()?,
         }
         Ok(Outcome::Passed)
     }

@@ -14,10 +14,8 @@ mod crates;
 mod fuzz;
 mod long;
 mod package;
-mod purity_build;
 mod steps;
 mod test;
-mod testbed;
 mod tidy;
 
 use std::process::ExitCode;
@@ -47,13 +45,13 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Tests Ringway with other implementations
     #[command(disable_help_flag = true)]
-    Interop(testbed::Args),
+    Interop(test::TestbedArgs),
     /// Measures the cost of operations
     #[command(disable_help_flag = true)]
-    Bench(testbed::Args),
+    Bench(test::TestbedArgs),
     /// Builds Ringway without an operating system, and runs it in QEMU
     #[command(disable_help_flag = true)]
-    Metal(testbed::Args),
+    Metal(test::TestbedArgs),
     /// Makes the Debian package
     Package(package::Args),
 }
@@ -66,9 +64,9 @@ fn main() -> ExitCode {
         Task::Sim(args) => test::run_sim(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
-        Task::Interop(args) => testbed::run("interop", &args),
-        Task::Bench(args) => testbed::run("bench", &args),
-        Task::Metal(args) => testbed::run("metal", &args),
+        Task::Interop(args) => test::run_testbed("interop", &args),
+        Task::Bench(args) => test::run_testbed("bench", &args),
+        Task::Metal(args) => test::run_testbed("metal", &args),
         Task::Package(args) => package::run(&args),
     };
     match outcome {

@@ -1,17 +1,19 @@
 //! `cargo xtask test`: the tests of the workspace, several programs at a time; `cargo xtask sim`: the stories in the
-//! simulator, from one seed or many.
+//! simulator, from one seed or many; `cargo xtask interop`, `bench` and `metal`, which build the testbed and run it.
 //!
 //! `cargo test --workspace` runs the same programs one by one. A program of integration tests runs as one process for each of
 //! its modules, because most of their tests wait for other processes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use xtask::workspace::{cargo, succeed};
+use xtask::workspace::{cargo, succeed, target_dir};
 
 use crate::compilations::{self, Built};
 
@@ -210,6 +212,36 @@ pub(crate) fn run_sim(args: &SimArgs) -> Result<()> {
     let mut command = cargo(&["test", "--package", "ringway-tests", "--release"]);
     command.env("RINGWAY_SEED", args.seed.to_string()).env("RINGWAY_SEEDS", args.count.to_string());
     succeed(&mut command)
+}
+
+/// Words after the name of the task, for the testbed to read.
+#[derive(clap::Args)]
+pub(crate) struct TestbedArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    words: Vec<OsString>,
+}
+
+/// Replaces this process by the testbed with `task` and its words.
+pub(crate) fn run_testbed(task: &str, args: &TestbedArgs) -> Result<()> {
+    let program = built()?;
+    Err(Command::new(&program).arg(task).args(&args.words).exec())
+        .with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Builds the testbed with the features of the whole workspace, so that it shares all crates with the tests.
+pub(crate) fn built() -> Result<PathBuf> {
+    succeed(&mut testbed_command())?;
+    Ok(program())
+}
+
+/// Cargo's command that builds the testbed, and the server that its scenarios use.
+pub(crate) fn testbed_command() -> Command {
+    cargo(&["build", "--quiet", "--workspace", "--bin", "testbed", "--bin", "ringway"])
+}
+
+/// The testbed, if it was built.
+pub(crate) fn program() -> PathBuf {
+    target_dir().join("debug/testbed")
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! Does not: install anything on this machine. What is in the package is decided in `packaging/` and [`stage`].
 
 mod chroot;
-mod container;
 mod stage;
 
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let debian = chroot::Chroot::make(&folder.path().join("debian"))?;
         let later = pack(folder.path(), &server, concat!(env!("CARGO_PKG_VERSION"), "+later"))?;
         chroot::check(&debian, &package, &later)?;
-        container::check(debian.folder(), &package)?;
+        chroot::check_container(debian.folder(), &package)?;
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! Boot information: memory map, command line, a file, text screen.
+//! Boot information: memory map, command line, a file, text screen; symbols that the compiler and the prebuilt core library
+//! require of every program.
 //!
 //! GRUB passes it by Multiboot2 (specification, chapter 3.6), `qemu -kernel` by PVH (Xen's `hvm_start_info`). Both
 //! leave it in memory that becomes heap, so it is copied before the heap starts.
 
+use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
 /// Boot information from the loader.
@@ -226,3 +228,17 @@ const MEMORY_FREE: u32 = 1;
 /// Video mode in the BIOS data area (40:49h).
 const VIDEO_MODE: u64 = 0x449;
 const TEXT_80_BY_25: u8 = 3;
+
+global_asm!(include_str!("boot.s"));
+global_asm!(include_str!("fault.s"));
+global_asm!(include_str!("memory.s"));
+
+/// Referenced by unwind tables; panics do not unwind.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// Referenced by the core library; panics do not unwind.
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    crate::port::halt()
+}

@@ -12,7 +12,7 @@ use crate::boot::{Boot, FILE_BYTES_MAX, Region};
 use crate::card::AnyCard;
 use crate::entropy::{self, Sources};
 use crate::pci::{self, Function};
-use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, rtc, say, serial, vga};
+use crate::{check, clock, console, fault, heap, paging, port, say, vga};
 
 /// Detected hardware.
 pub(crate) struct Hardware {
@@ -35,9 +35,9 @@ pub(crate) struct Hardware {
 /// # Safety
 /// Called once, with the loader's values, on the stack and the page tables of boot.s.
 pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
-    serial::start();
+    console::start();
     // SAFETY: called once.
-    unsafe { descriptors::start() };
+    unsafe { fault::start() };
     // SAFETY: the caller's contract; until now the image has written only to its own memory.
     let boot = unsafe { Boot::read(magic, information) };
     vga::start(boot.has_text_screen);
@@ -68,7 +68,7 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
         if has_no_execute { "not " } else { "(no NX) " }
     );
     let source = clock::start();
-    clock::set_date(rtc::seconds_since_1970().unwrap_or(rtc::NO_DATE));
+    clock::set_date(clock::seconds_since_1970().unwrap_or(clock::NO_DATE));
     say!(
         "clock: {}.{:03} MHz ({source:?}), {}, {} s since 1970",
         clock::hertz() / 1_000_000,
@@ -82,7 +82,7 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
         check::memory_functions();
     }
     if let Some(name) = boot.value("provoke") {
-        provoke::provoke(name);
+        check::provoke(name);
     }
     let functions = functions();
     let (card, card_name) = start_card(&functions);

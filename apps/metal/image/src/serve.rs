@@ -1,20 +1,23 @@
-//! Main loop: runs Receive while there are frames, and Main in between.
+//! Main loop: runs Receive while there are frames, and Main in between; locks of a machine with one core and no thread, which
+//! only refuse to be taken twice.
 
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use ringway_ethernet::Worked;
 use ringway_metal::{Memory, Program, tables_with};
-use ringway_sansio::Seed;
+use ringway_sansio::{Locked, Locks, Seed};
 
 use crate::card::AnyCard;
+use crate::check::Measure;
+use crate::console::{QUEUE_BYTES, Serial};
 use crate::keyboard::Keyboard;
-use crate::lock::CoreLocks;
-use crate::machine::Hardware;
-use crate::measure::Measure;
+use crate::machine::{self, Hardware};
 use crate::port::tsc;
-use crate::serial::{QUEUE_BYTES, Serial};
 use crate::vga::Vga;
-use crate::{clock, heap, machine};
+use crate::{clock, heap};
 
 /// Starts the machine and runs a program on it for ever.
 ///
@@ -99,3 +102,41 @@ fn memory() -> Memory {
 const BURST: usize = 32;
 
 const MAIN_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Locks of one core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoreLocks;
+
+struct CoreLock<T> {
+    is_taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by `with` alone, which nobody enters while another call is in it.
+unsafe impl<T: Send> Sync for CoreLock<T> {}
+
+impl Locks for CoreLocks {
+    fn lock<T: Send + Sync + 'static>(value: T) -> Box<dyn Locked<T> + Send + Sync> {
+        Box::new(CoreLock { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) })
+    }
+}
+
+impl<T> CoreLock<T> {
+    fn with(&self, change: impl FnOnce(&mut T)) {
+        if !self.is_taken.swap(true, Ordering::Acquire) {
+            // SAFETY: `is_taken` was false, and is true until the end of this call.
+            change(unsafe { &mut *self.value.get() });
+            self.is_taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Locked<T> for CoreLock<T> {
+    fn read(&self, read: &mut dyn FnMut(&T)) {
+        self.with(|value| read(value));
+    }
+
+    fn change(&self, change: &mut dyn FnMut(&mut T)) {
+        self.with(change);
+    }
+}

@@ -1,9 +1,7 @@
 //! Network cards.
 
 mod dma;
-mod doorbell;
 mod e1000;
-mod registers;
 mod virtio;
 
 use core::fmt;
