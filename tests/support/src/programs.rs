@@ -1,4 +1,4 @@
-//! Programs of others that a test needs.
+//! Programs of others that a test needs, and the program of the test itself.
 
 use std::io::Write as _;
 
@@ -18,4 +18,16 @@ pub fn has(program: &str, package: &str) -> bool {
     // Past the capture of output, which only a failed test shows.
     let _ = writeln!(std::io::stderr(), "{why}");
     false
+}
+
+/// Runs an ignored test of this program in a process of its own: it counts what belongs to a whole process.
+///
+/// # Panics
+/// The test fails, or there is none of this name.
+#[track_caller]
+pub fn run_alone(test: &str) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", test, "--ignored"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

@@ -1,8 +1,9 @@
 //! Behaviour at the limit of open files. The test runs in a process of its own, because the limit is per process.
 
-use crate::node::{PATIENCE, address, client, receive, run_alone, start};
+use crate::node::{PATIENCE, address, client, receive, start};
 use ringway_linux::Config;
 use ringway_test_support::eventually::wait_until;
+use ringway_test_support::programs::run_alone;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;

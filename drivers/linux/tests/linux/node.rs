@@ -289,11 +289,3 @@ pub(crate) fn events(runtime: &Runtime<Talker>, shard: u16) -> Vec<Event> {
 }
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Runs an ignored test of this program in a process of its own.
-pub(crate) fn run_alone(test: &str) {
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", test, "--ignored"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-}

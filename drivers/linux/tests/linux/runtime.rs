@@ -2,10 +2,11 @@
 //! threads, errors at start, stopping with and without grace, a node that panics.
 
 use crate::node;
-use crate::node::{Ledger, Talker, address, client, events, receive, run_alone, start, start_with};
+use crate::node::{Ledger, Talker, address, client, events, receive, start, start_with};
 use ringway_linux::{Bound, Config, MarkedPackets, NoActions, Runtime, StartError};
 use ringway_sansio::{Event, Flow, ListenerId, LocatedServers, Token};
 use ringway_test_support::eventually::wait_until;
+use ringway_test_support::programs::run_alone;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,6 +6,7 @@ use ringway_admin::{
     ServerInfo, Stats, TraceEntry, TracePage, TraceRefusal, Traces, User, UserQuery, View,
 };
 use ringway_test_support::eventually::wait_until;
+use ringway_test_support::programs::run_alone;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -199,11 +200,7 @@ fn wrong_types_refusals_and_a_missing_token_are_answered_at_once() {
 #[test]
 fn thousands_of_polls_hold_no_threads_and_keep_nobody_from_being_served() {
     // The threads of other tests must not be counted.
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    let output =
-        command.args(["--exact", "traces::polls_beside_no_other_test", "--ignored"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    run_alone("traces::polls_beside_no_other_test");
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Phone {
         std::fs::write(home.join("contacts"), watching.contacts())?;
         let mut command = stage.command("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
-        let mut running = Process::start(user, &mut command, &stage.folder)?;
+        let running = Process::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("baresip is ready")?;
         Ok(Self {
             running,
@@ -161,7 +161,7 @@ impl Phone {
     }
 
     /// Kills it: it does not end its registration.
-    pub(crate) fn kill(mut self) {
+    pub(crate) fn kill(self) {
         self.running.kill();
     }
 

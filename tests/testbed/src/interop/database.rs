@@ -88,7 +88,7 @@ impl Database {
 
     /// Stops its server as a crash does.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut running) = self.running.take() {
+        if let Some(running) = self.running.take() {
             running.kill();
         }
     }

@@ -49,7 +49,7 @@ fn numbers(stage: &Stage, records: NumberRecords) -> Result<()> {
         let regexp = format!(r"!^\+4416329600(..)$!sip:callee\1@{DOMAIN}!");
         command.arg(format!("--naptr-record={name},10,10,u,E2U+sip,{regexp}"));
     }
-    let mut dns = start(stage, &mut command)?;
+    let dns = start(stage, &mut command)?;
     let wanted = Wanted {
         digest: false,
         dns_port: Some(dns_port),
@@ -91,7 +91,7 @@ fn numbers(stage: &Stage, records: NumberRecords) -> Result<()> {
 fn failover(stage: &Stage, transport: Transport) -> Result<()> {
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
     let (down_port, callee_port, dns_port) = (free_port()?, free_port()?, free_port()?);
-    let mut dns = start(stage, &mut dnsmasq(dns_port, transport, [down_port, callee_port]))?;
+    let dns = start(stage, &mut dnsmasq(dns_port, transport, [down_port, callee_port]))?;
     let logins: Vec<_> = [callers.clone(), callees.clone()].concat().into_iter().map(login).collect();
     let wanted = Wanted { digest: false, dns_port: Some(dns_port), ..Wanted::default() };
     let server = Server::start(stage, wanted, &logins)?;
@@ -137,7 +137,7 @@ fn dnsmasq(port: u16, transport: Transport, ports: [u16; 2]) -> Command {
 }
 
 fn start(stage: &Stage, command: &mut Command) -> Result<Process> {
-    let mut dns = Process::start("dnsmasq", command, &stage.folder)?;
+    let dns = Process::start("dnsmasq", command, &stage.folder)?;
     dns.wait_for_output("started")?;
     Ok(dns)
 }

@@ -28,7 +28,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let file = stage.path("sngrep.pcap");
     let mut command = Command::new("sngrep");
     command.args(["-N", "-q", "-L"]).arg(format!("udp:127.0.0.1:{port}")).arg("-O").arg(&file);
-    let mut sngrep = Process::start("sngrep", &mut command, &stage.folder)?;
+    let sngrep = Process::start("sngrep", &mut command, &stage.folder)?;
     await_listener(port, UDP)?;
     let collector = match transport {
         Transport::Tcp => format!("tcp:127.0.0.1:{}", relay(port)?),

@@ -40,7 +40,7 @@ fn read(stage: &Stage) -> Result<()> {
     command.args(["lab", "load", &format!("127.0.0.1:{}", server.port), "--domain", "127.0.0.1"]);
     command.args(["--scenario-file", "uac.xml", "--callee-file", "uas.xml", "--users-file", "list.csv"]);
     command.args(["--rate", "20", "--seconds", "2", "--talk", "50ms", "--fail-if", "success<100%"]);
-    let mut running = Process::start("lab", &mut command, &stage.folder)?;
+    let running = Process::start("lab", &mut command, &stage.folder)?;
     let status = running.wait_for(2 * PATIENCE)?;
     ensure!(status.success(), "lab load ended with {status}: {}", running.output());
     ensure!(running.output().contains("40 (100.00 %)"), "not 40 calls: {}", running.output());
@@ -66,7 +66,7 @@ fn refused(stage: &Stage) -> Result<()> {
         std::fs::write(stage.path(&file), text)?;
         let mut command = Command::new(program(stage)?);
         command.args(["lab", "load", "127.0.0.1:9", "--scenario-file", &file]);
-        let mut running = Process::start("lab", &mut command, &stage.folder)?;
+        let running = Process::start("lab", &mut command, &stage.folder)?;
         let status = running.wait()?;
         let said = running.output();
         let is_refused = said.contains(&format!("{file}:{line}: ")) && said.contains(reason);

@@ -98,7 +98,7 @@ fn run_database(stage: &Stage, engine: Engine, flow: &str) -> Result<()> {
         command.args(["--database", &database.url(), "--database-password-file"]).arg(&password);
         Process::start(out, command.arg("--out").arg(stage.path(out)), &stage.folder)
     };
-    let mut lab = run("results")?;
+    let lab = run("results")?;
     let status = lab.wait_for(LIMIT)?;
     ensure!(status.success(), "{status}: {}", lab.output());
     let mut measured = BTreeSet::new();
@@ -127,7 +127,7 @@ fn run_database(stage: &Stage, engine: Engine, flow: &str) -> Result<()> {
     };
     ensure!(tables()?.trim().is_empty(), "the lab left tables: {}", tables()?);
     database.execute("CREATE TABLE customer (login varchar(64));")?;
-    let mut refused = run("refused")?;
+    let refused = run("refused")?;
     let status = refused.wait()?;
     let said = refused.output();
     ensure!(status.code() == Some(2) && said.contains("is not empty") && said.contains("customer"), "{said}");

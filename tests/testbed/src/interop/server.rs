@@ -210,12 +210,12 @@ impl Server {
             Ringway::Program(program) => {
                 let mut command = namespace::command(self.namespace.as_deref(), program);
                 command.arg("serve").arg("--config").arg(&self.config);
-                let mut running = Process::start("ringway", &mut command, &self.folder)?;
+                let running = Process::start("ringway", &mut command, &self.folder)?;
                 running.wait_for_output("ready ")?;
                 self.running = Some(running);
             }
             Ringway::Machine(machine) => {
-                let mut running = machine.start(&self.folder, self.port, &self.wanted.words())?;
+                let running = machine.start(&self.folder, self.port, &self.wanted.words())?;
                 running.wait_for_output("ready ")?;
                 self.running = Some(running);
             }
@@ -226,7 +226,7 @@ impl Server {
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut running) = self.running.take() {
+        if let Some(running) = self.running.take() {
             running.kill();
         }
     }

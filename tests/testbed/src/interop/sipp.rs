@@ -132,7 +132,7 @@ impl Sipp<'_> {
     }
 
     /// Waits for the end of a run under load.
-    pub(crate) fn finish(&self, stage: &Stage, mut running: Process) -> Result<Statistics> {
+    pub(crate) fn finish(&self, stage: &Stage, running: Process) -> Result<Statistics> {
         running.wait_for(ALL_CALLS + PATIENCE)?;
         let file = self.statistics_file(stage);
         let text = std::fs::read_to_string(&file).with_context(|| format!("{}: no statistics", self.role))?;

@@ -81,7 +81,7 @@ fn failover(stage: &Stage) -> Result<()> {
     ];
     let server = server(stage, &trunks, PASSWORD)?;
     let plain = (Transport::Udp, "MD5");
-    let mut first = carrier(stage, "first", (CARRIER, first_port), (server.port, &gateway), plain)?;
+    let first = carrier(stage, "first", (CARRIER, first_port), (server.port, &gateway), plain)?;
     let _second = carrier(stage, "second", (SECOND_CARRIER, second_port), (server.port, &gateway), plain)?;
     let mut alice = alice(stage, &server)?;
     for (call, failovers) in [(1, 0), (2, 1), (3, 1)] {
@@ -105,7 +105,7 @@ fn back_to_back(stage: &Stage) -> Result<()> {
     let port = free_port()?;
     let server = server(stage, &[("b2bua", CARRIER, port, Transport::Udp)], PASSWORD)?;
     let next = host_of(&gateway);
-    let mut b2bua = start_b2bua(stage, port, &format!("out@{CARRIER}:{port}"), &next)?;
+    let b2bua = start_b2bua(stage, port, &format!("out@{CARRIER}:{port}"), &next)?;
     let mut alice = alice(stage, &server)?;
     for _ in 0..2 {
         alice.dial(&format!("sip:{NUMBER}@example.org"))?;
@@ -126,7 +126,7 @@ fn back_to_back_inwards(stage: &Stage) -> Result<()> {
     let server = server(stage, &[("b2bua", CARRIER, port, Transport::Udp)], PASSWORD)?;
     let mut alice = alice(stage, &server)?;
     let ringway = format!("{}:{}", Ipv4Addr::LOCALHOST, server.port);
-    let mut b2bua = start_b2bua(stage, port, "+4930123499@example.org", &ringway)?;
+    let b2bua = start_b2bua(stage, port, "+4930123499@example.org", &ringway)?;
     let line = Line::at_server("caller", 1000.0, port, Transport::Udp);
     let mut caller = Phone::start(stage, Line { host: GATEWAY, server_host: CARRIER, ..line })?;
     for call in 1..=2 {
@@ -232,7 +232,7 @@ fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Pr
     std::fs::write(home.join("contacts"), "")?;
     let mut command = Command::new("baresip");
     command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
-    let mut running = Process::start("b2bua", &mut command, &stage.folder)?;
+    let running = Process::start("b2bua", &mut command, &stage.folder)?;
     running.wait_for_output("baresip is ready")?;
     Ok(running)
 }

@@ -54,7 +54,7 @@ impl Phone {
         std::fs::write(settings.join("twinkle.cfg"), "")?;
         let mut command = Command::new("twinkle-console");
         command.env("HOME", &home).arg(format!("{user}.cfg"));
-        let mut running = Process::start(user, &mut command, &stage.folder)?;
+        let running = Process::start(user, &mut command, &stage.folder)?;
         running.wait_until("Twinkle>", has_prompt)?;
         let messages = stage.path(&format!("{user}.messages"));
         Ok(Self { running, card, uri: line.uri(port), log: settings.join("twinkle.log"), messages })

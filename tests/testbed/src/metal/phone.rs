@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// for Linux. All output is in `folder`.
 pub(crate) fn check(folder: &Path, ringway: &Path, card: Card) -> Result<()> {
     let network = TestNetwork { folder, ringway, own: own_address()?, server: free_port()? };
-    let mut server = network.serve()?;
+    let server = network.serve()?;
     server.wait_for_output("ready ")?;
     let mut machine = network.boot(card)?;
     machine.wait_for_output("account: sip:metal@example.org is registered for ")?;
@@ -102,7 +102,7 @@ impl TestNetwork<'_> {
     fn is_called(&self, machine: &mut Process) -> Result<()> {
         let mut call = self.phone("call", "sip:metal@example.org", "alice");
         call.args(["--from", "sip:alice@example.org", "--duration", "5"]);
-        let mut alice = self.start(&mut call, "alice")?;
+        let alice = self.start(&mut call, "alice")?;
         alice.wait()?;
         self.expect(&alice, "alice")?;
         machine.wait_for_output("call: sip:alice@example.org: ended")?;
@@ -114,7 +114,7 @@ impl TestNetwork<'_> {
     fn calls(&self, machine: &mut Process) -> Result<()> {
         let mut answer = self.phone("answer", "", "bob");
         answer.args(["--as", "sip:bob@example.org", "--register", "--count", "1"]);
-        let mut bob = self.start(&mut answer, "bob")?;
+        let bob = self.start(&mut answer, "bob")?;
         bob.wait_for_output("ready ")?;
         // The first key shows the page on the serial port.
         machine.type_keys(" ")?;

@@ -5,11 +5,11 @@
 //! sides measure what they receive by the kernel's timestamps.
 
 use super::super::report::Verdict;
+use super::handset::{Handset, number};
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
-use ringway_lab::phone::sleep_floor::{Lateness, SleepFloor, TICK_MS};
-use ringway_lab::phone::{Handset, number};
+use ringway_lab::sleep_floor::{Lateness, SleepFloor, TICK_MS};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -211,14 +211,14 @@ impl Pair {
             "--play",
             "speech",
         ];
-        let mut bob = Handset::start(ringway, &answer, "", SERVER_CPU)?;
+        let bob = Handset::start(ringway, &answer, "", SERVER_CPU)?;
         let ready = bob.line("ready ")?;
         let address =
             ready.split(' ').find_map(|word| word.strip_prefix("udp:")).context("no udp address")?;
         let (uri, duration) = (format!("sip:bob@{address}"), format!("{}", seconds + MARGIN_S));
         let mut call = vec!["call", &uri, "--json", "--play", "speech", "--duration", &duration];
         call.extend(options);
-        let mut alice = Handset::start(ringway, &call, "", GENERATOR_CPU)?;
+        let alice = Handset::start(ringway, &call, "", GENERATOR_CPU)?;
         alice.line("is connected")?;
         Ok(Self { alice, bob, seconds })
     }

@@ -8,6 +8,7 @@
 //! Start reading at [`rows`]; a new measurement is a module here and a line there.
 
 mod call;
+mod handset;
 mod setup;
 mod srtp;
 mod table;

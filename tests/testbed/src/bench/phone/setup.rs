@@ -1,10 +1,10 @@
 //! Row "call set-up": time from the first INVITE to the answer, through the server, with digest and SDES.
 
 use super::super::report::Verdict;
+use super::handset::{Handset, number};
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
-use ringway_lab::phone::{Handset, number};
 use ringway_lab::process::Process;
 use ringway_lab::statistics::median;
 use std::net::{TcpListener, UdpSocket};
@@ -59,7 +59,7 @@ fn measure(ringway: &Path, folder: &Path, calls: u32) -> Result<Vec<f64>> {
     let common = ["--server", &address, "--password-stdin", "--json", "--srtp", "sdes", "--transport", "udp"];
     let mut answer = vec!["answer", "--as", "sip:bob@example.org", "--register", "--count", &count];
     answer.extend(common);
-    let mut bob = Handset::start(ringway, &answer, PASSWORD, SERVER_CPU)?;
+    let bob = Handset::start(ringway, &answer, PASSWORD, SERVER_CPU)?;
     bob.line("ready ")?;
     let mut call =
         vec!["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "0.1"];

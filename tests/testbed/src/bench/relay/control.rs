@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Media relay of a server, which ends with this value.
 pub(super) enum Relay {
     Scripted { is_over: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
-    Rtpengine(#[expect(dead_code, reason = "it runs until it is dropped")] Rtpengine),
+    Rtpengine(#[expect(dead_code, reason = "it runs until it is dropped")] Box<Rtpengine>),
 }
 
 impl Relay {
@@ -39,7 +39,7 @@ impl Relay {
         let site = Site { folder: folder.to_owned(), namespace: None };
         let mut arguments = media_ports(Ipv4Addr::LOCALHOST, 30_000, 2001);
         arguments.push("--log-level=3".to_owned());
-        Ok(Self::Rtpengine(Rtpengine::start_at(&site, control.port(), &arguments)?))
+        Ok(Self::Rtpengine(Box::new(Rtpengine::start_at(&site, control.port(), &arguments)?)))
     }
 }
 

@@ -40,7 +40,7 @@ fn dashboard(stage: &Stage) -> Result<()> {
         "pictures": pictures()?,
         "browser": "/usr/bin/chromium",
     });
-    let mut running = browse(stage, &settings)?;
+    let running = browse(stage, &settings)?;
     let status = running.wait_for(PATIENCE)?;
     let output = running.output();
     stage.keep_text(&output, "browser.log")?;
@@ -64,7 +64,7 @@ fn load(stage: &Stage) -> Result<()> {
         "watch": 2 + WINDOWS as u64 * WINDOW.as_secs(),
         "browser": "/usr/bin/chromium",
     });
-    let mut running = browse(stage, &settings)?;
+    let running = browse(stage, &settings)?;
     running.wait_for_output("watching\n")?;
     let open = median_percent(&server)?;
     let status = running.wait_for(ANSWER_WITHIN)?;

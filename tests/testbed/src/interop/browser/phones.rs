@@ -34,7 +34,7 @@ impl Phones {
         command.arg(modules.join("phones.mjs")).args([&port.to_string(), "/usr/bin/chromium"]);
         // The browser keeps its profile and looks for trusted authorities there.
         command.env("HOME", &stage.folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
-        let mut running = Process::start("browser", &mut command, &stage.folder)?;
+        let running = Process::start("browser", &mut command, &stage.folder)?;
         running.wait_for_output("ready\n")?;
         Ok(Self { running, port, readings: 0 })
     }

@@ -247,7 +247,7 @@ fn floating_pair(stage: &Stage) -> Result<()> {
     let copy = stage.within("second")?.inside(two);
     first.back_up(&copy.path("ringway.db"))?;
     let mut second = Server::start(&copy, wanted, &[])?;
-    let mut daemons = [
+    let daemons = [
         start_keepalived(&stage.within("first")?.inside(one), port, 100)?,
         start_keepalived(&copy, port, 90)?,
     ];
@@ -341,7 +341,7 @@ fn srv(stage: &Stage) -> Result<()> {
         dnsmasq.arg(format!("--srv-host=_sip._tcp.example.org,{host}.example.org,{port},{priority},50"));
         dnsmasq.arg(format!("--host-record={host}.example.org,127.0.0.1"));
     }
-    let mut dns = Process::start("dnsmasq", &mut dnsmasq, &stage.folder)?;
+    let dns = Process::start("dnsmasq", &mut dnsmasq, &stage.folder)?;
     dns.wait_for_output("started")?;
     // The port is not used: the records have it.
     let line = |user, tone_hz| Line::at_server(user, tone_hz, 5060, Transport::Tcp);

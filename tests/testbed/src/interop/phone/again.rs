@@ -47,7 +47,7 @@ fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Val
     };
     command.args(["--srtp", "zrtp", "--play", "tone:600", "--duration", "3", "--json"]);
     command.arg("--zrtp-cache").arg(stage.path("alice.zrtp"));
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     if caller == Caller::Peer {
         phone.wait_for_output("ready")?;
         peer.dial(&uri)?;

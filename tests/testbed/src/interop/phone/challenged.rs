@@ -68,7 +68,7 @@ fn by_baresip(stage: &Stage, transport: Transport) -> Result<()> {
 }
 
 fn by_baresip_with_wrong_password(stage: &Stage, transport: Transport) -> Result<()> {
-    let (mut bob, uri) = bob_directly(stage, transport)?;
+    let (bob, uri) = bob_directly(stage, transport)?;
     let more = ";auth_user=alice;auth_pass=wrong";
     let mut alice = baresip::Phone::start_with(stage, line(transport), more)?;
     alice.dial(&uri)?;
@@ -83,7 +83,7 @@ fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Process, String)
     let port = free_port()?;
     let mut command = ringway(stage)?;
     command.args(["answer", "--as", "sip:bob@127.0.0.1", "--bind", &format!("127.0.0.1:{port}")]);
-    let mut bob = challenging(stage, transport, command)?;
+    let bob = challenging(stage, transport, command)?;
     bob.wait_for_output("ready")?;
     let parameter = match transport {
         Transport::Udp => "",

@@ -39,7 +39,7 @@ fn call(stage: &Stage, caller: Caller) -> Result<()> {
     };
     command.args(["--srtp", "dtls", "--play", "tone:600", "--json", "--record"]);
     command.arg(stage.path("heard-by-phone.wav"));
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     if caller == Caller::Peer {
         phone.wait_for_output("ready")?;
         peer.dial(&uri)?;

@@ -48,7 +48,7 @@ fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Resu
     command.args(["call", &peer.uri(), "--from", "sip:alice@127.0.0.1", "--bind", "127.0.0.1:0"]);
     command.args(["--transport", transport.name(), "--play", &format!("tone:{PHONE_HZ}")]);
     command.arg("--record").arg(&heard_by_phone).args(["--duration", "4", "--trace", "--json"]);
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     peer.established().context("the peer")?;
     let output = phone.succeeds()?;
     peer.ended().context("the peer")?;

@@ -56,7 +56,7 @@ fn ask(stage: &Stage, transport: Transport, uri: &str) -> Result<(Option<i32>, V
     let mut command = Command::new(program);
     command.args(["options", uri, "--transport", transport.name(), "--bind", "127.0.0.1:0"]);
     command.args(["--trace", "--json"]);
-    let mut running = Process::start("options", &mut command, &stage.folder)?;
+    let running = Process::start("options", &mut command, &stage.folder)?;
     let status = running.wait()?;
     Ok((status.code(), running.printed_json()?))
 }

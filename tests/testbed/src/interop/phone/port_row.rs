@@ -35,7 +35,7 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     command.args(["--stun", &nat.phone_stun.to_string(), "--port-row", &ports.to_string()]);
     command.args(["--srtp", "none", "--play", "tone:600", "--duration", &TALK.as_secs().to_string()]);
     command.args(["--trace", "--json", "--record"]).arg(stage.path("heard-by-phone.wav"));
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
     peer.ended().context("the peer")?;
     let told = phone.printed_json()?;

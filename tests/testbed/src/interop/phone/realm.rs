@@ -25,7 +25,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let server = Server::start_reference(stage, Wanted { realm: REALM, ..Wanted::default() })?;
     let address = format!("127.0.0.1:{}", server.port);
     let answer = ["answer", "--as", "sip:bob@example.org", "--register", "--count", "2"];
-    let mut bob = phone(stage, transport, ("bob", "bob"), &address, &answer)?;
+    let bob = phone(stage, transport, ("bob", "bob"), &address, &answer)?;
     bob.wait_for_output("ready")?;
     let call = ["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "1"];
     for (name, more, is_answered) in [
@@ -33,7 +33,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
         ("pinned", &["--realm", REALM], true),
         ("unknown", &[], false),
     ] {
-        let mut alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
+        let alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
         let status = alice.wait()?;
         let output = alice.output();
         let told = alice.printed_json()?;

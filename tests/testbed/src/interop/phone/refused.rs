@@ -34,7 +34,7 @@ fn called(stage: &Stage, keys: Keys, srtp: &str) -> Result<()> {
     let mut command = ringway(stage)?;
     command.args(["answer", "--as", &format!("sip:alice@127.0.0.1:{port}"), "--count", "1"]);
     command.args(["--bind", &format!("127.0.0.1:{port}"), "--srtp", srtp, "--trace", "--json"]);
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     phone.wait_for_output("ready")?;
     peer.dial(&format!("sip:alice@127.0.0.1:{port}"))?;
     peer.ended().context("the peer")?;
@@ -50,7 +50,7 @@ fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
     let peer = baresip::Phone::start(stage, line(keys))?;
     let mut command = ringway(stage)?;
     command.args(["call", &peer.uri(), "--bind", "127.0.0.1:0", "--trace", "--json"]).args(arguments);
-    let mut phone = Process::start("alice", &mut command, &stage.folder)?;
+    let phone = Process::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
     let told = phone.printed_json()?;
     if status.code() != Some(1) || told["result"] != "rejected" || told["status"] != 488 {

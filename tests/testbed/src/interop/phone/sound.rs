@@ -186,7 +186,7 @@ impl Daemon {
     }
 
     /// Kills it.
-    fn crash(mut self) {
+    fn crash(self) {
         self.running.kill();
     }
 }
@@ -215,7 +215,7 @@ fn answer(stage: &Stage, mut command: Command, more: &[&str]) -> Result<(Process
     let address = format!("127.0.0.1:{}", free_port()?);
     let uri = format!("sip:bob@{address}");
     command.args(["answer", "--as", &uri, "--bind", &address, "--json"]).args(more);
-    let mut bob = Process::start("bob", &mut command, &stage.folder)?;
+    let bob = Process::start("bob", &mut command, &stage.folder)?;
     bob.wait_for_output("ready")?;
     Ok((bob, uri))
 }

@@ -45,7 +45,7 @@ fn calls(stage: &Stage) -> Result<()> {
         "--count",
         "1",
     ]);
-    let mut phone = world.options(stage, command)?;
+    let phone = world.options(stage, command)?;
     phone.wait_for_output("ready")?;
     peer.dial(&uri)?;
     world.talk(stage, phone, &mut peer)
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// Both send sound through the NAT for a while, and the phone hangs up.
-    fn talk(&self, stage: &Stage, mut phone: Process, peer: &mut baresip::Phone) -> Result<()> {
+    fn talk(&self, stage: &Stage, phone: Process, peer: &mut baresip::Phone) -> Result<()> {
         phone.wait_for_output("is connected")?;
         std::thread::sleep(TALK);
         phone.signal(Signal::TERM);

@@ -87,7 +87,7 @@ impl<'a> Subject<'a> {
                 if line.server.is_some() {
                     command.arg("--register");
                 }
-                let mut running = self.started(command)?;
+                let running = self.started(command)?;
                 running.wait_for_output("ready").context("the phone")?;
                 (Phone::Ringway(running), line.uri(port))
             }

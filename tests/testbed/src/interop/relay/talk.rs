@@ -30,7 +30,7 @@ impl Talker {
     pub(super) fn answer(stage: &Stage, access: Access, more: &[&str]) -> Result<Self> {
         let aor = uri(access.user);
         let arguments = ["answer", "--as", &aor, "--register", "--count", "1"];
-        let mut phone = Self::start(stage, access, &[&arguments[..], more].concat())?;
+        let phone = Self::start(stage, access, &[&arguments[..], more].concat())?;
         phone.running.wait_for_output("ready")?;
         Ok(phone)
     }

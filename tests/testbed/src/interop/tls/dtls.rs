@@ -56,7 +56,7 @@ fn registers_and_asks(stage: &Stage) -> Result<()> {
         "--ca",
         CA_FILE,
     ]);
-    let mut phone = Process::start("phone", &mut command, &stage.folder)?;
+    let phone = Process::start("phone", &mut command, &stage.folder)?;
     ensure!(phone.wait()?.success(), "the phone was not answered: {}", phone.output());
     let counters = server.counters()?;
     let counts = ["dtls_cookies_sent", "dtls_accepted", "dtls_failed", "associations_open"]

@@ -26,7 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 fn inbound(stage: &Stage) -> Result<()> {
     let server = openssl::server(stage, "")?;
     let neighbour = Neighbour::start(stage, &server, Certificate::SERVER)?;
-    let mut bob = answering(stage, "bob", "sip:bob@example.org", server.port_of(Transport::Tls))?;
+    let bob = answering(stage, "bob", "sip:bob@example.org", server.port_of(Transport::Tls))?;
     for call in ["first", "second"] {
         let from = "sip:carol@127.0.0.1";
         expect_answered(&called(stage, call, (from, "sip:bob@example.org"), neighbour.tls_port)?)?;
@@ -44,7 +44,7 @@ fn outbound(stage: &Stage) -> Result<()> {
     let neighbour = Neighbour::start(stage, &server, Certificate::SERVER)?;
     server.add_user("carol")?;
     server.bind("carol", &format!("sip:carol@127.0.0.1:{};transport=tls", neighbour.tls_port))?;
-    let mut carol = answering(stage, "carol", "sip:carol@127.0.0.1", neighbour.tls_port)?;
+    let carol = answering(stage, "carol", "sip:carol@127.0.0.1", neighbour.tls_port)?;
     for call in ["first", "second"] {
         let from = "sip:alice@example.org";
         let port = server.port_of(Transport::Tls);
@@ -105,14 +105,14 @@ impl Neighbour {
 
 /// Starts Ringway's phone, which registers at a server and answers two calls.
 fn answering(stage: &Stage, name: &str, aor: &str, server: u16) -> Result<Process> {
-    let mut phone = phone(stage, name, &["answer", "--as", aor, "--register", "--count", "2"], server)?;
+    let phone = phone(stage, name, &["answer", "--as", aor, "--register", "--count", "2"], server)?;
     phone.wait_for_output("registered for")?;
     Ok(phone)
 }
 
 /// Result of a call by Ringway's phone through a server, from and to these URIs.
 fn called(stage: &Stage, name: &str, (from, to): (&str, &str), server: u16) -> Result<Value> {
-    let mut phone = phone(stage, name, &["call", to, "--from", from, "--duration", "1"], server)?;
+    let phone = phone(stage, name, &["call", to, "--from", from, "--duration", "1"], server)?;
     phone.wait()?;
     phone.printed_json()
 }

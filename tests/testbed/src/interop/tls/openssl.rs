@@ -83,12 +83,12 @@ fn dialled_by_phone(stage: &Stage) -> Result<()> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let authority = Authority::create(&stage.folder)?;
     for (certificate, reason) in CERTIFICATES {
-        let (mut dialled, port) = listening(stage, &authority, certificate)?;
+        let (dialled, port) = listening(stage, &authority, certificate)?;
         let mut command = Command::new(program);
         command.args(["call", "sip:bob@example.org", "--from", "sip:alice@example.org"]);
         command.args(["--server", &format!("127.0.0.1:{port}"), "--transport", "tls", "--ca", CA_FILE]);
         command.args(["--bind", "127.0.0.1:0"]);
-        let mut phone = Process::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
+        let phone = Process::start(&format!("phone-{}", certificate.name), &mut command, &stage.folder)?;
         let Some(reason) = reason else {
             dialled.wait_for_output("INVITE sip:bob@example.org").context("the good certificate")?;
             continue;
@@ -109,7 +109,7 @@ fn dialled_by_server(stage: &Stage) -> Result<()> {
     let mut server = server(stage, "")?;
     let authority = Authority::of(stage);
     for (certificate, reason) in CERTIFICATES {
-        let (mut dialled, port) = listening(stage, &authority, certificate)?;
+        let (dialled, port) = listening(stage, &authority, certificate)?;
         server.add_user(certificate.name)?;
         server.bind(certificate.name, &format!("sip:gateway@127.0.0.1:{port};transport=tls"))?;
         let callee = format!("sip:{}@example.org", certificate.name);

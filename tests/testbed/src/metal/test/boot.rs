@@ -37,7 +37,7 @@ impl Kind {
         let (mut times, mut least_s) = (Vec::new(), f64::INFINITY);
         for _ in 0..tries {
             let begun = Instant::now();
-            let mut running = Process::start("machine", &mut command, &stage.folder)?;
+            let running = Process::start("machine", &mut command, &stage.folder)?;
             running.wait_for_output("by DHCP from")?;
             times.push(begun.elapsed().as_secs_f64());
             least_s = least_s.min(cpu_s(&running)?);

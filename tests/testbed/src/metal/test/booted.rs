@@ -19,7 +19,7 @@ pub(super) struct Booted {
 impl Booted {
     /// Starts a machine in the check's folder, and waits until it is ready.
     pub(super) fn serving(machine: &Machine, stage: &Stage, words: &str) -> Result<Self> {
-        let mut booted = Self::start(machine, stage, words)?;
+        let booted = Self::start(machine, stage, words)?;
         booted.running.wait_for_output("ready ")?;
         Ok(booted)
     }

@@ -24,7 +24,7 @@ pub(super) fn checks() -> Vec<Scenario> {
 fn stopped(stage: &Stage, command_line: &str, exit: i32, words: &[&str]) -> Result<()> {
     let machine =
         Machine::new(Medium::Kernel).with_options(&["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
-    let mut machine = Booted::start(&machine, stage, command_line)?;
+    let machine = Booted::start(&machine, stage, command_line)?;
     let status = machine.running.wait()?;
     let said = machine.said();
     for word in words {
@@ -40,7 +40,7 @@ fn stopped(stage: &Stage, command_line: &str, exit: i32, words: &[&str]) -> Resu
 
 /// Checks that the machine resets after its last message; with `-no-reboot` QEMU then ends.
 fn reset(stage: &Stage) -> Result<()> {
-    let mut machine = Booted::start(&Machine::new(Medium::Kernel), stage, "provoke=null")?;
+    let machine = Booted::start(&Machine::new(Medium::Kernel), stage, "provoke=null")?;
     machine.running.wait_for_output("The machine resets in 3 seconds.")?;
     let begun = Instant::now();
     let status = machine.running.wait()?;

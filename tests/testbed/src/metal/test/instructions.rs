@@ -71,7 +71,7 @@ fn one(stage: &Stage, measured: Measured) -> Result<f64> {
         }
     };
     let words = format!("users=users.csv algorithms=MD5 {words}");
-    let mut machine = Booted::serving(&machine, stage, &words)?;
+    let machine = Booted::serving(&machine, stage, &words)?;
     // The image prints one line for each thousand operations; the first thousand create the bindings.
     let mut phones = Registering::over(transport, tls_port.unwrap_or(machine.at.port()), USERS)?;
     phones.run(u64::from(USERS) * LINES, 1, measured == Measured::Digest)?;

@@ -31,7 +31,7 @@ fn answered_by_a_person(stage: &Stage) -> Result<()> {
     machine.type_keys(" ")?;
     machine.wait_for_output("microphone sent, sound played (Intel 82801AA AC97)")?;
 
-    let mut caller = call(port, stage)?;
+    let caller = call(port, stage)?;
     machine.wait_for_output("Enter answer")?;
     std::thread::sleep(RINGING_TIME);
     machine.type_keys("\r")?;

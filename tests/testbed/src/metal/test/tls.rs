@@ -91,11 +91,11 @@ fn files(stage: &Stage) -> Result<()> {
     for (content, reason) in bad {
         std::fs::write(&file, content)?;
         let machine = Machine::new(Medium::Kernel).with_tls(file.clone(), free_port()?);
-        let mut machine = Booted::start(&machine, stage, "auth=off tls=5061")?;
+        let machine = Booted::start(&machine, stage, "auth=off tls=5061")?;
         machine.running.wait_for_output(reason)?;
         machine.running.wait_for_output("the server does not start")?;
     }
-    let mut machine = Booted::start(&Machine::new(Medium::Kernel), stage, "auth=off tls=5061")?;
+    let machine = Booted::start(&Machine::new(Medium::Kernel), stage, "auth=off tls=5061")?;
     machine.running.wait_for_output("needs a certificate and its key on the boot medium")
 }
 
