@@ -1,12 +1,13 @@
 //! The admin API of the built server, as the dashboard uses it: users, kick, connections, configuration, and the figures that
 //! the dashboard and Grafana name.
 
+use crate::admin_api;
 use crate::program::Running;
 use ringway_test_support::eventually::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
@@ -44,17 +45,9 @@ impl Server {
 
     /// Status and body of a response.
     fn ask(&self, method: &str, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.admin).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer hidden-token\r\nConnection: close\r\n\r\n",
-            self.admin
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+        let token = "Authorization: Bearer hidden-token\r\n";
+        let (head, body) = admin_api::exchange(&self.admin, method, path, token, "");
+        (admin_api::status(&head), body)
     }
 
     fn json(&self, method: &str, path: &str) -> Value {

@@ -2,11 +2,11 @@
 //!
 //! Not tested here: what forwards do to calls, which `proto/server/tests/server/forwards.rs` has.
 
+use crate::admin_api;
 use crate::program::{Running, TIME_LIMIT};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 const CONFIGURATION: &str = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[auth]\nenabled = false\n\
@@ -14,15 +14,7 @@ const CONFIGURATION: &str = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.
 
 /// Sends a request to the admin API; returns status and body.
 fn ask(admin: &str, method: &str, user: &str, body: &str) -> (u16, Value) {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    let length = body.len();
-    let head =
-        format!("{method} /api/users/{user}/forward HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n");
-    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    admin_api::ask(admin, method, &format!("/api/users/{user}/forward"), "", body)
 }
 
 /// Calls bob again and again, with another Call-ID each time, until `is_it` is true for what `socket` receives.

@@ -1,6 +1,7 @@
 //! The built program: its commands, its files, its log, its pages, and what its processes send.
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod admin_api;
 mod advertise;
 mod answer;
 mod call_records;

@@ -3,11 +3,11 @@
 //! Tested: connections and handshakes, by the counters of `/metrics` on both sides; the phones are UDP sockets. The rules of
 //! such connections are tested on a virtual clock in `proto/server`.
 
+use crate::admin_api;
 use crate::program::Running;
 use ringway_test_support::eventually::{PATIENCE, holds};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -46,11 +46,7 @@ impl Served {
 
     /// Value in `/metrics`.
     fn metric(&self, name: &str) -> u64 {
-        let admin = self.running.admin();
-        let mut stream = TcpStream::connect(&admin).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
+        let (_, text) = admin_api::exchange(&self.running.admin(), "GET", "/metrics", "", "");
         let value = |line: &str| line.strip_prefix("ringway_")?.strip_prefix(name)?.trim().parse().ok();
         let value = |line: &str| value(line).or_else(|| value(&line.replace("_total ", " ")));
         text.lines().find_map(value).unwrap_or_else(|| panic!("no {name} in {text}"))

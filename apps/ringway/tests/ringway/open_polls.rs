@@ -3,9 +3,9 @@
 //! Tested: open connections and memory of the server stay bounded, displaced ones are counted, SIP requests are answered in time,
 //! the admin API answers afterwards, and every connection ends.
 
+use crate::admin_api::stats;
 use crate::program::Running;
 use ringway_test_support::eventually::holds;
-use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -96,16 +96,6 @@ fn memory_kib(id: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-fn stats(admin: &str) -> Value {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = format!("GET /api/stats HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[test]

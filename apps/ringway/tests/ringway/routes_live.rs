@@ -3,11 +3,11 @@
 //! Tested: an edit is in force at once and keeps the rest of the file; a file that changed meanwhile, an invalid text, a file that
 //! cannot be written and a refused reload change nothing; links; secrets; requests at the same time.
 
+use crate::admin_api::{ask, exchange};
 use crate::program::Running;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -70,26 +70,6 @@ impl Server {
         let names = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with('.')).collect()
     }
-}
-
-/// Status and body of a response.
-fn ask(admin: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
-    let (head, body) = exchange(admin, method, path, headers, body);
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(&body).unwrap())
-}
-
-fn exchange(admin: &str, method: &str, path: &str, headers: &str, body: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n{headers}");
-    // A body that is refused by its length may not be read.
-    let _ = stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), body.to_owned())
 }
 
 const CONFIGURATION: &str = "# Ours; each line of this file stays.\ndomains = [\"example.org\"]\n\nlisten = [\"udp:127.0.0.1:0\"]   # any\n\

@@ -4,8 +4,7 @@
 use crate::program::{Running, Signal};
 use ringway_test_support::programs::has;
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use tempfile::TempDir;
 
 struct Served {
@@ -56,14 +55,11 @@ impl Served {
             };
             command.args(["-cert", &pem, "-key", &key]);
         }
-        let command = command.current_dir(self.folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         // The server ends the connection after a message that is none.
         let input = format!("{messages}this is no message\r\n\r\n");
-        child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let out =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let (client, _keys) = Running::run(command, self.folder.path(), &[], &input);
+        let done = client.done();
+        let out = done.out + &done.err;
         let status = |line: &str| Some(line.split_once("SIP/2.0 ")?.1.get(..3)?.to_owned());
         let is_response = |line: &&str| line.contains("SIP/2.0 ") && !line.contains("Via:");
         (out.lines().filter(is_response).filter_map(status).collect(), out)

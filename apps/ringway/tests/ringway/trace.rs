@@ -1,12 +1,12 @@
 //! `ringway trace` of the built server: the ladder of a login, a call and a failure, word for word; its limits.
 
+use crate::admin_api::get;
 use crate::program::{Running, Signal, TIME_LIMIT};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge};
 use ringway_test_support::eventually::holds;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -117,18 +117,6 @@ fn answer(request: &str, status: &str) -> String {
         text.push_str(&format!("{line}{tag}\r\n"));
     }
     text + "Content-Length: 0\r\n\r\n"
-}
-
-/// Sends a request to the admin API; returns status and body.
-fn get(admin: &str, path: &str) -> (u16, Value) {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    stream
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").as_bytes())
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
 /// Output with times, ports and the filling of arrows normalised.
