@@ -38,13 +38,13 @@ impl Story {
     }
 
     /// Runs it once for each seed. Afterwards the world settles and is checked.
-    pub fn run(self, tell: impl Fn(&mut World)) {
+    pub fn run(self, notify: impl Fn(&mut World)) {
         let first = number("RINGWAY_SEED").unwrap_or(1);
         let count = number("RINGWAY_SEEDS").unwrap_or(Self::SEEDS);
         for seed in first..first.saturating_add(count) {
             let mut world = World::new(seed, self.faults.clone(), self.configure);
             let result = catch_unwind(AssertUnwindSafe(|| {
-                tell(&mut world);
+                notify(&mut world);
                 world.settle();
             }));
             if let Err(panic) = result {

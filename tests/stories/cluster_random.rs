@@ -28,15 +28,15 @@ struct Known {
 
 #[test]
 fn random_faults() {
-    Cluster::run("cluster: random faults", tell);
+    Cluster::run("cluster: random faults", notify);
 }
 
 #[test]
 fn random_faults_with_nodes_that_hold_whom_they_serve() {
-    Cluster::run_holding("cluster: served, random faults", Hold::Served, tell);
+    Cluster::run_holding("cluster: served, random faults", Hold::Served, notify);
 }
 
-fn tell(cluster: &mut Cluster) {
+fn notify(cluster: &mut Cluster) {
     let (caller, phones) = people(cluster);
     let second = cluster.phone("bob", Transport::Tcp, true);
     let mut known: Vec<Known> = phones

@@ -108,7 +108,7 @@ fn watch(world: &mut World, phone: HostId, user: &str) {
 }
 
 /// States of the last document about a user: the one with the highest CSeq.
-fn lamp(world: &World, phone: HostId, user: &str) -> Vec<String> {
+fn dialog_state(world: &World, phone: HostId, user: &str) -> Vec<String> {
     let address = world.address(phone);
     let entity = format!("entity=\"sip:{user}@");
     let texts = world.sim.trace().packets().filter(|seen| seen.to == address);
@@ -135,7 +135,7 @@ fn switch_off(world: &mut World) {
 
 /// Everything that is lit ends, whatever the network loses: the users and the watcher are in different shards for most seeds.
 #[test]
-fn lamps_follow_calls_between_shards_and_all_of_them_end() {
+fn dialog_states_follow_calls_between_shards_and_all_of_them_end() {
     let bad = Faults {
         loss_per_mille: 100,
         duplicate_per_mille: 150,
@@ -155,8 +155,8 @@ fn lamps_follow_calls_between_shards_and_all_of_them_end() {
                 world.call(alice, "bob");
                 world.wait(8);
                 if is_good {
-                    assert_eq!(lamp(world, carol, "bob"), ["confirmed"], "call {number}");
-                    assert_eq!(lamp(world, carol, "alice"), ["confirmed"], "call {number}");
+                    assert_eq!(dialog_state(world, carol, "bob"), ["confirmed"], "call {number}");
+                    assert_eq!(dialog_state(world, carol, "alice"), ["confirmed"], "call {number}");
                 }
                 world.hang_up(if number % 2 == 0 { alice } else { bob });
                 world.wait(4);
@@ -174,7 +174,7 @@ fn lamps_follow_calls_between_shards_and_all_of_them_end() {
                     "call {number}"
                 );
                 for user in ["alice", "bob"] {
-                    let last = lamp(world, carol, user);
+                    let last = dialog_state(world, carol, user);
                     assert!(last.iter().all(|state| state == "terminated"), "{user}: {last:?}");
                 }
             }
@@ -184,14 +184,14 @@ fn lamps_follow_calls_between_shards_and_all_of_them_end() {
 }
 
 #[test]
-fn lamps_are_dark_after_a_restart_and_follow_the_next_call() {
+fn dialog_states_are_empty_after_a_restart_and_follow_the_next_call() {
     Story::new("lamps after a restart").configure(on).run(|world| {
         let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| world.registered(user));
         watch(world, carol, "bob");
         world.wait(5);
         world.call(alice, "bob");
         world.wait(8);
-        assert_eq!(lamp(world, carol, "bob"), ["confirmed"]);
+        assert_eq!(dialog_state(world, carol, "bob"), ["confirmed"]);
         world.restart_server();
         assert_eq!(world.services.tables().change_dialog_states((0, 0), |states| states.open()), (0, 0));
         let before = world.sim.trace().packets().count();

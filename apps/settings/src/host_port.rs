@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_from_a_name() {
+    fn an_address_is_distinguished_from_a_name() {
         let address = |text: &str| HostPort::from_str(text).unwrap().address();
         assert_eq!(address("192.0.2.7:5060"), Some(IpAddr::from([192, 0, 2, 7])));
         assert_eq!(address("::1"), Some(IpAddr::from(Ipv6Addr::LOCALHOST)));

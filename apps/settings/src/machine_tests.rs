@@ -371,7 +371,7 @@ fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
 }
 
 #[test]
-fn all_errors_are_told_the_words_first() {
+fn all_errors_are_reported_those_of_words_first() {
     let all = errors("auth=maybe udp=x", "workers = 2\n[network]\naddress = 1\n");
     let starts: Vec<_> =
         all.iter().map(|error| error.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();

@@ -160,8 +160,8 @@ fn a_connection_without_a_listener_is_reported_if_there_is_a_token() {
     net.sim.set_link(net.client, net.server, Faults::cut());
     net.ping(tcp_flow(), 1, Token(6));
     net.sim.run_for(ms(1000));
-    let told = [5, 6].map(|token| Entry::Event(Event::Unreachable(Token(token))));
-    assert_eq!(*net.client_log.borrow(), told);
+    let reported = [5, 6].map(|token| Entry::Event(Event::Unreachable(Token(token))));
+    assert_eq!(*net.client_log.borrow(), reported);
 }
 
 #[test]

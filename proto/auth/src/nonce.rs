@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_accept_each_others_nonces_and_tell_them_apart() {
+    fn nodes_accept_each_others_nonces_and_distinguish_them() {
         let lifetime = Duration::from_secs(300);
         let node = |secret: u8, start: u8, keys| {
             let seed = Seed::from_bytes([start; 32]);

@@ -79,10 +79,10 @@ fn it_agrees_with_a_sorted_list_over_many_random_histories() {
                 assert_eq!(sorted, expected, "seed {seed} at {now}");
                 assert_eq!(wheel.len(), model.len(), "seed {seed}");
                 if let Some(earliest) = model.iter().map(|t| t.0).min() {
-                    let told = wheel.next_due().map(Instant::as_millis);
+                    let reported = wheel.next_due().map(Instant::as_millis);
                     assert!(
-                        told.is_some_and(|told| told <= earliest && told > now),
-                        "seed {seed}: {told:?} {earliest}"
+                        reported.is_some_and(|reported| reported <= earliest && reported > now),
+                        "seed {seed}: {reported:?} {earliest}"
                     );
                 }
             }

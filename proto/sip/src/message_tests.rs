@@ -247,7 +247,7 @@ fn what_is_no_status_line() {
 }
 
 #[test]
-fn the_version_is_told_before_anything_else() {
+fn the_version_is_reported_before_anything_else() {
     let bytes = crlf("INVITE sip:bob@example.com SIP/3.0\nnonsense\n\n");
     assert_eq!((reason(&bytes), reason(&bytes).status()), (Reason::Version, 505));
 }
@@ -534,7 +534,7 @@ fn any_byte_may_be_any_other() {
 }
 
 #[test]
-fn reasons_are_told_in_words_and_counted_apart() {
+fn reasons_are_reported_in_words_and_counted_apart() {
     let mut seen = Vec::new();
     let name = HeaderName::CSeq;
     for reason in [

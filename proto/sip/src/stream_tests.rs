@@ -247,7 +247,7 @@ fn memory_follows_what_is_held() {
 }
 
 #[test]
-fn errors_are_told_in_words() {
+fn errors_are_reported_in_words() {
     for error in [StreamError::HeaderLine, StreamError::ContentLength, StreamError::TooLarge] {
         assert!(!error.as_str().is_empty());
     }

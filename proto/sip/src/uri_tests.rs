@@ -20,7 +20,7 @@ fn every_part_is_found() {
 }
 
 #[test]
-fn other_schemes_are_told_apart_and_no_more() {
+fn other_schemes_are_distinguished_and_no_more() {
     assert_eq!(uri("tel:+1-972-555-2222").scheme(), Scheme::Tel);
     assert_eq!(uri("isbn:2983792873").scheme(), Scheme::Other);
     assert_eq!(uri("soap.beep://192.0.2.103:3002").scheme(), Scheme::Other);

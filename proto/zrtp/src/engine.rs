@@ -150,7 +150,7 @@ pub(crate) struct Agreed {
     pub(crate) answer: Vec<u8>,
     /// The shorter of both intervals; 0 until the peer's is known.
     pub(crate) cache_interval_s: u32,
-    pub(crate) is_go_clear_told: bool,
+    pub(crate) is_go_clear_reported: bool,
 }
 
 /// Receiver of packets to be sent.

@@ -235,7 +235,7 @@ impl Zrtp {
             received: Vec::new(),
             answer: Vec::new(),
             cache_interval_s: 0,
-            is_go_clear_told: false,
+            is_go_clear_reported: false,
         }
     }
 

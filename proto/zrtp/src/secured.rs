@@ -80,8 +80,8 @@ impl Zrtp {
             // RFC 6189 §4.7.2: refused, because we do not announce the A flag.
             MessageType::GoClear if is_go_clear(packet.message, hash, keys) => {
                 self.send(&error(ERROR_GO_CLEAR), out);
-                if !agreed.is_go_clear_told {
-                    agreed.is_go_clear_told = true;
+                if !agreed.is_go_clear_reported {
+                    agreed.is_go_clear_reported = true;
                     self.emit(ZrtpEvent::GoClearRefused);
                 }
             }

@@ -83,12 +83,12 @@ impl Cluster {
     pub const FRONT: usize = 8;
 
     /// Runs a story once for each seed, as [`Story::run`] does. Afterwards the cluster settles and is checked.
-    pub fn run(name: &'static str, tell: impl Fn(&mut Self)) {
-        Self::run_holding(name, Hold::All, tell);
+    pub fn run(name: &'static str, notify: impl Fn(&mut Self)) {
+        Self::run_holding(name, Hold::All, notify);
     }
 
     /// The same with nodes that hold these users.
-    pub fn run_holding(name: &'static str, hold: Hold, tell: impl Fn(&mut Self)) {
+    pub fn run_holding(name: &'static str, hold: Hold, notify: impl Fn(&mut Self)) {
         let first = number("RINGWAY_SEED").unwrap_or(1);
         let count = number("RINGWAY_SEEDS").unwrap_or(Story::SEEDS / 8);
         for seed in first..first.saturating_add(count) {
@@ -96,7 +96,7 @@ impl Cluster {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 // The nodes have read all, and have links.
                 cluster.wait(2);
-                tell(&mut cluster);
+                notify(&mut cluster);
                 cluster.settle();
             }));
             if let Err(panic) = result {

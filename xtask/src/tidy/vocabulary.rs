@@ -1,7 +1,7 @@
 //! The rules of language: first lines of doc comments, words with a plainer term, words and blanks that must not be
 //! committed.
 //!
-//! Only prose is checked: comments, strings and documents, not identifiers. `docs/reference/glossary.md` lists our own terms.
+//! Prose is checked with one list: comments, strings and documents; identifiers with another. `docs/reference/glossary.md` lists our own terms.
 
 use super::File;
 
@@ -43,6 +43,31 @@ const WORDS: [(&str, &str); 30] = [
     (concat!("who", "ever"), "the role: caller, client, reader"),
 ];
 
+/// Words of identifiers, each with the term to write instead.
+const IDENTIFIER_WORDS: [(&str, &str); 17] = [
+    (concat!("to", "ld"), "reported, notified, or the name of the value"),
+    (concat!("te", "ll"), "send, report or notify"),
+    (concat!("te", "lls"), "reports"),
+    (concat!("surroun", "dings"), "the parts by their names"),
+    (concat!("sit", "ting"), "session"),
+    (concat!("be", "at"), "tick or heartbeat"),
+    (concat!("be", "ats"), "ticks or heartbeats"),
+    (concat!("cha", "nce"), "random"),
+    (concat!("wi", "sh"), "request"),
+    (concat!("wis", "hes"), "requests"),
+    (concat!("la", "mp"), "dialog state"),
+    (concat!("la", "mps"), "dialog states"),
+    (concat!("l", "it"), "shown"),
+    (concat!("ten", "ant"), "value"),
+    (concat!("cle", "rk"), "worker"),
+    (concat!("sto", "od"), "was"),
+    (concat!("kno", "ws"), "has"),
+];
+
+/// Identifiers that are names of metrics.
+const METRICS: [&str; 3] =
+    [concat!("lamps", "_left_out"), concat!("lamps", "_lit"), concat!("lamps", "_refused")];
+
 /// Idioms that hold a word of [`WORDS`] in its usual sense.
 const IDIOMS: [&str; 3] = [concat!("in pla", "ce"), concat!("take pla", "ce"), concat!("takes pla", "ce")];
 
@@ -65,8 +90,47 @@ fn code_findings(file: &File) -> Vec<String> {
         }
         previous = doc.map(|(marker, _)| marker);
         findings.extend(word_findings(file, number + 1, &prose_of(line)));
+        findings.extend(identifier_findings(file, number + 1, line));
     }
     findings
+}
+
+/// Findings of the identifiers in the code of a line.
+fn identifier_findings(file: &File, number: usize, line: &str) -> Vec<String> {
+    let prose = prose_of(line);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // Most lines have none of the words.
+    let lower = line.to_lowercase();
+    if IDENTIFIER_WORDS.iter().all(|(word, _)| !lower.contains(word)) || line.trim_start().starts_with("//") {
+        return Vec::new();
+    }
+    let names = line.split(|c| !is_name(c)).filter(|name| !name.is_empty() && !METRICS.contains(name));
+    let mut findings = Vec::new();
+    for name in names.filter(|name| !prose.contains(name)) {
+        let found = IDENTIFIER_WORDS.iter().find(|(word, _)| words_of(name).iter().any(|part| part == word));
+        findings.extend(
+            found.map(|(word, term)| file.finding(number, format!("`{name}` has `{word}`; write {term}"))),
+        );
+    }
+    findings
+}
+
+/// Words of an identifier, in lower case: those of `snake_case`, `SCREAMING_CASE` and `CamelCase`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for part in name.split('_') {
+        let mut is_lower = false;
+        let mut word = String::new();
+        for c in part.chars() {
+            if c.is_ascii_uppercase() && is_lower {
+                words.push(std::mem::take(&mut word));
+            }
+            is_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+            word.push(c.to_ascii_lowercase());
+        }
+        words.push(word);
+    }
+    words
 }
 
 fn document_findings(file: &File) -> Vec<String> {
@@ -220,8 +284,29 @@ mod tests {
     }
 
     #[test]
+    fn a_word_in_an_identifier_is_found() {
+        let (word, other) = (IDENTIFIER_WORDS[0].0, IDENTIFIER_WORDS[3].0);
+        let camel = format!("{}{}", other[..1].to_uppercase(), &other[1..]);
+        for text in [
+            format!("let {word} = 1;\n"),
+            format!("fn is_{word}_again() {{}}\n"),
+            format!("struct Own{camel};\n"),
+            format!("const {}_MAX: u8 = 1;\n", word.to_uppercase()),
+        ] {
+            assert_eq!(findings(&file("proto/users/a.rs", &text)).len(), 1, "{text}");
+        }
+        for text in [
+            format!("let un{word} = 1; // \n"),
+            format!("a(\"{word}\");\n"),
+            format!("let {} = 1;\n", METRICS[0]),
+        ] {
+            assert!(findings(&file("proto/users/a.rs", &text)).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
     fn identifiers_longer_words_and_idioms_are_not() {
-        let word = WORDS[2].0;
+        let word = WORDS[9].0;
         for text in [
             format!("let {word} = '\"'; {word}(\"\");\n"),
             format!("// a {word}llor\n"),

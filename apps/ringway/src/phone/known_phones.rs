@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn phones_are_known_after_a_restart_and_forgotten_when_told() {
+    fn phones_are_known_after_a_restart_and_forgotten_on_request() {
         let folder = tempdir().unwrap();
         let file = folder.path().join("phone.zrtp");
         let mut known = KnownPhones::load(&file, [5; 12]).unwrap();

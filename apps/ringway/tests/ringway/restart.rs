@@ -180,21 +180,21 @@ fn a_user_removed_and_added_again_has_no_registrations() {
 
 /// sd_notify(3): a service is started when it listens.
 #[test]
-fn the_service_manager_is_told_when_the_server_listens_and_when_it_stops() {
+fn the_service_manager_is_notified_when_the_server_listens_and_when_it_stops() {
     let folder = folder(1);
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let told = || {
+    let reported = || {
         let mut message = [0; 1024];
         let length = manager.recv(&mut message).unwrap();
         String::from_utf8(message[..length].to_vec()).unwrap()
     };
     let program = Running::start_with_variable(folder.path(), &["serve"], ("NOTIFY_SOCKET", &path));
-    assert_eq!(told(), "READY=1\n");
+    assert_eq!(reported(), "READY=1\n");
     program.ready();
     program.end();
-    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(reported(), "STOPPING=1\n");
     program.done().ok();
 }
 

@@ -115,10 +115,10 @@ fn columns_do_not_depend_on_the_width_that_a_terminal_gives_to_wide_letters() {
 #[test]
 fn it_catches_up_with_what_changes_meanwhile() {
     // A linear congruential generator: the same sequence in each run.
-    let mut chance = 1_u64;
+    let mut random = 1_u64;
     let mut next = |below: u64| {
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (chance >> 33) % below
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
     };
     let styles = [Style::Plain, Style::Title, Style::Bad, Style::Alarm, Style::Bar];
     let (mut cells, mut line) = (Cells::new(), Line::new(25));

@@ -65,8 +65,8 @@ fn workers_serve_a_client_until_it_is_dropped() {
         server.send_to(token.to_string().as_bytes(), from).unwrap();
     }
     wait_until("the answers", || events(&runtime, 3).len() == tokens.len());
-    let told: Vec<_> = tokens.iter().map(|token| Event::Unreachable(Token(*token))).collect();
-    assert_eq!(events(&runtime, 3), told);
+    let reported: Vec<_> = tokens.iter().map(|token| Event::Unreachable(Token(*token))).collect();
+    assert_eq!(events(&runtime, 3), reported);
     drop(watched);
     wait_until("the end", || Arc::strong_count(&asker) == 1);
     server.send_to(b"7", from).unwrap();

@@ -75,8 +75,8 @@ fn a_failed_packet_is_reported_to_its_shard_and_stops_no_other() {
         assert_eq!(receive(&socket), "after\n");
         wait_until("the report", || events(&runtime, 3).len() > number);
     }
-    let told: Vec<_> = (1..=3).map(|number| Event::Unreachable(Token(3 << 48 | number))).collect();
-    assert_eq!(events(&runtime, 3), told);
+    let reported: Vec<_> = (1..=3).map(|number| Event::Unreachable(Token(3 << 48 | number))).collect();
+    assert_eq!(events(&runtime, 3), reported);
     assert!((0..3).all(|shard| events(&runtime, shard).is_empty()), "no other shard gets a report");
     assert_eq!((runtime.counts().send_errors, runtime.counts().unreachable), (3, 3));
 }

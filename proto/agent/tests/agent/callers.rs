@@ -118,7 +118,7 @@ fn credentials_of_another_uri_time_or_call_prove_nothing() {
 #[test]
 fn wrong_passwords_are_reported_and_soon_not_checked() {
     let mut table = challenging();
-    let mut told = 0;
+    let mut reported = 0;
     for number in 0..25 {
         let call = format!("w{number}");
         table.receive(PEER, &bare(&call));
@@ -131,7 +131,7 @@ fn wrong_passwords_are_reported_and_soon_not_checked() {
                 assert_eq!((from.as_str(), user.as_str()), ("sip:bob@example.net", "bob"));
                 assert_eq!(source.to_string(), PEER);
                 assert!(refusal.line().starts_with("SIP/2.0 401 "));
-                told += 1;
+                reported += 1;
             }
             [] => {
                 assert!(refusal.line().starts_with("SIP/2.0 503 "), "{}", refusal.line());
@@ -142,7 +142,7 @@ fn wrong_passwords_are_reported_and_soon_not_checked() {
         assert!(table.agent.is_empty() && table.agent.is_idle());
     }
     let counters = table.agent.counters();
-    assert_eq!((told, counters.caller_passwords_wrong, counters.callers_slowed), (20, 20, 5));
+    assert_eq!((reported, counters.caller_passwords_wrong, counters.callers_slowed), (20, 20, 5));
 }
 
 fn peer_account(account: Account) -> Account {

@@ -126,9 +126,9 @@ fn texts_for_a_person_have_no_control_characters() {
     let text = invite("c", 1, Some(&sdp("10.0.0.2", 7000))).replace("\"Bob\"", "\"B\\\x1b[2Jb\\\"\u{9b}\"");
     table.receive(PEER, &text);
     let events = table.events();
-    let told = format!("{events:?}");
+    let reported = format!("{events:?}");
     assert_eq!(events.len(), 1);
-    assert!(!told.contains("\\u{1b}") && !told.contains("\\u{9b}"), "{told}");
+    assert!(!reported.contains("\\u{1b}") && !reported.contains("\\u{9b}"), "{reported}");
 }
 
 #[test]

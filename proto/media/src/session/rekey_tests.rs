@@ -92,8 +92,9 @@ fn the_previous_key_of_a_peer_that_has_moved_is_given_up_at_once() {
         // From another address the previous key proves nothing either.
         wire.inject(0, address(66, 6666), &late[1]);
         let report = wire.ends[0].session.report();
-        let told = (report.received.counts.received, report.refused.auth_failures, report.refused.strangers);
-        assert_eq!(told, if is_elsewhere { (20, 2, 2) } else { (21, 0, 1) }, "{:?}", report.refused);
+        let reported =
+            (report.received.counts.received, report.refused.auth_failures, report.refused.strangers);
+        assert_eq!(reported, if is_elsewhere { (20, 2, 2) } else { (21, 0, 1) }, "{:?}", report.refused);
         assert_eq!(report.target, Some(remote));
         let mut out = Outbox::new();
         let is_kept = core::iter::from_fn(|| {

@@ -149,9 +149,9 @@ impl End {
 
 /// Performs an unmodified offer and answer.
 fn exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
-    let (wish, wanted) = (bytes.direction(), bytes.direction());
+    let (offered, wanted) = (bytes.direction(), bytes.direction());
     let (ours, theirs) = (from.protection(), to.protection());
-    from.offer(wish);
+    from.offer(offered);
     let offer = from.sent.clone();
     let Ok((answer, answered)) = to.phone.answer(&offer, wanted) else {
         assert_eq!(to.protection(), theirs, "a rejected offer changes nothing");

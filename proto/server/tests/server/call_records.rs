@@ -456,7 +456,7 @@ fn an_invite_with_the_names_of_another_call_changes_nothing() {
 }
 
 #[test]
-fn calls_with_one_call_id_are_told_apart_by_their_tags() {
+fn calls_with_one_call_id_are_distinguished_by_their_tags() {
     let mut world = with_bob(World::open());
     let mut other = invite("sip:bob@example.org").via(&format!("SIP/2.0/UDP {CAROL};branch=z9hG4bKother"));
     other.from = "<sip:carol@example.org>;tag=from-carol".into();

@@ -39,7 +39,7 @@ fn watch(world: &mut World, watcher: &str, user: &str) -> String {
 }
 
 /// Answers the NOTIFYs of the next two seconds; returns the states of each user's last document, as `bob: recipient early`.
-fn lamps(world: &mut World) -> Vec<String> {
+fn dialog_states(world: &mut World) -> Vec<String> {
     let mut last = std::collections::BTreeMap::new();
     for _ in 0..4 {
         let sent = world.pass(Duration::from_millis(600));
@@ -89,20 +89,20 @@ fn open(world: &World) -> (usize, usize) {
 const ENDED: [&str; 2] = ["alice: initiator terminated", "bob: recipient terminated"];
 
 #[test]
-fn the_lamps_of_both_users_follow_a_call() {
+fn the_dialog_states_of_both_users_follow_a_call() {
     let mut world = watched(|_| {});
     let got = ring(&mut world, &invite("sip:bob@example.org"));
-    assert_eq!(lamps(&mut world), ["alice: initiator trying", "bob: recipient trying"]);
+    assert_eq!(dialog_states(&mut world), ["alice: initiator trying", "bob: recipient trying"]);
     answer(&mut world, &got, 180, &[]);
-    assert_eq!(lamps(&mut world), ["alice: initiator early", "bob: recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["alice: initiator early", "bob: recipient early"]);
     answer(&mut world, &got, 183, &[]);
-    assert_eq!(lamps(&mut world), [] as [&str; 0], "nothing has changed");
+    assert_eq!(dialog_states(&mut world), [] as [&str; 0], "nothing has changed");
     let answered = answer(&mut world, &got, 200, &[]);
-    assert_eq!(lamps(&mut world), ["alice: initiator confirmed", "bob: recipient confirmed"]);
+    assert_eq!(dialog_states(&mut world), ["alice: initiator confirmed", "bob: recipient confirmed"]);
     let bye = only(requests(world.udp(BOB, &from_callee("BYE", 1, &got, &answered))));
-    assert_eq!(lamps(&mut world), [] as [&str; 0], "it is not answered");
+    assert_eq!(dialog_states(&mut world), [] as [&str; 0], "it is not answered");
     world.udp(ALICE, &bye.answer(200, &[]));
-    assert_eq!(lamps(&mut world), ENDED);
+    assert_eq!(dialog_states(&mut world), ENDED);
     assert_eq!(open(&world), (0, 0));
     world.pass(Duration::from_secs(10));
     assert_eq!(states(&watch(&mut world, "erin", "bob")), "dark");
@@ -111,33 +111,33 @@ fn the_lamps_of_both_users_follow_a_call() {
 }
 
 #[test]
-fn every_failure_ends_the_lamps() {
+fn every_failure_ends_the_dialog_states() {
     for status in [486, 404, 302, 503, 603, 408] {
         let mut world = watched(|_| {});
         let got = ring(&mut world, &invite("sip:bob@example.org"));
         answer(&mut world, &got, 180, &[]);
-        lamps(&mut world);
+        dialog_states(&mut world);
         world.udp(BOB, &got.answer(status, &[]));
-        assert_eq!(lamps(&mut world), ENDED, "{status}");
+        assert_eq!(dialog_states(&mut world), ENDED, "{status}");
         assert_eq!(open(&world), (0, 0));
     }
     // No phone at all: nothing is forwarded.
     let mut world = World::with(on);
     watch(&mut world, "dave", "bob");
     world.udp(ALICE, &invite("sip:bob@example.org"));
-    assert_eq!((lamps(&mut world).len(), open(&world)), (0, (0, 0)));
+    assert_eq!((dialog_states(&mut world).len(), open(&world)), (0, (0, 0)));
 }
 
 #[test]
-fn a_cancel_timer_c_a_silent_phone_and_a_stop_end_the_lamps() {
+fn a_cancel_timer_c_a_silent_phone_and_a_stop_end_the_dialog_states() {
     let mut world = watched(|_| {});
     let call = invite("sip:bob@example.org");
     let got = ring(&mut world, &call);
     answer(&mut world, &got, 180, &[]);
-    lamps(&mut world);
+    dialog_states(&mut world);
     world.udp(ALICE, &call.cancel());
     world.udp(BOB, &got.answer(487, &[]));
-    assert_eq!(lamps(&mut world), ENDED);
+    assert_eq!(dialog_states(&mut world), ENDED);
 
     for rings in [true, false] {
         let call = invite("sip:bob@example.org").call_id(&format!("silent-{rings}"));
@@ -145,7 +145,7 @@ fn a_cancel_timer_c_a_silent_phone_and_a_stop_end_the_lamps() {
         if rings {
             answer(&mut world, &got, 180, &[]);
         }
-        lamps(&mut world);
+        dialog_states(&mut world);
         assert_eq!(open(&world), (2, 2));
         for _ in 0..400 {
             world.pass(Duration::from_secs(1)).iter().filter(|one| one.method() == "NOTIFY").for_each(
@@ -164,7 +164,7 @@ fn a_cancel_timer_c_a_silent_phone_and_a_stop_end_the_lamps() {
 }
 
 #[test]
-fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_lamp() {
+fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_dialog_state() {
     let mut world = with_bob(World::with(|config| {
         on(config);
         config.auth.enabled = true;
@@ -175,7 +175,7 @@ fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_lamp() {
     world.udp(WATCHER, &sent[1].answer(200, &[]));
     let got = only(requests(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice")));
     let answered = answer(&mut world, &got, 200, &[]);
-    assert_eq!(lamps(&mut world), ["bob: recipient confirmed"]);
+    assert_eq!(dialog_states(&mut world), ["bob: recipient confirmed"]);
     let mut forged = request("BYE", "sip:bob@example.org").cseq(40).to(&answered.header("To"));
     (forged.from, forged.call_id) = (got.header("From"), got.header("Call-ID"));
     for sent in [proven(&mut world, ALICE, &forged, "alice"), world.udp(STRANGER, &forged.clone().cseq(50))] {
@@ -183,26 +183,26 @@ fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_lamp() {
             world.udp(&bye.to(), &bye.answer(200, &[]));
         }
     }
-    assert_eq!((lamps(&mut world).len(), open(&world)), (0, (1, 0)));
+    assert_eq!((dialog_states(&mut world).len(), open(&world)), (0, (1, 0)));
     let bye = only(requests(world.udp(ALICE, &from_caller("BYE", 60, &answered))));
     world.udp(BOB, &bye.answer(481, &[]));
-    assert_eq!(lamps(&mut world), ["bob: recipient terminated"]);
+    assert_eq!(dialog_states(&mut world), ["bob: recipient terminated"]);
 }
 
 /// A hostile side cannot keep the lamp of the other one lit by refusing its BYE.
 #[test]
-fn a_refused_bye_ends_the_lamp_of_its_sender() {
+fn a_refused_bye_ends_the_dialog_state_of_its_sender() {
     for status in [500, 603, 403, 401] {
         let mut world = watched(|_| {});
         let got = ring(&mut world, &invite("sip:bob@example.org"));
         let answered = answer(&mut world, &got, 200, &[]);
-        lamps(&mut world);
+        dialog_states(&mut world);
         let bye = only(requests(world.udp(ALICE, &from_caller("BYE", 60, &answered))));
         world.udp(BOB, &bye.answer(status, &[]));
-        assert_eq!(lamps(&mut world), ["alice: initiator terminated"], "{status}");
+        assert_eq!(dialog_states(&mut world), ["alice: initiator terminated"], "{status}");
         let bye = only(requests(world.udp(BOB, &from_callee("BYE", 1, &got, &answered))));
         world.udp(ALICE, &bye.answer(status, &[]));
-        assert_eq!(lamps(&mut world), ["bob: recipient terminated"], "{status}");
+        assert_eq!(dialog_states(&mut world), ["bob: recipient terminated"], "{status}");
         assert_eq!(open(&world), (0, 0));
     }
 }
@@ -267,28 +267,32 @@ fn the_end_of_a_lifetime_is_notified() {
     let mut world = watched(|config| config.dialog_lifetime = Duration::from_secs(300));
     let got = ring(&mut world, &invite("sip:bob@example.org"));
     answer(&mut world, &got, 200, &[]);
-    lamps(&mut world);
+    dialog_states(&mut world);
     for _ in 0..200 {
         world.pass(Duration::from_secs(1));
     }
     world.pass(Duration::from_secs(96));
-    assert_eq!(lamps(&mut world), ENDED);
+    assert_eq!(dialog_states(&mut world), ENDED);
 }
 
 #[test]
 fn a_change_that_is_lost_between_shards_is_noticed_within_half_a_minute() {
     let mut world = watched(|_| {});
     let got = ring(&mut world, &invite("sip:bob@example.org"));
-    lamps(&mut world);
+    dialog_states(&mut world);
     world.loses_changed_calls = true;
     answer(&mut world, &got, 180, &[]);
-    assert_eq!(lamps(&mut world), [] as [&str; 0]);
+    assert_eq!(dialog_states(&mut world), [] as [&str; 0]);
     world.pass(Duration::from_secs(27));
-    assert_eq!(lamps(&mut world), ["alice: initiator early", "bob: recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["alice: initiator early", "bob: recipient early"]);
     world.udp(BOB, &got.answer(486, &[]));
     world.pass(Duration::from_secs(29));
-    let last = lamps(&mut world);
-    assert!(last.iter().all(|lamp| lamp.ends_with("terminated") || lamp.ends_with("dark")), "{last:?}");
+    let last = dialog_states(&mut world);
+    assert!(
+        last.iter()
+            .all(|dialog_state| dialog_state.ends_with("terminated") || dialog_state.ends_with("dark")),
+        "{last:?}"
+    );
     assert_eq!(last.len(), 2);
 }
 
@@ -299,14 +303,14 @@ fn a_phones_own_document_wins() {
     let sent = world.udp(BOB, &with_body(&publish("bob", "dialog", None), DIALOG_INFO, own));
     let etag = sent[0].header("SIP-ETag");
     requests(sent).iter().for_each(|notify| drop(world.udp(WATCHER, &notify.answer(200, &[]))));
-    lamps(&mut world);
+    dialog_states(&mut world);
     let got = ring(&mut world, &invite("sip:bob@example.org"));
     answer(&mut world, &got, 180, &[]);
-    assert_eq!(lamps(&mut world), ["alice: initiator early"], "bob's phone says nothing new");
+    assert_eq!(dialog_states(&mut world), ["alice: initiator early"], "bob's phone says nothing new");
     assert!(watch(&mut world, "erin", "bob").contains("<own/>"));
     let removed = publish("bob", "dialog", Some(&etag)).cseq(2).line("Expires: 0");
     assert_eq!(world.udp(BOB, &removed)[0].status(), 200);
-    assert_eq!(lamps(&mut world), ["bob: recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["bob: recipient early"]);
 }
 
 #[test]
@@ -391,7 +395,7 @@ fn calls_of_users_whom_nobody_watches_are_not_followed() {
 
 /// A forward: the called user's lamp is out while another user's phone rings.
 #[test]
-fn the_lamp_of_a_user_whose_call_is_diverted_is_dark() {
+fn the_dialog_state_of_a_user_whose_call_is_diverted_ends() {
     let forwards = [
         (always("sip:carol@example.org"), "always"),
         (
@@ -414,7 +418,7 @@ fn the_lamp_of_a_user_whose_call_is_diverted_is_dark() {
         if name == "no answer" {
             let at_bob = only(requests(sent).into_iter().filter(|one| one.method() == "INVITE").collect());
             world.udp(BOB, &at_bob.answer(180, &[]));
-            assert_eq!(lamps(&mut world), ["alice: initiator early", "bob: recipient early"]);
+            assert_eq!(dialog_states(&mut world), ["alice: initiator early", "bob: recipient early"]);
             let later = world.pass(Duration::from_secs(4));
             sent = crate::forwards::settle(&mut world, later);
         }
@@ -424,10 +428,13 @@ fn the_lamp_of_a_user_whose_call_is_diverted_is_dark() {
         udp(&mut world, CAROL, &got.answer(180, &[]));
         let sent = udp(&mut world, CAROL, &got.answer(200, &["Contact: <sip:carol@192.0.2.30>"]));
         let answered = only(sent.into_iter().filter(|one| one.status() == 200).collect());
-        let shown = lamps(&mut world);
+        let shown = dialog_states(&mut world);
         assert!(shown.contains(&"carol: recipient confirmed".into()), "{name}: {shown:?}");
         assert!(shown.contains(&"alice: initiator confirmed".into()), "{name}: {shown:?}");
-        assert!(!shown.iter().any(|lamp| lamp == "bob: recipient confirmed"), "{name}: {shown:?}");
+        assert!(
+            !shown.iter().any(|dialog_state| dialog_state == "bob: recipient confirmed"),
+            "{name}: {shown:?}"
+        );
         let mut bye = from_caller("BYE", 2, &answered);
         bye.uri = "sip:carol@192.0.2.30".into();
         let got = only(requests(udp(&mut world, ALICE, &bye)));
@@ -480,7 +487,7 @@ fn a_late_shard_forgets_no_watcher_of_another_one() {
     configs.iter().for_each(|config| late.reconfigure(Arc::clone(config)));
     assert_eq!(open(&world), (1, 1));
     answer(&mut world, &got, 180, &[]);
-    assert_eq!(lamps(&mut world), ["bob: recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["bob: recipient early"]);
 }
 
 #[test]
@@ -507,7 +514,7 @@ fn a_call_displaces_the_oldest_unanswered_one_of_its_user() {
     let call =
         |name: &str| invite("sip:bob@example.org").from(&format!("sip:{name}@example.org")).call_id(name);
     let silent: Vec<_> = (0..8).map(|number| ring(&mut world, &call(&format!("erin{number}")))).collect();
-    lamps(&mut world);
+    dialog_states(&mut world);
     let got = ring(&mut world, &call("carol"));
     answer(&mut world, &got, 200, &[]);
     assert_eq!((open(&world), world.server.counters().lamps_refused), ((8, 7), 1));
@@ -554,7 +561,7 @@ fn aor(user: usize) -> Aor {
 fn the_table_is_bounded_and_every_entry_ends() {
     let users = DialogStates::CALLS_MAX / DialogStates::OF_USER_MAX + 1;
     let (mut table, filter, now) = table(users);
-    let (mut lit, mut refused, mut changed) = (Vec::new(), 0, Vec::new());
+    let (mut shown, mut refused, mut changed) = (Vec::new(), 0, Vec::new());
     for number in 0..users * DialogStates::OF_USER_MAX {
         let (user, call_id) = (aor(number / DialogStates::OF_USER_MAX), format!("call-{number}"));
         let leg = NewLeg {
@@ -565,15 +572,15 @@ fn the_table_is_bounded_and_every_entry_ends() {
             from_tag: b"f",
         };
         match table.begin(now, &leg, &mut changed) {
-            Ok(key) => lit.push((key, call_id)),
+            Ok(key) => shown.push((key, call_id)),
             Err(NotShown::Limit) => refused += 1,
             Err(NotShown::Unwatched) => panic!("all are watched"),
         }
     }
-    assert_eq!((lit.len(), refused), (DialogStates::CALLS_MAX, DialogStates::OF_USER_MAX));
+    assert_eq!((shown.len(), refused), (DialogStates::CALLS_MAX, DialogStates::OF_USER_MAX));
     assert!(filter.has_calls() && filter.may_have(b"call-0"));
     let until = now + Duration::from_secs(600);
-    for (number, (key, call_id)) in lit.iter().enumerate() {
+    for (number, (key, call_id)) in shown.iter().enumerate() {
         match number % 4 {
             0 => table.end_unanswered(now, *key, &mut changed),
             1 => table.answer(now, *key, b"t", until, &mut changed),
@@ -626,7 +633,7 @@ fn one_call_in_several_transactions_is_shown_once() {
 
 /// Branches that lose are no calls of their own: their end puts out no lamp.
 #[test]
-fn a_phone_that_loses_a_fork_puts_out_no_lamp() {
+fn a_phone_that_loses_a_fork_ends_no_dialog_state() {
     let mut world = watched(|_| {});
     world.register("bob", CAROL, "<sip:bob@192.0.2.30>");
     let sent = requests(world.udp(ALICE, &invite("sip:bob@example.org")));
@@ -636,11 +643,11 @@ fn a_phone_that_loses_a_fork_puts_out_no_lamp() {
     for got in [one, two] {
         answer(&mut world, got, 180, &[]);
     }
-    assert_eq!(lamps(&mut world), ["alice: initiator early", "bob: recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["alice: initiator early", "bob: recipient early"]);
     answer(&mut world, one, 200, &[]);
     world.udp(&two.to(), &two.answer(487, &[]));
-    assert_eq!(lamps(&mut world), ["alice: initiator confirmed", "bob: recipient confirmed"]);
-    assert!(lamps(&mut world).is_empty(), "and they stay lit");
+    assert_eq!(dialog_states(&mut world), ["alice: initiator confirmed", "bob: recipient confirmed"]);
+    assert!(dialog_states(&mut world).is_empty(), "and they stay lit");
 }
 
 #[test]
@@ -648,20 +655,20 @@ fn the_end_of_one_call_shows_the_other_one() {
     let mut world = watched(|_| {});
     let first = ring(&mut world, &invite("sip:bob@example.org"));
     answer(&mut world, &first, 180, &[]);
-    lamps(&mut world);
+    dialog_states(&mut world);
     let second =
         ring(&mut world, &invite("sip:bob@example.org").call_id("second").from("sip:carol@example.org"));
     answer(&mut world, &second, 180, &[]);
-    assert_eq!(lamps(&mut world), ["bob: recipient early, recipient early"]);
+    assert_eq!(dialog_states(&mut world), ["bob: recipient early, recipient early"]);
     world.udp(BOB, &second.answer(486, &[]));
-    let after = lamps(&mut world);
+    let after = dialog_states(&mut world);
     assert!(
         after == ["bob: recipient early, recipient terminated"]
             || after == ["bob: recipient terminated, recipient early"],
         "{after:?}"
     );
     world.udp(BOB, &first.answer(486, &[]));
-    lamps(&mut world);
+    dialog_states(&mut world);
     world.pass(Duration::from_secs(10));
     assert_eq!(states(&watch(&mut world, "erin", "bob")), "dark");
 }

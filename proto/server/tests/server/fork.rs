@@ -28,15 +28,15 @@ fn forked(method: &str, phones: usize) -> (World, Request, Vec<Sent>) {
 #[track_caller]
 fn best(answers: &[u16]) -> u16 {
     let (mut world, _, called) = forked("INVITE", answers.len());
-    let mut told = Vec::new();
+    let mut response = Vec::new();
     for (phone, &status) in called.iter().zip(answers) {
-        assert!(told.is_empty(), "before all have answered: {told:?}");
+        assert!(response.is_empty(), "before all have answered: {response:?}");
         let sent = world.udp(&phone.to(), &phone.answer(status, &[]));
         assert!(sent.iter().any(|sent| sent.method() == "ACK" && sent.to() == phone.to()));
-        told = statuses(&sent);
+        response = statuses(&sent);
     }
-    assert_eq!(told.len(), 1, "{answers:?}");
-    told[0]
+    assert_eq!(response.len(), 1, "{answers:?}");
+    response[0]
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn a_challenge_of_every_phone_reaches_the_caller() {
     ];
     assert!(statuses(&world.udp(&called[0].to(), &called[0].answer(407, &lines[..1]))).is_empty());
     assert!(statuses(&world.udp(&called[1].to(), &called[1].answer(401, &lines[1..2]))).is_empty());
-    let told = world.udp(&called[2].to(), &called[2].answer(486, &[]));
-    let told = told.iter().find(|sent| sent.status() != 0).unwrap();
-    assert_eq!(told.status(), 407);
-    assert_eq!(told.headers("Proxy-Authenticate"), ["Digest realm=\"a\""]);
-    let others = told.headers("WWW-Authenticate");
+    let response = world.udp(&called[2].to(), &called[2].answer(486, &[]));
+    let response = response.iter().find(|sent| sent.status() != 0).unwrap();
+    assert_eq!(response.status(), 407);
+    assert_eq!(response.headers("Proxy-Authenticate"), ["Digest realm=\"a\""]);
+    let others = response.headers("WWW-Authenticate");
     assert!(others.len() == 1 && others[0].starts_with("Digest realm=\"b\","), "{others:?}");
 }
 
@@ -169,8 +169,8 @@ fn a_phone_that_is_silent_is_408_after_64_t1() {
     assert_eq!(repeated.len(), 6, "500 ms, 1.5, 3.5, 7.5, 15.5, 31.5 s");
     assert!(repeated.iter().all(|again| again.bytes == called[0].bytes));
     assert_eq!(statuses(&sent), [408]);
-    let told = sent.into_iter().find(|sent| sent.status() == 408).unwrap();
-    assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
+    let response = sent.into_iter().find(|sent| sent.status() == 408).unwrap();
+    assert!(world.udp(ALICE, &call.ack_of(&response)).is_empty());
     world.pass(120 * SECOND);
     assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
 }

@@ -462,14 +462,17 @@ fn a_redirect_server_names_the_forward() {
     let mut world = World::with(|config| config.mode = Mode::Redirect);
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     world.server.set_forwards(b"bob@example.org", always(OUTSIDE));
-    let told = only(world.udp(ALICE, &call()));
-    assert_eq!((told.status(), told.header("Contact").as_str()), (302, "<sip:desk@198.51.100.7;cause=302>"));
+    let response = only(world.udp(ALICE, &call()));
+    assert_eq!(
+        (response.status(), response.header("Contact").as_str()),
+        (302, "<sip:desk@198.51.100.7;cause=302>")
+    );
     world.server.set_forwards(b"bob@example.org", unregistered(OUTSIDE));
-    let told = only(world.udp(ALICE, &call().call_id("registered")));
-    assert!(told.header("Contact").starts_with("<sip:bob@192.0.2.20>"));
+    let response = only(world.udp(ALICE, &call().call_id("registered")));
+    assert!(response.header("Contact").starts_with("<sip:bob@192.0.2.20>"));
     world.server.remove_user(b"bob@example.org");
-    let told = only(world.udp(ALICE, &call().call_id("absent")));
-    assert_eq!(told.header("Contact"), "<sip:desk@198.51.100.7;cause=404>");
+    let response = only(world.udp(ALICE, &call().call_id("absent")));
+    assert_eq!(response.header("Contact"), "<sip:desk@198.51.100.7;cause=404>");
     assert_eq!(world.server.counters().calls_forwarded_unregistered, 1);
 }
 

@@ -135,7 +135,7 @@ fn nobody_else_attracts_requests_for_the_neighbour() {
 }
 
 #[test]
-fn neighbours_with_one_certificate_are_told_apart_by_their_addresses() {
+fn neighbours_with_one_certificate_are_distinguished_by_their_addresses() {
     let second = Neighbour { name: "second".into(), ..neighbour("sip:198.51.100.6:5061;transport=tls") };
     let mut world = world_of(&[neighbour(&format!("sip:{GATE};transport=tls")), second]);
     for probe in world.due() {

@@ -435,7 +435,7 @@ fn reg_shows_contacts_and_why_they_ended() {
 }
 
 #[test]
-fn a_trusted_voicemail_system_lights_the_lamp() {
+fn a_trusted_voicemail_system_changes_the_summary() {
     let mut world = World::with(on);
     let (_, notify) = accepted(world.udp(BOB, &subscribe("bob", BOB, "bob", "message-summary")));
     assert_eq!(body(&notify), "Messages-Waiting: no\r\nMessage-Account: sip:bob@example.org\r\n");

@@ -122,7 +122,7 @@ fn no_hops_left_is_483_but_for_what_is_for_the_server_itself() {
 }
 
 #[test]
-fn options_to_the_server_tells_what_it_can() {
+fn options_to_the_server_reports_what_it_supports() {
     let mut world = World::closed();
     for uri in
         ["sip:example.org", "sip:192.0.2.1:5060", "sip:192.0.2.1", "sip:EXAMPLE.ORG:5060;transport=tcp"]

@@ -47,8 +47,8 @@ fn without_the_key_a_redirect_is_passed_on() {
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     let first = only(requests(udp(&mut world, ALICE, &invite("sip:bob@example.org"))));
     let sent = udp(&mut world, BOB, &redirect(&first, 302, "<sip:x@198.51.100.7>"));
-    let told = only(sent.into_iter().filter(|sent| sent.status() != 0).collect());
-    assert_eq!(told.header("Contact"), "<sip:x@198.51.100.7>");
+    let response = only(sent.into_iter().filter(|sent| sent.status() != 0).collect());
+    assert_eq!(response.header("Contact"), "<sip:x@198.51.100.7>");
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn no_target_is_called_twice_and_the_rest_of_the_contacts_reaches_the_caller() {
     assert_eq!(world.server.counters().recursions_refused, 5);
     let second = only(invites(&sent));
     let again = udp(&mut world, "198.51.100.1:5060", &redirect(&second, 302, "<sip:bob@192.0.2.20>"));
-    let told = only(again.into_iter().filter(|sent| sent.status() != 0).collect());
-    assert_eq!(told.status(), 302);
-    assert!(!told.text().contains("sip:a@198.51.100.1>"), "{}", told.text());
-    assert!(told.text().contains("<tel:+49301>"), "{}", told.text());
+    let response = only(again.into_iter().filter(|sent| sent.status() != 0).collect());
+    assert_eq!(response.status(), 302);
+    assert!(!response.text().contains("sip:a@198.51.100.1>"), "{}", response.text());
+    assert!(response.text().contains("<tel:+49301>"), "{}", response.text());
     nothing_is_left(&mut world, "after a repeated contact");
 }
 

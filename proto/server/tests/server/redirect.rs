@@ -19,10 +19,10 @@ fn world() -> World {
 #[test]
 fn the_caller_gets_the_contacts_the_preferred_first() {
     let mut world = world();
-    let told = only(world.udp(ALICE, &invite("sip:bob@example.org")));
-    assert_eq!(told.start(), "SIP/2.0 302 Moved Temporarily");
+    let response = only(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(response.start(), "SIP/2.0 302 Moved Temporarily");
     assert_eq!(
-        told.headers("Contact"),
+        response.headers("Contact"),
         [
             "<sip:bob@192.0.2.21;transport=tcp>;expires=3600",
             "<sip:bob@10.0.0.1>;q=0.750;expires=3600",
@@ -30,9 +30,9 @@ fn the_caller_gets_the_contacts_the_preferred_first() {
         ]
     );
     world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
-    let told = only(world.udp(ALICE, &invite("sip:carol@example.org").call_id("permanent")));
-    assert_eq!(told.headers("Contact"), ["<sip:carol@192.0.2.30>"], "a permanent contact does not end");
-    assert!(told.header("To").contains(";tag="));
+    let response = only(world.udp(ALICE, &invite("sip:carol@example.org").call_id("permanent")));
+    assert_eq!(response.headers("Contact"), ["<sip:carol@192.0.2.30>"], "a permanent contact does not end");
+    assert!(response.header("To").contains(";tag="));
     assert_eq!((world.server.counters().redirected, world.server.counters().forwarded), (2, 0));
 }
 
@@ -40,10 +40,14 @@ fn the_caller_gets_the_contacts_the_preferred_first() {
 fn a_redirected_invite_keeps_no_state_and_its_ack_is_ours() {
     let mut world = world();
     let call = invite("sip:bob@example.org");
-    let told = only(world.udp(ALICE, &call));
-    assert_eq!(only(world.udp(ALICE, &call)).bytes, told.bytes, "a retransmission gets the same response");
+    let response = only(world.udp(ALICE, &call));
+    assert_eq!(
+        only(world.udp(ALICE, &call)).bytes,
+        response.bytes,
+        "a retransmission gets the same response"
+    );
     assert_eq!(world.server.transactions_len(), (0, 0));
-    assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
+    assert!(world.udp(ALICE, &call.ack_of(&response)).is_empty());
     assert!(world.pass(Duration::from_secs(64)).is_empty(), "nothing is retransmitted");
     assert_eq!(world.server.counters().stray, 0);
 }
@@ -61,13 +65,13 @@ fn a_stranger_gets_no_more_contacts_than_its_allowance_has_room_for() {
     world.server.set_permanent_contacts(b"bob@example.org", &bytes);
     let call = invite("sip:bob@example.org").from("sip:eve@example.net");
     let sent = call.wire().len();
-    let told = only(world.udp(STRANGER, &call));
+    let response = only(world.udp(STRANGER, &call));
     assert!(
-        told.status() == 302 && told.bytes.len() <= (3 * sent).max(800),
+        response.status() == 302 && response.bytes.len() <= (3 * sent).max(800),
         "{} for {sent}",
-        told.bytes.len()
+        response.bytes.len()
     );
-    assert!(!told.headers("Contact").is_empty());
+    assert!(!response.headers("Contact").is_empty());
     assert_eq!(world.server.counters().unverified_limited, 1);
     let own = only(crate::challenge::proven(
         &mut world,
@@ -110,13 +114,13 @@ fn a_302_never_has_the_request_uri() {
 #[test]
 fn other_requests_are_redirected_and_a_cancel_answered() {
     let mut world = world();
-    let told = only(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org")));
-    assert_eq!((told.status(), told.headers("Contact").len()), (302, 3));
+    let response = only(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org")));
+    assert_eq!((response.status(), response.headers("Contact").len()), (302, 3));
     let call = invite("sip:bob@example.org").call_id("c");
-    let told = only(world.udp(ALICE, &call));
+    let response = only(world.udp(ALICE, &call));
     assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [481], "nothing is pending");
     assert_eq!(statuses(&world.udp(ALICE, &call.clone().call_id("none").cancel())), [481]);
-    assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
+    assert!(world.udp(ALICE, &call.ack_of(&response)).is_empty());
     assert_eq!(only(world.udp(ALICE, &request("OPTIONS", "sip:example.org"))).status(), 200);
 }
 
@@ -127,10 +131,10 @@ fn our_users_prove_who_they_are_and_strangers_need_not() {
         config.auth.enabled = true;
     });
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
-    let told = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
-    assert_eq!(statuses(&told), [302]);
+    let response = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
+    assert_eq!(statuses(&response), [302]);
     let stranger = invite("sip:bob@example.org").from("sip:eve@example.net").call_id("s");
-    let told = world.udp(STRANGER, &stranger);
-    assert_eq!(only(told).header("Contact"), "<sip:bob@192.0.2.20>");
+    let response = world.udp(STRANGER, &stranger);
+    assert_eq!(only(response).header("Contact"), "<sip:bob@192.0.2.20>");
     assert!(requests(world.udp(BOB, &invite("sip:x@192.0.2.88").from("sip:eve@example.net"))).is_empty());
 }

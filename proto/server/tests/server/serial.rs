@@ -122,9 +122,9 @@ fn silent_targets_end_by_their_timers() {
     let mut called = targets(&invites(&sent));
     called.dedup();
     assert!(called.contains(&TWO.to_owned()) && called.contains(&THREE.to_owned()));
-    let mut told = statuses(&sent);
-    told.dedup();
-    assert_eq!(told, [408]);
+    let mut response = statuses(&sent);
+    response.dedup();
+    assert_eq!(response, [408]);
     nothing_is_left(&mut world, "after silence");
 }
 
@@ -155,8 +155,8 @@ fn the_challenges_of_all_groups_reach_the_caller() {
     let line = "Proxy-Authenticate: Digest realm=\"a\", nonce=\"n\"";
     let second = invites(&world.udp(ONE, &first[0].answer(407, &[line]))).remove(0);
     let sent = world.udp(TWO, &second.answer(401, &["WWW-Authenticate: Digest realm=\"b\", nonce=\"n\""]));
-    let told = sent.iter().find(|sent| sent.status() != 0).unwrap();
-    assert_eq!(told.headers("Proxy-Authenticate").len() + told.headers("WWW-Authenticate").len(), 2);
+    let response = sent.iter().find(|sent| sent.status() != 0).unwrap();
+    assert_eq!(response.headers("Proxy-Authenticate").len() + response.headers("WWW-Authenticate").len(), 2);
 }
 
 #[test]

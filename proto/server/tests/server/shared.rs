@@ -573,7 +573,7 @@ fn the_end_of_a_lost_connection_keeps_out_nothing_that_the_phone_did_since() {
 }
 
 #[test]
-fn records_of_the_nodes_are_told_from_hostile_ones() {
+fn records_of_the_nodes_are_distinguished_from_hostile_ones() {
     let mut nodes = Nodes::new(2);
     nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
     let (_, record) = nodes.write(1).pop().unwrap();

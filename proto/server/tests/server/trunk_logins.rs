@@ -299,9 +299,9 @@ fn refused_credentials_end_at_the_next_trunk_and_never_loop() {
         assert_eq!(statuses(&world.udp(CARRIER_B, &last.answer(401, &[CHALLENGE]))), [500]);
         assert_eq!(world.server.counters().trunk_auth_failures, 2);
         let events = world.memory.events.lock().unwrap();
-        let told =
+        let response =
             |name: &str| events.iter().filter(|event| **event == format!("{name} refused the login")).count();
-        assert_eq!((told("carrier-a"), told("carrier-b")), (1, 1), "{events:?}");
+        assert_eq!((response("carrier-a"), response("carrier-b")), (1, 1), "{events:?}");
         drop(events);
         nothing_is_left(&mut world, "refused credentials");
     }

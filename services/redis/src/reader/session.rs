@@ -26,7 +26,7 @@ pub(crate) struct ReadSession<'r> {
     ask: Topology,
     nodes_at: Instant,
     /// Time when the sink got the nodes.
-    nodes_told_at: Instant,
+    nodes_reported_at: Instant,
     /// Time of the last reply with news or without.
     followed_at: Instant,
     is_behind: bool,
@@ -55,7 +55,7 @@ impl<'r> ReadSession<'r> {
             ask: connect(&shared, &scripts)?,
             scripts,
             nodes_at: now,
-            nodes_told_at: now,
+            nodes_reported_at: now,
             followed_at: now,
             is_behind: false,
             has_followed: false,
@@ -467,8 +467,8 @@ impl<'r> ReadSession<'r> {
         let changes = self.state.nodes.update(own, &listed, now_ms, Instant::now());
         let (shared, nodes) = (&self.state.shared, &self.state.nodes);
         shared.counters.nodes.store(nodes.alive(), Ordering::Relaxed);
-        if changes.is_changed || self.nodes_told_at.elapsed() >= NODES_TELL_INTERVAL {
-            self.nodes_told_at = Instant::now();
+        if changes.is_changed || self.nodes_reported_at.elapsed() >= NODES_REPORT_INTERVAL {
+            self.nodes_reported_at = Instant::now();
             shared.sink.on_nodes(nodes.list());
         }
         changes.up.into_iter().for_each(|node| shared.sink.on_event(Event::NodeUp(node)));
@@ -493,7 +493,7 @@ fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreErr
 
 const NODES_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two reports of the nodes without a change.
-const NODES_TELL_INTERVAL: Duration = Duration::from_secs(5);
+const NODES_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two reads of news.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
 /// The same in a cluster, where no read waits.

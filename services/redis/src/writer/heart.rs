@@ -68,7 +68,7 @@ impl Heart {
     }
 
     /// Sends a heartbeat, and looks for a loss.
-    pub(crate) fn beat(&mut self, store: &mut Topology) -> Result<(), StoreError> {
+    pub(crate) fn heartbeat(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let name = settings.node.as_bytes();
         let connection = store.of_tag(scripts::NODES_TAG)?;
@@ -91,7 +91,7 @@ impl Heart {
                 && (is_earlier || !has_name)
                 && now_ms.saturating_sub(rival.last_seen_ms) < RIVAL_TIME_MAX_MS
         });
-        if self.may_beat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
+        if self.may_send_heartbeat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
             let state = (is_draining, self.shared.writes_again());
             let text = nodes::heartbeat(&self.shared.settings, state, now_ms);
@@ -104,7 +104,7 @@ impl Heart {
 
     /// Takes a fresh heartbeat of another process with the same name: its incarnation and time. True: this process has the name. That
     /// one runs if its time rises; what a killed one left does not.
-    fn may_beat(&mut self, rival: Option<(u64, u64)>) -> bool {
+    fn may_send_heartbeat(&mut self, rival: Option<(u64, u64)>) -> bool {
         let Some((incarnation, seen_ms)) = rival else {
             self.rival = None;
             if self.shared.is_name_taken.swap(false, Ordering::AcqRel) {
@@ -125,7 +125,7 @@ impl Heart {
             None => 0,
         };
         self.rival = Some(Rival { incarnation, seen_ms, unchanged });
-        let has_name = unchanged >= LEFT_BEATS && !self.shared.is_name_taken.load(Ordering::Acquire);
+        let has_name = unchanged >= LEFT_HEARTBEATS && !self.shared.is_name_taken.load(Ordering::Acquire);
         if has_name {
             self.take_name();
         }
@@ -228,4 +228,4 @@ const CONFIRM_TIME_MS: u32 = 100;
 /// Age of a heartbeat of a process that runs.
 const RIVAL_TIME_MAX_MS: u64 = 3_000;
 /// Heartbeats of this process after which one that did not change was left by a process that ended.
-const LEFT_BEATS: u32 = 2;
+const LEFT_HEARTBEATS: u32 = 2;

@@ -101,12 +101,12 @@ impl Writer {
             master.connection.load(&self.scripts)?;
         }
         self.heart.connected(&mut store)?;
-        let mut beat_at = Instant::now();
+        let mut heartbeat_at = Instant::now();
         loop {
             let now = Instant::now();
-            let is_check = now >= beat_at;
+            let is_check = now >= heartbeat_at;
             if is_check {
-                self.heart.beat(&mut store)?;
+                self.heart.heartbeat(&mut store)?;
                 if self.is_unconfirmed {
                     let is_confirmed = self.heart.confirm(&mut store)?;
                     self.confirmed(is_confirmed);
@@ -115,13 +115,13 @@ impl Writer {
                 self.shared.has_failed.store(self.is_unconfirmed, Ordering::Release);
                 self.settle();
                 self.report_full();
-                beat_at = now + BEAT_INTERVAL;
+                heartbeat_at = now + HEARTBEAT_INTERVAL;
             }
             self.repair();
             if is_check {
                 self.shared.checks.fetch_add(1, Ordering::Release);
             }
-            self.gather(beat_at);
+            self.gather(heartbeat_at);
             if !self.batch.is_empty() {
                 self.write(&mut store)?;
             } else if self.is_over() {
@@ -335,7 +335,7 @@ fn is_of_update(error: &ServerError) -> bool {
 
 /// Maximum number of updates in a batch.
 const BATCH_MAX: usize = 256;
-const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for a replica to confirm, in milliseconds.
 const CONFIRM_TIME_MS: u32 = 500;
 /// Time limit of a stop while the store fails.

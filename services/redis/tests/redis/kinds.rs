@@ -199,7 +199,7 @@ fn strict_mode_waits_for_a_replica() {
 }
 
 #[test]
-fn in_strict_mode_a_refused_update_is_told_from_those_behind_it() {
+fn in_strict_mode_a_refused_update_is_distinguished_from_those_behind_it() {
     if !has("redis-server", "redis-server") {
         return;
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_from_other_hosts() {
+    fn loopback_is_distinguished_from_other_hosts() {
         let is_loopback =
             |host: &str| DatabaseUrl::parse(&format!("mysql://u@{host}/n")).unwrap().is_loopback();
         assert!(["127.0.0.1", "127.0.0.9:3306", "localhost", "[::1]"].iter().all(|host| is_loopback(host)));

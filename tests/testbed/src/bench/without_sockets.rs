@@ -72,8 +72,9 @@ impl Bench {
             if !output.status.success() {
                 bail!("{PROGRAM} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
             }
-            let told: Value = serde_json::from_slice(&output.stdout).context("it printed no JSON")?;
-            let figure = |name: &str| told.get(name).and_then(Value::as_f64).context("a figure is missing");
+            let printed: Value = serde_json::from_slice(&output.stdout).context("it printed no JSON")?;
+            let figure =
+                |name: &str| printed.get(name).and_then(Value::as_f64).context("a figure is missing");
             figures.open.push(figure("register_ns")?);
             figures.digest.push(figure("register_digest_ns")?);
         }

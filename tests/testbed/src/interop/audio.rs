@@ -170,10 +170,10 @@ impl Recording {
 
     /// Fails unless the recording is at least `seconds` of mostly the tone `hz`.
     pub(crate) fn expect_tone(&self, hz: f64, seconds: f64) -> Result<()> {
-        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz));
-        if heard < seconds {
+        let (length, rms, received) = (self.seconds(), self.rms(), self.seconds_of(hz));
+        if received < seconds {
             bail!(
-                "{hz} Hz was heard for {heard:.1} s, expected {seconds:.1} s; {length:.1} s recorded, RMS {rms:.3}, \
+                "{hz} Hz was heard for {received:.1} s, expected {seconds:.1} s; {length:.1} s recorded, RMS {rms:.3}, \
                  {:.0} % of all energy at {hz} Hz",
                 self.share_at(hz) * 100.0
             );

@@ -246,7 +246,7 @@ impl Phone {
 
     /// Number of calls that it got.
     pub(crate) fn incoming(&self) -> usize {
-        self.control.heard().matches("CALL_INCOMING").count()
+        self.control.output().matches("CALL_INCOMING").count()
     }
 }
 
@@ -288,8 +288,8 @@ impl Softphone for Phone {
     }
 
     fn digits(&self) -> String {
-        let heard = self.control.heard();
-        let pressed = heard.split("\"CALL_DTMF_START\"").skip(1);
+        let output = self.control.output();
+        let pressed = output.split("\"CALL_DTMF_START\"").skip(1);
         pressed.filter_map(|rest| rest.split("\"param\":\"").nth(1)?.chars().next()).collect()
     }
 
@@ -310,7 +310,7 @@ impl Softphone for Phone {
 /// Control port of baresip: commands and responses, with events between them.
 struct Control {
     stream: TcpStream,
-    heard: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     commands: u32,
 }
 
@@ -318,8 +318,8 @@ impl Control {
     /// baresip serves one client at a time: this connection is kept.
     fn connect(port: u16) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("baresip has no control port")?;
-        let heard = Arc::new(Mutex::new(String::new()));
-        let (mut reading, all) = (stream.try_clone()?, heard.clone());
+        let output = Arc::new(Mutex::new(String::new()));
+        let (mut reading, all) = (stream.try_clone()?, output.clone());
         std::thread::spawn(move || {
             let mut piece = [0_u8; 4096];
             while let Ok(length @ 1..) = reading.read(&mut piece) {
@@ -327,7 +327,7 @@ impl Control {
                 all.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
             }
         });
-        Ok(Self { stream, heard, commands: 0 })
+        Ok(Self { stream, output, commands: 0 })
     }
 
     /// Sends a command and waits for its response.
@@ -347,13 +347,13 @@ impl Control {
 
     /// Waits until baresip has sent `text` as often.
     fn wait_for_times(&self, text: &str, times: usize) -> Result<()> {
-        let is_so = || self.heard().matches(text).count() >= times;
+        let is_so = || self.output().matches(text).count() >= times;
         ensure!(holds(PATIENCE, is_so), "not {times} times {text} within {} s", PATIENCE.as_secs());
         Ok(())
     }
 
-    fn heard(&self) -> String {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn output(&self) -> String {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -73,9 +73,9 @@ impl CountingNat {
         };
         let (peer_stun, phone_stun) = (nats.peer_stun.local_addr()?, nats.phone_stun.local_addr()?);
         let is_over = Arc::new(AtomicBool::new(false));
-        let is_told = Arc::clone(&is_over);
+        let is_reported = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || {
-            while !is_told.load(Ordering::Relaxed) {
+            while !is_reported.load(Ordering::Relaxed) {
                 nats.pass();
                 std::thread::sleep(LOOK_EVERY);
             }

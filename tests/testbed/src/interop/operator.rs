@@ -136,8 +136,7 @@ fn not_advertised(stage: &Stage) -> Result<()> {
     let server = start(&stage.inside(&network.server), "", None)?;
     network.forward(server.port, false)?;
     let bob = stage.inside(&network.outside);
-    let mut bob =
-        baresip::Phone::start(&bob, line("bob", (BOB, PUBLIC), server.port, Transport::Udp, BOB_HZ))?;
+    let bob = baresip::Phone::start(&bob, line("bob", (BOB, PUBLIC), server.port, Transport::Udp, BOB_HZ))?;
     std::thread::sleep(TALK);
     ensure!(
         !bob.trace()?.contains("registered successfully"),

@@ -40,12 +40,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         ]
         .map(events),
     );
-    let lamps = |transport: Transport| {
+    let dialog_states = |transport: Transport| {
         Scenario::new(format!("presence/lamps/{}", transport.name()), move |stage: &Stage| {
-            lamps(stage, transport)
+            dialog_states(stage, transport)
         })
     };
-    all.extend([Transport::Udp, Transport::Tcp].map(lamps));
+    all.extend([Transport::Udp, Transport::Tcp].map(dialog_states));
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
 
@@ -168,7 +168,7 @@ fn watch(stage: &Stage, event: &'static str, transport: Transport) -> Result<()>
 }
 
 /// Caller and callee are SIPp, which publishes nothing; two watchers see each state of their call.
-fn lamps(stage: &Stage, transport: Transport) -> Result<()> {
+fn dialog_states(stage: &Stage, transport: Transport) -> Result<()> {
     let user = |name: &str, callee: &str| User {
         name: name.to_owned(),
         password: format!("secret-{name}"),

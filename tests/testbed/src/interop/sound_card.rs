@@ -103,7 +103,7 @@ impl Speaker {
 /// input; one that is faster is blocked by the full pipe.
 fn run(mut speaker: Speaker, mut microphone: File, mut tone: Tone, is_out: &AtomicBool) -> Result<()> {
     let begun = Instant::now();
-    for beat in 1_u32.. {
+    for tick in 1_u32.. {
         speaker.play()?;
         match microphone.write(&tone.next_bytes::<BLOCK_BYTES>()) {
             Ok(_) => {}
@@ -113,7 +113,7 @@ fn run(mut speaker: Speaker, mut microphone: File, mut tone: Tone, is_out: &Atom
         if is_out.load(Ordering::Relaxed) {
             break;
         }
-        std::thread::sleep((begun + TICK * beat).saturating_duration_since(Instant::now()));
+        std::thread::sleep((begun + TICK * tick).saturating_duration_since(Instant::now()));
     }
     while speaker.play()? > 0 {}
     speaker.to.finish()

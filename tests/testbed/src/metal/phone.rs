@@ -163,8 +163,8 @@ impl TestNetwork<'_> {
         if packets < 200 {
             bail!("{user} received only {packets} packets in 5 s");
         }
-        let heard = Recording::read(&self.folder.join(format!("{user}.wav")))?;
-        heard.expect_tone(f64::from(METAL_HZ), 3.0).with_context(|| format!("recording of {user}"))
+        let received = Recording::read(&self.folder.join(format!("{user}.wav")))?;
+        received.expect_tone(f64::from(METAL_HZ), 3.0).with_context(|| format!("recording of {user}"))
     }
 }
 

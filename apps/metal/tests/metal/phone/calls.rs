@@ -117,7 +117,7 @@ fn an_echo_sends_back_what_it_hears_and_a_voice_can_be_heard() {
 }
 
 #[test]
-fn a_call_rings_until_somebody_answers_or_refuses_and_a_second_one_is_told_that_we_are_busy() {
+fn a_call_rings_until_somebody_answers_or_refuses_and_a_second_one_gets_busy() {
     let bob = BOB_WORDS.replace("answer=auto", "answer=ask");
     let carol = "account=sip:carol@example.org password=carol server=192.0.2.1 dial3=sip:bob@example.org";
     let mut network = registered(&[ALICE_WORDS, &bob, carol]);

@@ -89,7 +89,7 @@ fn a_stun_server_that_says_nothing_or_has_no_address_costs_three_seconds_at_most
 }
 
 #[test]
-fn an_address_given_from_outside_is_what_others_are_told() {
+fn an_address_given_from_outside_is_what_others_get() {
     let mut network = talking("outside=198.51.100.1:15060 rtp=20000", "");
     network.pass_ms(500);
     let invite = network.tap.messages("INVITE").next().unwrap().to_owned();

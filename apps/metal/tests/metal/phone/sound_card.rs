@@ -153,7 +153,7 @@ fn who_is_on_hold_does_not_hear_the_microphone() {
 }
 
 #[test]
-fn what_answers_by_itself_sends_no_microphone_unless_it_is_told_to() {
+fn what_answers_by_itself_sends_no_microphone_unless_it_is_set_to() {
     let mut network = Network::new(&[]);
     network.add_with_card("answer=auto");
     network.add_with_card("answer=auto source=microphone");

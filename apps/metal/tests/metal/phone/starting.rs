@@ -5,7 +5,7 @@ use ringway_metal::Program;
 use crate::phone::network::{ALICE, BOB, Network};
 
 #[test]
-fn a_server_is_found_by_name_and_a_wrong_password_is_told() {
+fn a_server_is_found_by_name_and_a_wrong_password_is_reported() {
     let mut network = Network::new(&[
         "account=sip:alice@example.org password=wonderland server=pbx.example.org",
         "account=sip:bob@example.org password=mistyped server=192.0.2.1",
@@ -41,7 +41,7 @@ fn wrong_words_stop_the_phone_and_name_what_is_wrong() {
 }
 
 #[test]
-fn without_chance_there_are_neither_keys_nor_passwords() {
+fn without_randomness_there_are_neither_keys_nor_passwords() {
     let mut network = Network::new(&[]);
     network.add("ip=192.0.2.10/24", None);
     network.add("ip=192.0.2.11/24 srtp=none", None);

@@ -335,7 +335,7 @@ fn a_lock_that_gets_weaker_is_never_silent() {
 }
 
 #[test]
-fn the_registration_is_told_and_a_refresh_is_no_news() {
+fn the_registration_is_reported_and_a_refresh_is_not() {
     let mut scene = Scene::new();
     scene.phone(PhoneEvent::Registering);
     assert_eq!(scene.model.registered, Registered::Trying);

@@ -103,8 +103,8 @@ fn a_connection_that_ends_without_a_received_message_fails_its_packets() {
         }
         host.tcp(server).close();
         link.talk(&mut host, 50);
-        let is_told = link.node().events.contains(&Event::Unreachable(Token(9)));
-        assert_eq!(is_told, answer.is_empty(), "{:?}", link.node().events);
+        let is_reported = link.node().events.contains(&Event::Unreachable(Token(9)));
+        assert_eq!(is_reported, answer.is_empty(), "{:?}", link.node().events);
     }
 }
 

@@ -65,8 +65,8 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
                 assert_eq!(result, Ok(file(bytes)));
                 continue;
             }
-            let told = (options == Options::Understood).then_some(bytes as u64);
-            let too_large = DownloadFailure::TooLarge { bytes: told, bytes_max: 10_000 };
+            let reported = (options == Options::Understood).then_some(bytes as u64);
+            let too_large = DownloadFailure::TooLarge { bytes: reported, bytes_max: 10_000 };
             assert_eq!(result, Err(too_large));
             assert_eq!(network.server.received_errors()[0].0, 3, "the server gets the error 'disk full'");
             if options == Options::Understood {

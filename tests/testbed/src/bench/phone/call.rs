@@ -172,11 +172,11 @@ fn measure(ringway: &Path, packets: u32) -> Result<([Measured; 2], Lateness)> {
     // Half a tick apart, so that they do not send at the same time.
     std::thread::sleep(Duration::from_millis(10));
     let protected = Pair::start(ringway, &["--srtp", "sdes", "--suite", "AES_CM_128_HMAC_SHA1_80"], seconds)?;
-    let beats = SleepFloor::start(seconds);
+    let ticks = SleepFloor::start(seconds);
     let shares = watch(&plain, &protected, seconds)?;
     let [plain_share, protected_share] = shares;
     let measured = [plain.end(plain_share, packets)?, protected.end(protected_share, packets)?];
-    Ok((measured, beats.end()?))
+    Ok((measured, ticks.end()?))
 }
 
 /// Share of a processor that each calling side uses during the calls.

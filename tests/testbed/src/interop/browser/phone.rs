@@ -100,8 +100,8 @@ fn check(stage: &Stage, phone: &mut Process, phones: &mut Phones, transport: Tra
     let messages = phones.messages(TAB)?;
     stage.keep_text(&messages.join("\n"), "tab.messages")?;
     phone.succeeds()?;
-    let told = phone.printed_json()?;
-    stage.keep_text(&told.to_string(), "phone.json")?;
+    let printed = phone.printed_json()?;
+    stage.keep_text(&printed.to_string(), "phone.json")?;
     let protected = transport == Transport::Tls;
     for (at, expected) in [
         ("/result", "answered".into()),
@@ -111,18 +111,21 @@ fn check(stage: &Stage, phone: &mut Process, phones: &mut Phones, transport: Tra
         ("/received/strangers", 0.into()),
         ("/received/checks", 0.into()),
     ] {
-        let found: Option<&Value> = told.pointer(at);
-        ensure!(found == Some(&expected), "the phone's JSON has {found:?} at {at}, not {expected}: {told}");
+        let found: Option<&Value> = printed.pointer(at);
+        ensure!(
+            found == Some(&expected),
+            "the phone's JSON has {found:?} at {at}, not {expected}: {printed}"
+        );
     }
     for at in ["/sent/packets", "/received/packets"] {
-        let packets = told.pointer(at).and_then(Value::as_u64).unwrap_or_default();
-        ensure!(packets > 200, "{packets} packets at {at}: {told}");
+        let packets = printed.pointer(at).and_then(Value::as_u64).unwrap_or_default();
+        ensure!(packets > 200, "{packets} packets at {at}: {printed}");
     }
     stage.keep(&stage.path(RECORDING), RECORDING)?;
-    let heard = Recording::read(&stage.path(RECORDING))?;
+    let received = Recording::read(&stage.path(RECORDING))?;
     // The browser's microphone beeps once a second.
-    if heard.rms() < 0.01 {
-        bail!("the phone heard {:.1} s with an RMS of {:.4}", heard.seconds(), heard.rms());
+    if received.rms() < 0.01 {
+        bail!("the phone heard {:.1} s with an RMS of {:.4}", received.seconds(), received.rms());
     }
     Ok(())
 }

@@ -22,13 +22,13 @@ fn known_again(stage: &Stage) -> Result<()> {
     let mut peer = linphone::Phone::start(stage, LINE)?;
     let rounds = [(Caller::Phone, "first_call"), (Caller::Phone, "continued"), (Caller::Peer, "continued")];
     for (number, (caller, continuity)) in (1..).zip(rounds) {
-        let told = call(stage, caller, &mut peer).with_context(|| format!("call {number}"))?;
-        stage.keep_text(&told.to_string(), &format!("phone-{number}.json"))?;
-        let security = &told["security"];
+        let printed = call(stage, caller, &mut peer).with_context(|| format!("call {number}"))?;
+        stage.keep_text(&printed.to_string(), &format!("phone-{number}.json"))?;
+        let security = &printed["security"];
         ensure!(security["continuity"] == continuity, "call {number} is no {continuity}: {security}");
         let sas = peer.sas();
         ensure!(sas.as_deref() == security["sas"].as_str(), "the peer says {sas:?} to compare: {security}");
-        let packets = told["received"]["packets"].as_u64().unwrap_or(0);
+        let packets = printed["received"]["packets"].as_u64().unwrap_or(0);
         ensure!(packets > 50, "call {number} had {packets} packets of sound");
     }
     Ok(())

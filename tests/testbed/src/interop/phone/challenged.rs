@@ -103,14 +103,14 @@ fn challenging(stage: &Stage, transport: Transport, mut command: Command) -> Res
 /// Result of a call of Ringway's phone.
 struct Called {
     name: &'static str,
-    told: Value,
+    printed: Value,
 }
 
 impl Called {
     fn expect(&self, status: u16) -> Result<()> {
         let result = if status == 200 { "answered" } else { "rejected" };
-        let Self { name, told } = self;
-        ensure!(told["status"] == status && told["result"] == result, "{name}: {told}");
+        let Self { name, printed } = self;
+        ensure!(printed["status"] == status && printed["result"] == result, "{name}: {printed}");
         Ok(())
     }
 }
@@ -134,7 +134,7 @@ fn call(
     alice.type_line("secret-alice")?;
     alice.close_input();
     alice.wait()?;
-    Ok(Called { name, told: alice.printed_json()? })
+    Ok(Called { name, printed: alice.printed_json()? })
 }
 
 fn expect_proven(bob: &mut Process) -> Result<()> {

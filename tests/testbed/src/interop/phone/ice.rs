@@ -52,11 +52,14 @@ fn call(stage: &Stage, caller: Caller) -> Result<()> {
     peer.ended().context("the peer")?;
     let trace = peer.trace()?;
     ensure!(trace.contains("connectivity check is complete"), "baresip completed no check");
-    let told = phone.printed_json()?;
-    stage.keep_text(&told.to_string(), "phone.json")?;
+    let printed = phone.printed_json()?;
+    stage.keep_text(&printed.to_string(), "phone.json")?;
     for (at, expected) in [("/security/method", Value::from("dtls")), ("/received/checks", 0.into())] {
-        let found = told.pointer(at);
-        ensure!(found == Some(&expected), "the phone's JSON has {found:?} at {at}, not {expected}: {told}");
+        let found = printed.pointer(at);
+        ensure!(
+            found == Some(&expected),
+            "the phone's JSON has {found:?} at {at}, not {expected}: {printed}"
+        );
     }
     let seconds = TALK.as_secs_f64() / 2.0;
     Recording::read(&stage.path("heard-by-phone.wav"))?.expect_tone(PEER_HZ, seconds).context("the phone")?;

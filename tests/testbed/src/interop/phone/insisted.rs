@@ -52,9 +52,12 @@ fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Resu
     peer.established().context("the peer")?;
     let output = phone.succeeds()?;
     peer.ended().context("the peer")?;
-    let told = phone.printed_json()?;
-    stage.keep_text(&told.to_string(), "phone.json")?;
-    ensure!(told["result"] == "answered" && told["security"]["method"] == "sdes", "the phone says {told}");
+    let printed = phone.printed_json()?;
+    stage.keep_text(&printed.to_string(), "phone.json")?;
+    ensure!(
+        printed["result"] == "answered" && printed["security"]["method"] == "sdes",
+        "the phone says {printed}"
+    );
     let refusals =
         output.lines().filter(|line| line.starts_with("<- ") && line.contains(" SIP/2.0 4")).count();
     ensure!(

@@ -39,13 +39,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// 200, with `method` in its Allow and `name` as its program.
 fn answered(stage: &Stage, transport: Transport, uri: &str, method: &str, name: &str) -> Result<()> {
-    let (status, told) = ask(stage, transport, uri)?;
-    ensure!(status == Some(0) && told["result"] == "answered", "it ended with {status:?}: {told}");
-    ensure!(told["status"] == 200, "the status: {told}");
-    let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
-    ensure!(text("allow").contains(method), "Allow has no {method}: {told}");
-    ensure!(text("user_agent").contains(name), "the program is not {name}: {told}");
-    let round_trip_ms = told["round_trip_ms"].as_f64().context("no round-trip time")?;
+    let (status, printed) = ask(stage, transport, uri)?;
+    ensure!(status == Some(0) && printed["result"] == "answered", "it ended with {status:?}: {printed}");
+    ensure!(printed["status"] == 200, "the status: {printed}");
+    let text = |field: &str| printed[field].as_str().unwrap_or_default().to_owned();
+    ensure!(text("allow").contains(method), "Allow has no {method}: {printed}");
+    ensure!(text("user_agent").contains(name), "the program is not {name}: {printed}");
+    let round_trip_ms = printed["round_trip_ms"].as_f64().context("no round-trip time")?;
     ensure!((0.0..5000.0).contains(&round_trip_ms), "a round trip takes {round_trip_ms} ms");
     Ok(())
 }

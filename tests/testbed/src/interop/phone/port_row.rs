@@ -38,17 +38,17 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     let phone = Process::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
     peer.ended().context("the peer")?;
-    let told = phone.printed_json()?;
-    stage.keep_text(&told.to_string(), "phone.json")?;
-    let heard = told["received"]["packets"].as_u64().context("no count of packets")?;
+    let printed = phone.printed_json()?;
+    stage.keep_text(&printed.to_string(), "phone.json")?;
+    let received = printed["received"]["packets"].as_u64().context("no count of packets")?;
     let named = nat.named_by_peer().context("the peer asked no STUN server")?;
     ensure!(peer.trace()?.contains(&format!("m=audio {} ", named.port())), "the peer did not name {named}");
     if ports == 0 {
-        ensure!(heard == 0, "without a row of ports {heard} packets came in: {told}");
-        ensure!(status.code() == Some(1), "{status} after a call without sound: {told}");
+        ensure!(received == 0, "without a row of ports {received} packets came in: {printed}");
+        ensure!(status.code() == Some(1), "{status} after a call without sound: {printed}");
         return Ok(());
     }
-    ensure!(status.success() && heard > 100, "{status}, {heard} packets came in: {told}");
+    ensure!(status.success() && received > 100, "{status}, {received} packets came in: {printed}");
     let seconds = TALK.as_secs_f64() / 3.0;
     let recording = Recording::read(&stage.path("heard-by-phone.wav"))?;
     recording.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;

@@ -36,15 +36,15 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
         let alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
         let status = alice.wait()?;
         let output = alice.output();
-        let told = alice.printed_json()?;
-        stage.keep_text(&told.to_string(), &format!("{name}.json"))?;
+        let printed = alice.printed_json()?;
+        stage.keep_text(&printed.to_string(), &format!("{name}.json"))?;
         ensure!(output.contains(" SIP/2.0 407 "), "{name}: the call was not challenged");
-        ensure!(status.success() == is_answered, "{name}: {status}: {told}");
+        ensure!(status.success() == is_answered, "{name}: {status}: {printed}");
         if is_answered {
-            ensure!(told["result"] == "answered", "{name}: {told}");
+            ensure!(printed["result"] == "answered", "{name}: {printed}");
         } else {
-            let reason = told["reason"].as_str().unwrap_or_default();
-            ensure!(told["status"] == 407 && reason.contains("--realm \"asterisk\""), "{name}: {told}");
+            let reason = printed["reason"].as_str().unwrap_or_default();
+            ensure!(printed["status"] == 407 && reason.contains("--realm \"asterisk\""), "{name}: {printed}");
         }
     }
     bob.succeeds().map(|_| ())

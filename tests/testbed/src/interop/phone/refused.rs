@@ -52,9 +52,9 @@ fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
     command.args(["call", &peer.uri(), "--bind", "127.0.0.1:0", "--trace", "--json"]).args(arguments);
     let phone = Process::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
-    let told = phone.printed_json()?;
-    if status.code() != Some(1) || told["result"] != "rejected" || told["status"] != 488 {
-        bail!("the phone ended with {status} and said {told}");
+    let printed = phone.printed_json()?;
+    if status.code() != Some(1) || printed["result"] != "rejected" || printed["status"] != 488 {
+        bail!("the phone ended with {status} and said {printed}");
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ impl Daemon {
         let recorder = client("parec", &[&recorder[..], &format].concat(), &recording)?;
         let daemon = Self { server, recording, running, _tone: player, _recorder: recorder };
         daemon.wait_until("the recorder runs", || {
-            Ok(daemon.recording().is_ok_and(|heard| heard.seconds() > 0.1))
+            Ok(daemon.recording().is_ok_and(|received| received.seconds() > 0.1))
         })?;
         Ok(daemon)
     }
@@ -234,11 +234,11 @@ fn ends_well(phone: &mut Process) -> Result<()> {
 }
 
 /// Fails unless `first` is present, then `second` for two seconds, and `first` no more.
-fn expect_in_turn(heard: &Recording, first: f64, second: f64) -> Result<()> {
-    let moments = |hz| heard.moments_of(hz, WINDOW_S, LOUD);
+fn expect_in_turn(received: &Recording, first: f64, second: f64) -> Result<()> {
+    let moments = |hz| received.moments_of(hz, WINDOW_S, LOUD);
     let seconds = moments(first).len() as f64 * WINDOW_S;
     ensure!(seconds > 0.25, "{first} Hz for {seconds:.2} s only");
-    heard.expect_tone(second, 2.0)?;
+    received.expect_tone(second, 2.0)?;
     let last = moments(first).last().copied().unwrap_or_default();
     let begin = moments(second).first().copied().unwrap_or_default();
     ensure!(last < begin, "{first} Hz until {last:.2} s, but {second} Hz from {begin:.2} s on");

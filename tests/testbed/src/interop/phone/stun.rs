@@ -103,8 +103,8 @@ impl World {
         ensure!(inwards > 50 && outwards > 50, "{inwards} datagrams came in by the NAT, {outwards} went out");
         ensure!(reports_in > 0, "no RTCP came in by the NAT");
         let seconds = TALK.as_secs_f64() / 2.0;
-        let heard = Recording::read(&stage.path("heard-by-phone.wav"))?;
-        heard.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;
+        let received = Recording::read(&stage.path("heard-by-phone.wav"))?;
+        received.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;
         Recording::read(&peer.recording()?)?.expect_tone(600.0, seconds).context("recording of the peer")
     }
 }

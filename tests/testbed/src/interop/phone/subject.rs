@@ -186,9 +186,9 @@ impl<'a> Subject<'a> {
             }
             Phone::Unused => return Ok(()),
         };
-        let told = running.printed_json()?;
-        stage.keep_text(&told.to_string(), "phone.json")?;
-        let expect = |at: &str, expected: Value| match told.pointer(at) {
+        let printed = running.printed_json()?;
+        stage.keep_text(&printed.to_string(), "phone.json")?;
+        let expect = |at: &str, expected: Value| match printed.pointer(at) {
             Some(found) if *found == expected => Ok(()),
             found => bail!("the phone's JSON has {found:?} at {at}, not {expected}"),
         };
@@ -214,17 +214,19 @@ impl<'a> Subject<'a> {
             }
         }
         for (fault, most) in faults {
-            match told.pointer(&format!("/received/{fault}")).and_then(Value::as_u64) {
+            match printed.pointer(&format!("/received/{fault}")).and_then(Value::as_u64) {
                 Some(count) if count <= u64::from(*most) => {}
                 count => {
-                    bail!("the phone's JSON has {count:?} for {fault}, at most {most} are the peer's: {told}")
+                    bail!(
+                        "the phone's JSON has {count:?} for {fault}, at most {most} are the peer's: {printed}"
+                    )
                 }
             }
         }
         expect("/received/dtmf", digit.to_string().into())?;
         for figure in ["/setup_ms", "/duration_s", "/sent/packets", "/received/packets", "/received/mos"] {
-            if told.pointer(figure).and_then(Value::as_f64).is_none_or(|figure| figure <= 0.0) {
-                bail!("the phone's JSON has no figure at {figure}: {told}");
+            if printed.pointer(figure).and_then(Value::as_f64).is_none_or(|figure| figure <= 0.0) {
+                bail!("the phone's JSON has no figure at {figure}: {printed}");
             }
         }
         Ok(())

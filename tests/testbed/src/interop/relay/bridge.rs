@@ -113,7 +113,7 @@ impl World {
     fn check(&mut self, phone: &mut Talker) -> Result<()> {
         let packets = phone.ended()?;
         ensure!(packets > 100, "the phone got {packets} packets");
-        expect_beeps(&phone.heard()?)?;
+        expect_beeps(&phone.received()?)?;
         self.relay.expect_no_calls()?;
         let counters = self.server.counters()?;
         ensure!(counters.get("media_failed")? == 0, "media failed");
@@ -122,8 +122,8 @@ impl World {
 }
 
 /// Fails unless the microphone of the browser was heard, which beeps once a second.
-fn expect_beeps(heard: &Recording) -> Result<()> {
-    let (seconds, rms) = (heard.seconds(), heard.rms());
+fn expect_beeps(received: &Recording) -> Result<()> {
+    let (seconds, rms) = (received.seconds(), received.rms());
     ensure!(rms > 0.01, "the phone heard {seconds:.1} s with an RMS of {rms:.4}");
     Ok(())
 }

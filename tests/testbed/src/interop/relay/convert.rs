@@ -35,7 +35,7 @@ fn rtp_calls(stage: &Stage) -> Result<()> {
     std::thread::sleep(TALK);
     srtp.hang_up()?;
     rtp.ended()?;
-    rtp.expect_heard(SRTP_HZ, 2.0).context("the phone with RTP")?;
+    rtp.expect_received(SRTP_HZ, 2.0).context("the phone with RTP")?;
     Recording::read(&srtp.recording()?)?.expect_tone(RTP_HZ, 2.0).context("the phone with SRTP")?;
     world.expect_converted(1)
 }

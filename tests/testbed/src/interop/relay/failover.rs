@@ -62,8 +62,8 @@ fn in_a_call(stage: &Stage) -> Result<()> {
     ensure!(moved > 2 * PACKETS_MIN, "{moved} packets went through the other relay");
     call.end()?;
     let seconds = 1.0 + TALK.as_secs_f64() / 2.0;
-    call.alice.expect_heard(BOB_HZ, seconds).context("alice")?;
-    call.bob.expect_heard(ALICE_HZ, seconds).context("bob")?;
+    call.alice.expect_received(BOB_HZ, seconds).context("alice")?;
+    call.bob.expect_received(ALICE_HZ, seconds).context("bob")?;
     world.relays[1 - first].expect_no_calls()
 }
 
@@ -149,8 +149,8 @@ impl Call {
     fn talk_and_end(&mut self) -> Result<()> {
         std::thread::sleep(TALK);
         self.end()?;
-        self.alice.expect_heard(BOB_HZ, TALK.as_secs_f64() / 2.0).context("alice")?;
-        self.bob.expect_heard(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob")
+        self.alice.expect_received(BOB_HZ, TALK.as_secs_f64() / 2.0).context("alice")?;
+        self.bob.expect_received(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob")
     }
 
     fn end(&mut self) -> Result<()> {

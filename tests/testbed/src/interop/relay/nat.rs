@@ -20,9 +20,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     let relayed = |name: &str, kinds: [Kind; 2]| {
         Scenario::new(format!("relay/nat/{name}"), move |stage: &Stage| relayed(stage, kinds))
     };
-    let direct = |name: &str, kind: Kind, is_heard: bool| {
+    let direct = |name: &str, kind: Kind, is_received: bool| {
         Scenario::new(format!("relay/nat/without-relay/{name}"), move |stage: &Stage| {
-            direct(stage, kind, is_heard)
+            direct(stage, kind, is_received)
         })
     };
     vec![
@@ -65,22 +65,22 @@ fn relayed(stage: &Stage, kinds: [Kind; 2]) -> Result<()> {
     std::thread::sleep(FIRST_PACKETS);
     let stranger = Stranger::start(&public);
     std::thread::sleep(TALK);
-    let heard = stranger.stop()?;
+    let received = stranger.stop()?;
     alice.hang_up()?;
     alice.ended()?;
     let packets = bob.ended()?;
     // baresip has ports for one call, until its BYE is answered.
     std::thread::sleep(BYE_TIME);
-    bob.expect_heard(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob, who was called")?;
-    ensure!(heard == 0, "a stranger who sends to all ports of the relay got {heard} packets");
+    bob.expect_received(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob, who was called")?;
+    ensure!(received == 0, "a stranger who sends to all ports of the relay got {received} packets");
     let mut bob = Talker::call(&network.phone(stage, 1), access, "alice", &[])?;
     bob.connected()?;
     std::thread::sleep(TALK);
     bob.hang_up();
     let packets = packets + bob.ended()?;
-    bob.expect_heard(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob, who called")?;
-    let heard = Recording::read(&alice.recording()?)?;
-    heard.expect_tone(BOB_HZ, TALK.as_secs_f64()).context("alice, in two calls")?;
+    bob.expect_received(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob, who called")?;
+    let received = Recording::read(&alice.recording()?)?;
+    received.expect_tone(BOB_HZ, TALK.as_secs_f64()).context("alice, in two calls")?;
     let relayed = relay.relayed()?;
     ensure!(relayed >= packets, "{relayed} packets were relayed, bob got {packets}");
     relay.expect_no_calls()?;
@@ -102,7 +102,7 @@ fn relayed(stage: &Stage, kinds: [Kind; 2]) -> Result<()> {
 }
 
 /// Ringway's phones learn their mapped addresses by STUN and call each other without a relay.
-fn direct(stage: &Stage, kind: Kind, is_heard: bool) -> Result<()> {
+fn direct(stage: &Stage, kind: Kind, is_received: bool) -> Result<()> {
     let Some(network) = Network::make([kind, kind])? else { return Ok(()) };
     let public = network.public(stage);
     let stun = free_port()?;
@@ -123,14 +123,14 @@ fn direct(stage: &Stage, kind: Kind, is_heard: bool) -> Result<()> {
     alice.connected()?;
     std::thread::sleep(TALK);
     alice.hang_up();
-    if !is_heard {
+    if !is_received {
         alice.ended_in_silence().context("alice")?;
         return bob.ended_in_silence().context("bob");
     }
     alice.ended()?;
     bob.ended()?;
-    alice.expect_heard(BOB_HZ, TALK.as_secs_f64() / 2.0).context("alice")?;
-    bob.expect_heard(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob")
+    alice.expect_received(BOB_HZ, TALK.as_secs_f64() / 2.0).context("alice")?;
+    bob.expect_received(ALICE_HZ, TALK.as_secs_f64() / 2.0).context("bob")
 }
 
 /// Somebody in the public network who sends RTP to all ports of the relay, to be sent the sound of a call.
@@ -146,7 +146,7 @@ impl Stranger {
         let thread = std::thread::spawn(move || {
             let socket = namespace::enter(namespace.as_deref(), || UdpSocket::bind("203.0.113.1:0"))??;
             socket.set_nonblocking(true)?;
-            let (mut heard, mut room) = (0, [0; 2048]);
+            let (mut received, mut room) = (0, [0; 2048]);
             let mut packet = vec![0xff; 172];
             packet[..12].copy_from_slice(&[0x80, 0, 0, 1, 0, 0, 0, 160, 1, 2, 3, 4]);
             while !flag.load(Ordering::Relaxed) {
@@ -157,11 +157,11 @@ impl Stranger {
                 while let Ok((length, _)) = socket.recv_from(&mut room) {
                     // Not its own packets and first reports: it is both sides of the RTCP ports until the phones use them.
                     let is_sound = length > 12 && room[1] & 0x7f < 64;
-                    heard += u32::from(is_sound && !room[..length].ends_with(&packet[12..]));
+                    received += u32::from(is_sound && !room[..length].ends_with(&packet[12..]));
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
-            Ok(heard)
+            Ok(received)
         });
         Self { is_over, thread }
     }

@@ -58,9 +58,10 @@ impl Talker {
     /// Waits for the end of the call; fails unless it was answered. Returns the number of received packets.
     pub(super) fn ended(&mut self) -> Result<u64> {
         self.running.succeeds()?;
-        let told = self.running.printed_json()?;
-        ensure!(told["result"] == "answered", "{told}");
-        told.pointer("/received/packets")
+        let printed = self.running.printed_json()?;
+        ensure!(printed["result"] == "answered", "{printed}");
+        printed
+            .pointer("/received/packets")
             .and_then(serde_json::Value::as_u64)
             .context("no packets in the JSON")
     }
@@ -68,10 +69,10 @@ impl Talker {
     /// Waits for the end of a call without any sound, which has failed for its phone.
     pub(super) fn ended_in_silence(&mut self) -> Result<()> {
         self.running.wait()?;
-        let told = self.running.printed_json()?;
-        let is_silent = told["reason"].as_str().is_some_and(|reason| reason.starts_with("no sound"));
-        let packets = told.pointer("/received/packets").and_then(serde_json::Value::as_u64);
-        ensure!(told["result"] == "failed" && is_silent && packets == Some(0), "{told}");
+        let printed = self.running.printed_json()?;
+        let is_silent = printed["reason"].as_str().is_some_and(|reason| reason.starts_with("no sound"));
+        let packets = printed.pointer("/received/packets").and_then(serde_json::Value::as_u64);
+        ensure!(printed["result"] == "failed" && is_silent && packets == Some(0), "{printed}");
         Ok(())
     }
 
@@ -82,13 +83,13 @@ impl Talker {
     }
 
     /// Sound that it received.
-    pub(super) fn heard(&self) -> Result<Recording> {
+    pub(super) fn received(&self) -> Result<Recording> {
         Recording::read(&self.recording)
     }
 
     /// Fails unless it heard `hz` for `seconds`.
-    pub(super) fn expect_heard(&self, hz: f64, seconds: f64) -> Result<()> {
-        self.heard()?.expect_tone(hz, seconds)
+    pub(super) fn expect_received(&self, hz: f64, seconds: f64) -> Result<()> {
+        self.received()?.expect_tone(hz, seconds)
     }
 
     fn start(stage: &Stage, access: Access, arguments: &[&str]) -> Result<Self> {

@@ -45,8 +45,8 @@ fn answered_by_a_person(stage: &Stage) -> Result<()> {
         println!("          {}", line.trim());
     }
 
-    let heard = Recording::read(&stage.path("caller.wav"))?;
-    heard.expect_tone(MICROPHONE_HZ, 2.0).context("microphone tone at the caller")?;
+    let received = Recording::read(&stage.path("caller.wav"))?;
+    received.expect_tone(MICROPHONE_HZ, 2.0).context("microphone tone at the caller")?;
     let played = Recording::read_stereo(&sound.loudspeaker)?;
     expect_ring(&played)?;
     played.expect_tone(CALLER_HZ, 2.0).context("caller's tone at the loudspeaker")

@@ -28,10 +28,10 @@ fn bad_link(stage: &Stage) -> Result<()> {
     machine.answers("a list over a bad link")?;
     expect_users(&machine, 2)?;
     let tftp = &machine.host.tftp;
-    let (repeated, told) = (tftp.server.resent, tftp.strangers_told);
-    if !tftp.lost.is_empty() || repeated == 0 || told == 0 {
+    let (repeated, printed) = (tftp.server.resent, tftp.strangers_answered);
+    if !tftp.lost.is_empty() || repeated == 0 || printed == 0 {
         bail!(
-            "{repeated} blocks were asked for again, strangers were told {told} times: that was no bad link"
+            "{repeated} blocks were asked for again, strangers were told {printed} times: that was no bad link"
         );
     }
     Ok(())

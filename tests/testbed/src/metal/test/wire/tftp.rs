@@ -15,7 +15,7 @@ pub(super) struct TftpLink {
     /// Blocks that are lost when they are sent first; 0: the answer to the options.
     pub(super) lost: Vec<u16>,
     /// Errors that the machine sent to strangers (RFC 1350 §4).
-    pub(super) strangers_told: u32,
+    pub(super) strangers_answered: u32,
     /// The last block of the troubled file, and the one before.
     last: Vec<u8>,
     before: Vec<u8>,
@@ -31,7 +31,7 @@ impl TftpLink {
             server: TftpServer { block_bytes_max: 512, repeated_ack: RepeatedAck::Resends, ..server },
             is_bad: false,
             lost: Vec::new(),
-            strangers_told: 0,
+            strangers_answered: 0,
             last: Vec::new(),
             before: Vec::new(),
         }
@@ -39,7 +39,7 @@ impl TftpLink {
 
     /// Takes a datagram from the machine's port `client`, and returns what comes back for it.
     pub(super) fn answer(&mut self, client: u16, to: SocketAddrV4, packet: &[u8]) -> Vec<Datagram> {
-        self.strangers_told += u32::from(packet.starts_with(&[0, 5, 0, UNKNOWN_TRANSFER]));
+        self.strangers_answered += u32::from(packet.starts_with(&[0, 5, 0, UNKNOWN_TRANSFER]));
         if *to.ip() != HOST {
             return Vec::new();
         }
