@@ -2,7 +2,7 @@
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
 //! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), serves UDP clients on the workers ([`DatagramClient`]),
-//! provides their clock ([`Clock`]), numbers host names ([`Hosts`]), and receives the process's signals ([`signals`]).
+//! provides their clock ([`Clock`]), numbers host names ([`Hosts`]), and receives the process's signals ([`process`]).
 //! [`Shards`], [`Connections`] and [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts,
 //! for other loops on sockets.
 //!

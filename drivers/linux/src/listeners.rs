@@ -123,7 +123,7 @@ pub enum BindError {
         /// Error of the system.
         why: io::Error,
     },
-    /// More listeners than [`ListenerId`](ringway_sansio::ListenerId) can number.
+    /// More listeners than [`ListenerId`] can number.
     #[error("too many listeners: at most {LISTENERS_MAX} are possible")]
     TooMany,
     /// No file descriptors are left.

@@ -82,7 +82,7 @@ impl<N: Node> Shards<N> {
 
     /// Makes the worker of `shard` run `f` on its node, and returns the result. Unlike in [`Shards::with_shard`] the
     /// node can send packets and request actions. `None`: there is no such shard, too many calls are pending, or the
-    /// runtime ends before. Must not be called from an [`ActionSink`](crate::ActionSink).
+    /// runtime ends before. Must not be called from an [`ActionSink`].
     pub fn call<R: Send + 'static>(
         &self,
         shard: u16,

@@ -1,6 +1,6 @@
 //! Drain of the running server: phones leave it over a time, calls go on.
 
-use super::lock::lock;
+use super::lock;
 use ringway_admin::{Stat, Stats};
 use ringway_sansio::Instant;
 use std::sync::Mutex;

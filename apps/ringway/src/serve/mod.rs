@@ -15,7 +15,6 @@ mod drain;
 mod event_log;
 mod host;
 mod listeners;
-mod lock;
 mod log_lines;
 mod nodes;
 mod peer_stats;
@@ -40,7 +39,7 @@ mod write_back;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ringway_admin::{Admin, AdminServer, Control, View};
@@ -438,6 +437,11 @@ fn warn_of_few_files(wanted: usize, possible: usize) {
              (ulimit -Hn, or LimitNOFILE= of systemd)"
         );
     }
+}
+
+/// The lock of what the threads share: the data stays usable after a panic of one of them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Minimum amount of memory released by requests for which the allocator's heap is trimmed.

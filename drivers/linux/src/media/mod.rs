@@ -1,4 +1,4 @@
-//! Media threads: a pair of UDP ports, and a thread that runs a [`PacedNode`](ringway_sansio::PacedNode) at them; its start,
+//! Media threads: a pair of UDP ports, and a thread that runs a [`PacedNode`] at them; its start,
 //! commands, reports and stop.
 //!
 //! Start reading at [`MediaThread::start`], then `tick_loop.rs`, the loop of the thread.

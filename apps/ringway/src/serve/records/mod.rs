@@ -19,7 +19,7 @@ use ringway_server::{
     CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
 };
 
-use super::lock::lock;
+use super::lock;
 use super::log_lines::LineRates;
 use crate::config::Config;
 pub(super) use sink::{Sink, check, open};

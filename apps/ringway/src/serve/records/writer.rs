@@ -4,7 +4,7 @@
 use super::Numbered;
 use super::line::row_of;
 use super::sink::Sink;
-use crate::serve::lock::lock;
+use crate::serve::lock;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::Instant as WallTime;
 use ringway_server::{CallRecord, CallSender};
@@ -92,7 +92,7 @@ impl Writer {
         lock(&self.shared.sinks).now.iter_mut().for_each(Sink::reopen);
     }
 
-    /// Waits until there is room for [`ROOM`](ROOM) records, at most until `until`.
+    /// Waits until there is room for [`ROOM`] records, at most until `until`.
     pub(super) fn make_room(&self, until: Instant) {
         if let Some(thread) = &*lock(&self.thread) {
             thread.thread().unpark();

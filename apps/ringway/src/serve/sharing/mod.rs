@@ -6,7 +6,7 @@ mod sweep;
 mod view;
 
 use crate::failure::Failure;
-use crate::serve::lock::lock;
+use crate::serve::lock;
 pub(super) use peers::{LINK_VERSION, Peers, wall_ms};
 use ringway_location::NodeName;
 use ringway_redis::{LocationStore, LocationUrl, NodeInfo, Settings, Sink, Status};

@@ -1,6 +1,6 @@
 //! The other nodes and the store's clock, as the threads of the store report them.
 
-use crate::serve::lock::lock;
+use crate::serve::lock;
 use ringway_location::NodeName;
 use ringway_redis::NodeInfo;
 use ringway_server::NodeState;

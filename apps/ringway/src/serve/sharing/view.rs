@@ -2,7 +2,7 @@
 
 use super::SharedLocation;
 use super::peers::LINK_VERSION;
-use crate::serve::lock::lock;
+use crate::serve::lock;
 use ringway_admin::{Cluster, ClusterNode, SharedStore, Stat, Stats};
 use ringway_redis::{Kind, NodeInfo, NodeState};
 use std::net::SocketAddr;
