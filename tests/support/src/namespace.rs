@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, anyhow, bail};
+use crate::process::run_to_end;
+use anyhow::{Context, Result, anyhow};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A network namespace with its loopback interface.
@@ -64,11 +65,7 @@ impl Namespace {
 
     /// Runs a program with these words in the namespace.
     pub fn run(&self, program: &str, words: &str) -> Result<()> {
-        let output = command(Some(&self.name), program).args(words.split(' ')).output()?;
-        if !output.status.success() {
-            bail!("{program} {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+        run_to_end(command(Some(&self.name), program).args(words.split(' ')), "").map(drop)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::eventually::{PATIENCE, retry};
 use crate::port::free_port;
-use crate::process::{Process, Signal, Site, temporary_site};
+use crate::process::{Process, Signal, Site, run_to_end, temporary_site};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::process::Stdio;
@@ -146,8 +146,7 @@ impl RedisServer {
         let first = servers.first().context("no master")?;
         let mut command = first.site.command("redis-cli");
         command.args(["--cluster", "create"]).args(servers.iter().map(Self::host)).arg("--cluster-yes");
-        let made = command.output().context(NO_CLIENT)?;
-        ensure!(made.status.success(), "no cluster: {}", String::from_utf8_lossy(&made.stdout));
+        run_to_end(&mut command, "")?;
         servers.iter().try_for_each(|server| server.await_reply(&["cluster", "info"], "cluster_state:ok"))?;
         Ok(servers)
     }

@@ -272,6 +272,27 @@ impl Drop for Process {
     }
 }
 
+/// Runs a program with this input to its end, and returns its standard output.
+///
+/// # Errors
+/// It cannot be started, or does not end with status 0; the error has what it wrote to standard error.
+pub fn run_to_end(command: &mut Command, input: &str) -> Result<String> {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    // It stays in the process group of this one, which waits for it: an interruption in the terminal ends both.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let spawned = command.spawn();
+    let mut child = spawned.with_context(|| format!("cannot start {}; is it installed?", words[0]))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It fails if the program has ended, which its status tells.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} ended with {}: {}", words.join(" "), output.status, error.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Sends a signal to a process that another program started.
 ///
 /// # Errors

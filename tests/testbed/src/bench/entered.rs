@@ -6,6 +6,7 @@
 use super::instructions::has_valgrind;
 use super::without_sockets;
 use anyhow::{Context, Result, bail};
+use ringway_test_support::process::run_to_end;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use xtask::workspace::{cargo, succeed, target_dir};
@@ -35,10 +36,7 @@ pub(super) fn run() -> Result<()> {
     ]);
     valgrind.arg(format!("--callgrind-out-file={}", file.display()));
     valgrind.arg(target_dir().join("debug/examples").join(without_sockets::PROGRAM)).args(["call", CALLS]);
-    let output = valgrind.output().context("start valgrind")?;
-    if !output.status.success() {
-        bail!("the run ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
+    run_to_end(&mut valgrind, "")?;
     let profile = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let entered = entered(&profile);
     let of_proxy = entered.iter().filter(|path| path.starts_with("proxy/")).count();

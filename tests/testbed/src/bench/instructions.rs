@@ -12,6 +12,7 @@ use ringway_lab::load::Flow;
 use ringway_lab::machine;
 use ringway_lab::operation::Operation;
 use ringway_lab::subject::{Environment, Extent, ROUTES, Routing, Rules, Settings, Store, Under};
+use ringway_test_support::process::run_to_end;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -83,10 +84,7 @@ fn run_generator(environment: &Environment, flow: Flow, attempts: u64) -> Result
     command.args(["--quiet", "--tool=callgrind"]).arg(out);
     command.arg(target_dir().join("release/examples").join(GENERATOR));
     command.args([flow.name(), &attempts.to_string()]);
-    let output = command.output().context("start valgrind")?;
-    if !output.status.success() {
-        bail!("{GENERATOR} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
+    run_to_end(&mut command, "")?;
     total_of(&file)
 }
 
@@ -214,10 +212,7 @@ pub(super) fn core(check: bool, write: bool) -> Result<()> {
             "--toggle-collect=*Bench*pass*",
         ]);
         valgrind.arg(format!("--callgrind-out-file={}", file.display())).arg(&program);
-        let output = valgrind.args([operation, &times.to_string()]).output().context("start valgrind")?;
-        if !output.status.success() {
-            bail!("{operation} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        }
+        run_to_end(valgrind.args([operation, &times.to_string()]), "")?;
         let count = total_of(&file)? as f64 / f64::from(times);
         println!("{operation}: {count:.0} instructions");
         counts.push((operation, count));

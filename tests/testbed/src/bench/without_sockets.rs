@@ -4,12 +4,13 @@
 use super::report::Row;
 use super::rows::{Bench, RowName};
 use super::sections;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
 use ringway_lab::measure::{Contestant, Readings, measure};
 use ringway_lab::operation::Operation;
 use ringway_lab::server::Algorithm;
 use ringway_lab::subject::{Settings, Under};
+use ringway_test_support::process::run_to_end;
 use serde_json::Value;
 use std::process::Command;
 use xtask::workspace::target_dir;
@@ -66,13 +67,9 @@ impl Bench {
         for _ in 0..self.plan.repeats {
             // A child inherits the processors of its parent.
             machine::pin_to(SERVER_CPU)?;
-            let output = Command::new(&program).output();
+            let output = run_to_end(&mut Command::new(&program), "");
             machine::pin_to(GENERATOR_CPU)?;
-            let output = output.with_context(|| program.display().to_string())?;
-            if !output.status.success() {
-                bail!("{PROGRAM} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-            }
-            let printed: Value = serde_json::from_slice(&output.stdout).context("it printed no JSON")?;
+            let printed: Value = serde_json::from_str(&output?).context("it printed no JSON")?;
             let figure =
                 |name: &str| printed.get(name).and_then(Value::as_f64).context("a figure is missing");
             figures.open.push(figure("register_ns")?);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use ringway_test_support::process::run_to_end;
 
 use super::Stage;
 
@@ -89,13 +90,7 @@ impl Authority {
     }
 
     fn openssl(&self, arguments: &[&str]) -> Result<()> {
-        let mut command = Command::new("openssl");
-        let output = command.args(arguments).current_dir(&self.folder).output();
-        let output = output.context("cannot start openssl; is it installed?")?;
-        if !output.status.success() {
-            bail!("openssl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+        run_to_end(Command::new("openssl").args(arguments).current_dir(&self.folder), "").map(drop)
     }
 }
 

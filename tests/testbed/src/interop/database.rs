@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use ringway_test_support::eventually::retry;
+use ringway_test_support::process::run_to_end;
 
 use super::Stage;
 use super::certificates::{Authority, CA_FILE, Certificate};
@@ -137,15 +138,15 @@ impl Database {
                 command
             }
         };
-        feed(&mut command, sql)
+        run_to_end(&mut command, sql)
     }
 
     /// Runs statements of its administrator, one after another.
     pub(crate) fn administer(&self, statements: &[&str]) -> Result<()> {
         let run = |statement: &str| match self.engine {
             Engine::Sqlite => bail!("SQLite has no administrator"),
-            Engine::MariaDb => feed(&mut self.mariadb(), statement),
-            Engine::PostgreSql => feed(&mut self.psql("postgres", "postgres"), statement),
+            Engine::MariaDb => run_to_end(&mut self.mariadb(), statement),
+            Engine::PostgreSql => run_to_end(&mut self.psql("postgres", "postgres"), statement),
         };
         statements.iter().try_for_each(|statement| run(statement).map(drop))
     }
@@ -175,7 +176,7 @@ impl Database {
                 command
             }
         };
-        feed(&mut command, sql)
+        run_to_end(&mut command, sql)
     }
 
     /// Port of its server.
@@ -193,14 +194,14 @@ impl Database {
         let user = is_superuser().then_some("--user=root");
         let mut install = Command::new("mariadb-install-db");
         install.args(["--no-defaults", "--auth-root-authentication-method=normal"]).args(user);
-        feed(install.arg(format!("--datadir={}", data.display())), "")?;
+        run_to_end(install.arg(format!("--datadir={}", data.display())), "")?;
         self.run_mariadb(stage)?;
         let create = format!(
             "CREATE DATABASE {NAME}; CREATE USER {USER}@{client} IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@{client};",
             Self::PASSWORD,
             client = self.client,
         );
-        self.patiently(|| feed(&mut self.mariadb(), &create).map(drop))
+        self.patiently(|| run_to_end(&mut self.mariadb(), &create).map(drop))
     }
 
     fn run_mariadb(&mut self, stage: &Stage) -> Result<()> {
@@ -252,7 +253,7 @@ impl Database {
             "--auth-local=trust",
             "--auth-host=scram-sha-256",
         ]);
-        feed(install.args(["--no-sync", "-E", "UTF8"]), "")?;
+        run_to_end(install.args(["--no-sync", "-E", "UTF8"]), "")?;
         let mut clients = OpenOptions::new().append(true).open(data.join("pg_hba.conf"))?;
         writeln!(clients, "host all all {}/32 scram-sha-256", self.client)?;
         self.run_postgresql(stage)?;
@@ -260,7 +261,7 @@ impl Database {
             format!("CREATE USER {USER} PASSWORD '{}'; CREATE DATABASE {NAME} OWNER {USER};", Self::PASSWORD);
         // CREATE DATABASE must be alone, which it is with a statement a line.
         let create = create.replace("; ", ";\n");
-        self.patiently(|| feed(&mut self.psql("postgres", "postgres"), &create).map(drop))
+        self.patiently(|| run_to_end(&mut self.psql("postgres", "postgres"), &create).map(drop))
     }
 
     fn run_postgresql(&mut self, stage: &Stage) -> Result<()> {
@@ -285,21 +286,6 @@ impl Database {
     fn patiently(&self, attempt: impl Fn() -> Result<()>) -> Result<()> {
         retry(PATIENCE, attempt).context(self.engine.name())
     }
-}
-
-/// Runs a program with this input and returns its output; its errors are the error.
-fn feed(command: &mut Command, input: &str) -> Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot start {program}; is it installed?"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // It fails if the program has ended, which its status tells.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} ended with {}: {}", output.status, said.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// PostgreSQL refuses to run as the superuser.

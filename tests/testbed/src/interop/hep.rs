@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ringway_test_support::process::run_to_end;
 
 use super::calls::{Play, users};
 use super::server::{Server, Wanted};
@@ -84,9 +85,7 @@ fn decoded(file: &std::path::Path) -> Result<Vec<String>> {
     for field in ["udp.srcport", "udp.dstport", "sip.Method", "sip.Status-Code", "_ws.malformed"] {
         command.args(["-e", field]);
     }
-    let output = command.output().context("start tshark")?;
-    ensure!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    Ok(run_to_end(&mut command, "")?.lines().map(str::to_owned).collect())
 }
 
 /// Collector for TCP that passes each packet to a collector for UDP on loopback; returns its port.

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use ringway_test_support::process::run_to_end;
 
 use super::calls::{Play, users};
 use super::server::{Mode, Server, Wanted};
@@ -94,9 +95,8 @@ fn write(stage: &Stage, name: &'static str, digest: bool) -> Result<()> {
         if digest {
             command.arg("--digest");
         }
-        let output = command.args(["--domain", "example.org"]).output()?;
-        ensure!(output.status.success(), "lab scenario: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(std::fs::write(folder.join(format!("{file}.xml")), output.stdout)?)
+        let written = run_to_end(command.args(["--domain", "example.org"]), "")?;
+        Ok(std::fs::write(folder.join(format!("{file}.xml")), written)?)
     };
     lab("register", &["register"])?;
     lab("caller", &[name, "--talk", "~20ms"])?;

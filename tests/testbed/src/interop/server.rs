@@ -3,11 +3,10 @@
 
 use std::fmt::Write as _;
 use std::fs::Permissions;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::server::wait_for_options;
 use ringway_test_support::eventually::retry;
 use ringway_test_support::namespace;
+use ringway_test_support::process::run_to_end;
 
 use super::certificates::{CA_FILE, Certificate};
 use super::{Ringway, Stage, Transport};
@@ -524,25 +524,9 @@ token = "{admin_token}"
     fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
         let shown = arguments.join(" ");
         let program = self.ringway.program().with_context(|| format!("this server has no `{shown}`"))?;
-        let mut child = namespace::command(self.namespace.as_deref(), program)
-            .args(arguments)
-            .current_dir(&self.folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            writeln!(stdin, "{input}")?;
-        }
-        let output = child.wait_with_output()?;
-        if !output.status.success() {
-            bail!(
-                "`ringway {shown}` failed ({}): {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let mut command = namespace::command(self.namespace.as_deref(), program);
+        let input = input.map(|line| format!("{line}\n")).unwrap_or_default();
+        run_to_end(command.args(arguments).current_dir(&self.folder), &input)
     }
 }
 

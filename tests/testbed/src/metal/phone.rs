@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ringway_test_support::process::run_to_end;
 use serde_json::Value;
 use xtask::image::Image;
 
@@ -73,10 +74,7 @@ impl TestNetwork<'_> {
         std::fs::write(&users, format!("username,password\n{rows}"))?;
         let mut import = Command::new(self.ringway);
         import.args(["user", "import"]).arg(&users).arg("--config").arg(&config).current_dir(self.folder);
-        let imported = import.output().context("cannot run `ringway user import`")?;
-        if !imported.status.success() {
-            bail!("`ringway user import`: {}", String::from_utf8_lossy(&imported.stderr));
-        }
+        run_to_end(&mut import, "")?;
         let mut serve = Command::new(self.ringway);
         Process::start("server", serve.arg("serve").arg("--config").arg(config), self.folder)
     }

@@ -3,13 +3,14 @@
 use super::super::report::Verdict;
 use super::handset::{Handset, number};
 use super::table::PhoneRow;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
 use ringway_lab::process::Process;
 use ringway_lab::statistics::median;
+use ringway_test_support::process::run_to_end;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const WHAT: &str = "call set-up through the server on loopback, digest, SDES: INVITE to 200";
@@ -91,18 +92,9 @@ fn write_configuration(folder: &Path) -> Result<(std::path::PathBuf, u16)> {
 }
 
 fn add_user(ringway: &Path, configuration: &Path, user: &str) -> Result<()> {
-    let mut child = Command::new(ringway)
-        .args(["user", "add", user, "--password-stdin", "--config"])
-        .arg(configuration)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .context("run ringway user add")?;
-    let mut input = child.stdin.take().context("no standard input")?;
-    std::io::Write::write_all(&mut input, PASSWORD.as_bytes()).context("give the password")?;
-    drop(input);
-    let status = child.wait().context("wait for ringway user add")?;
-    if status.success() { Ok(()) } else { bail!("ringway user add {user} ended with {status}") }
+    let mut command = Command::new(ringway);
+    command.args(["user", "add", user, "--password-stdin", "--config"]).arg(configuration);
+    run_to_end(&mut command, PASSWORD).map(drop)
 }
 
 const PASSWORD: &str = "builder";

@@ -12,7 +12,8 @@ pub(super) use phones::Phones;
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use ringway_test_support::process::run_to_end;
 
 use super::certificates::Certificate;
 use super::server::{Server, Wanted};
@@ -50,10 +51,7 @@ fn make_certificates(stage: &Stage) -> Result<()> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(["cert", "init", "--domain", "localhost", "--address", "127.0.0.1", "--out", "."]);
-    let output = command.current_dir(&stage.folder).output()?;
-    if !output.status.success() {
-        bail!("`ringway cert init`: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    run_to_end(command.current_dir(&stage.folder), "")?;
     let name = Certificate::SERVER.name;
     std::fs::rename(stage.path("cert.pem"), stage.path(&format!("{name}.pem")))?;
     std::fs::rename(stage.path("key.pem"), stage.path(&format!("{name}-key.pem")))?;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
+use ringway_test_support::process::run_to_end;
 use serde_json::Value;
 use xtask::workspace::target_dir;
 
@@ -159,10 +160,7 @@ pub(super) fn installed(data: &Path) -> Result<PathBuf> {
     }
     let mut command = Command::new("npm");
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&folder);
-    let output = command.output().context("cannot start npm; is it installed?")?;
-    if !output.status.success() {
-        bail!("npm ci: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    run_to_end(&mut command, "")?;
     std::fs::write(done, lock)?;
     Ok(folder)
 }
@@ -179,11 +177,7 @@ fn trust(stage: &Stage) -> Result<()> {
     let ca = ca.to_string_lossy();
     let adding = ["-A", "-d", &database, "-n", "authority", "-t", "C,,", "-i", &ca];
     for arguments in [&["-N", "-d", &database, "--empty-password"][..], &adding[..]] {
-        let output = Command::new("certutil").args(arguments).output();
-        let output = output.context("cannot start certutil; is it installed?")?;
-        if !output.status.success() {
-            bail!("certutil {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
+        run_to_end(Command::new("certutil").args(arguments), "")?;
     }
     Ok(())
 }
