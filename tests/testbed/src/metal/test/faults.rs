@@ -53,7 +53,7 @@ fn reset(stage: &Stage) -> Result<()> {
 
 /// Arguments of `provoke` in the image, QEMU's exit status, and expected output.
 const FAULTS: [(&str, i32, &[&str]); 9] = [
-    ("panic", PANIC, &["panic at ", "src/provoke.rs:", ": provoked"]),
+    ("panic", PANIC, &["panic at ", "src/check.rs:", ": provoked"]),
     ("null", EXCEPTION, &["exception 14 (page fault)", " at rip 0x", "a null pointer", "rax "]),
     ("nothing", EXCEPTION, &["address 0x700000000000 was to be read: there is no memory"]),
     ("text", EXCEPTION, &["was to be written: code is read-only"]),
