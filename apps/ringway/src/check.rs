@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::serve::{Expiry, advertised, start_errors};
 use crate::{output, reload};
 use if_addrs::IfAddr;
-use ringway_server::{Network, Strangers, is_private};
+use ringway_server::{Advertised, Network, Strangers, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -97,7 +97,11 @@ fn of_reach(config: &Config) -> Vec<String> {
         return Vec::new();
     }
     let addresses = config.listen.iter().map(|listener| advertised(listener.address).ip());
-    reach_of(addresses, !config.server.advertised.is_empty())
+    // One for named inner networks does not reach callers outside.
+    let is_outside = |entry: &Advertised| {
+        entry.networks.is_empty() || entry.networks.iter().any(Network::holds_every_address)
+    };
+    reach_of(addresses, config.server.advertised.iter().any(is_outside))
 }
 
 /// The same for listeners with these addresses; `is_advertised`: peers get other ones.

@@ -40,14 +40,13 @@ pub(super) fn read(
             servers.push(stun);
         }
         match address {
-            Some((AUTO_WORD, _)) => {
-                entries.push(Advertised {
-                    listener,
-                    host: AdvertisedHost::Address(AUTO),
-                    port: None,
-                    networks,
-                });
-            }
+            Some((text, at)) if is_auto(text) => match auto_port(text) {
+                Ok(port) => {
+                    let host = AdvertisedHost::Address(AUTO);
+                    entries.push(Advertised { listener, host, port, networks });
+                }
+                Err(why) => reader.error(at, section.path("address"), format!("{text:?} {why}")),
+            },
             Some((text, at)) => match host(text) {
                 Ok((host, port)) => entries.push(Advertised { listener, host, port, networks }),
                 Err(why) => reader.error(at, section.path("address"), format!("{text:?} {why}")),
@@ -64,7 +63,7 @@ pub(super) fn read(
 
 /// `stun`: needed for `auto`, and for nothing else.
 fn stun(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, address: Option<&str>) -> Option<HostPort> {
-    let is_auto = address == Some(AUTO_WORD);
+    let is_auto = address.is_some_and(is_auto);
     let Some((text, at)) = section.text(reader, "stun") else {
         if is_auto {
             let at = section.place("address").unwrap_or_default();
@@ -114,20 +113,41 @@ fn listener(
     found.map(|listener| (listener.transport, listener.address))
 }
 
+/// True for `auto` and `auto:PORT`.
+fn is_auto(text: &str) -> bool {
+    text.split(':').next().is_some_and(|word| word.eq_ignore_ascii_case(AUTO_WORD))
+}
+
+/// Port of `auto:PORT`; `None`: that of the listener.
+fn auto_port(text: &str) -> Result<Option<u16>, &'static str> {
+    match text.split_once(':') {
+        None => Ok(None),
+        Some((_, port)) => match port.parse() {
+            Ok(port) if port != 0 => Ok(Some(port)),
+            Ok(_) | Err(_) => Err("has no port; write \"auto\" or \"auto:5060\""),
+        },
+    }
+}
+
 /// `address`: a host, and maybe a port. The error is the fault and the remedy.
 fn host(text: &str) -> Result<(AdvertisedHost, Option<u16>), &'static str> {
     let is_no_host = "is no address; write HOST or HOST:PORT, as \"203.0.113.1\" or \"sip.example.org:5060\"";
     let parsed: HostPort = text.parse().map_err(|_| is_no_host)?;
-    let Some(ip) = parsed.address() else {
+    let Some(ip) = parsed.address().map(|ip| ip.to_canonical()) else {
         let name = parsed.host.trim_end_matches('.').to_ascii_lowercase();
-        let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-        return if is_name { Ok((AdvertisedHost::Name(name), parsed.port)) } else { Err(is_no_host) };
+        // RFC 1123 §2.1: the last label of a name is no number.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_name = !last.is_empty() && !last.bytes().all(|byte| byte.is_ascii_digit());
+        return match is_name && name.len() <= NAME_BYTES_MAX {
+            true => Ok((AdvertisedHost::Name(name), parsed.port)),
+            false => Err(is_no_host),
+        };
     };
-    let is_unusable = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::from([255, 255, 255, 255]);
+    let is_unusable = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::from([255; 4]);
     if is_unusable {
         return Err("is an address that no peer can send to; give that of the router or of the cloud");
     }
-    Ok((AdvertisedHost::Address(ip.to_canonical()), parsed.port))
+    Ok((AdvertisedHost::Address(ip), parsed.port))
 }
 
 /// Warnings: an address that peers outside cannot reach.

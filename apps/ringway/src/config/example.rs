@@ -6,7 +6,7 @@ use super::table::{Row, rows};
 /// The text of the file. Every key is a comment, so that it has the defaults until a line is changed.
 pub(crate) fn text() -> String {
     let mut text = String::from(
-        "# Configuration of ringway: every key with its default. Take the # before a key away to change it; ringway check says\n\
+        "# Configuration of ringway: every key with its default. Take the # before a key and before its section away; ringway check says\n\
          # what is wrong. A key without a value has no default. Pages: docs/README.md\n",
     );
     let (top, of_sections): (Vec<Row>, Vec<Row>) = rows().partition(|row| section_of(row).is_none());
@@ -14,7 +14,15 @@ pub(crate) fn text() -> String {
         add(&mut text, row, "");
     }
     let mut open = "";
+    // Keys of a section come before its lists, which would take them.
+    let mut sorted: Vec<(usize, &Row)> = Vec::new();
     for row in &of_sections {
+        let section = section_of(row).unwrap_or_default();
+        let number = sorted.iter().find(|(_, of)| section_of(of) == Some(section)).map(|(number, _)| *number);
+        sorted.push((number.unwrap_or(sorted.len()), row));
+    }
+    sorted.sort_by_key(|(number, row)| (*number, is_list(row)));
+    for (_, row) in sorted {
         let section = section_of(row).unwrap_or_default();
         if section != open {
             open = section;

@@ -135,22 +135,17 @@ impl Config {
     /// Maximum size of a configuration file.
     pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
-    /// Reads `file`, without one that of [`Config::find`], else the defaults. For a reload, use [`Config::load_again`].
+    /// Reads `file`, without one that of [`Config::find`], else the defaults. For a reload, pass the `file` of the current configuration.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
-        Self::load_again(Self::find(file).as_deref())
-    }
-
-    /// Reads the `file` of a configuration in use; `None`: the defaults.
-    pub(crate) fn load_again(file: Option<&Path>) -> Result<Self, Failure> {
-        let Some(file) = file else { return Self::parse("", None).map_err(configuration) };
-        Self::parse(&Self::read(file)?, Some(file)).map_err(configuration)
+        let Some(file) = Self::find(file) else { return Self::parse("", None).map_err(configuration) };
+        Self::parse(&Self::read(&file)?, Some(&file)).map_err(configuration)
     }
 
     /// The file that is read: `given`, that of `$RINGWAY_CONFIG`, `./ringway.toml`, `/etc/ringway/ringway.toml`, in this order. The last two
-    /// only if they exist; `None`: there is none.
+    /// only if they exist, also if they cannot be read; `None`: there is none.
     pub(crate) fn find(given: Option<&Path>) -> Option<PathBuf> {
         let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let default = || DEFAULT_FILES.iter().map(Path::new).find(|path| path.exists()).map(Path::to_owned);
+        let default = || DEFAULT_FILES.iter().map(Path::new).find(|path| is_there(path)).map(Path::to_owned);
         given.map(Path::to_owned).or(named).or_else(default)
     }
 
@@ -287,6 +282,11 @@ impl Config {
             None => "the default configuration".to_owned(),
         }
     }
+}
+
+/// True unless nothing has this name: a file that cannot be seen must not become the defaults.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).err().is_none_or(|error| error.kind() != std::io::ErrorKind::NotFound)
 }
 
 fn configuration(errors: Vec<ConfigError>) -> Failure {

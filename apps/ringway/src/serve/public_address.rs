@@ -169,12 +169,16 @@ impl Asker {
             let mut timed_out = None;
             self.send(&socket, |out, now| timed_out = client.on_timeout(now, out));
             match event.or(timed_out) {
-                Some(StunEvent::Failed(why)) => self.fail(&why.to_string()),
+                // The name may have another address, and the socket another way.
+                Some(StunEvent::Failed(why)) => return Err(io::Error::other(why.to_string())),
                 Some(StunEvent::Mapped(address)) => {
+                    self.last_failure.clear();
                     let ip = address.ip().to_canonical();
                     match answers.verdict(self.found.ip(), ip) {
                         Verdict::Used => self.use_ip(ip),
                         Verdict::AskedAgain => {
+                            // A server that answers another address each time gets no flood of requests.
+                            self.pause(AGAIN_AFTER);
                             client = self.client(server)?;
                             self.send(&socket, |out, now| client.start(now, out));
                         }
@@ -193,7 +197,6 @@ impl Asker {
     }
 
     fn use_ip(&mut self, ip: IpAddr) {
-        self.last_failure.clear();
         if self.found.set(ip) {
             tracing::info!("public address {ip}, by the STUN server {}", self.name());
             (self.on_change)();
@@ -252,6 +255,8 @@ impl Asker {
     }
 }
 
+/// Pause before a request that is to confirm a change.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Pause after a failure of the socket or of the name.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Time within which the thread sees that it has to end.

@@ -102,7 +102,7 @@ impl Running {
             }
             return report;
         }
-        let read = Config::load_again(self.config.file.as_deref());
+        let read = Config::load(self.config.file.as_deref());
         let config = match read {
             Ok(config) => config,
             Err(failure) => {

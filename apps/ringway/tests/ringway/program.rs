@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
+/// The variable that names a configuration.
+const CONFIG: &str = "RINGWAY_CONFIG";
+
 pub(crate) use ringway_test_support::process::{Signal, send_signal};
 
 /// Result of a command.
@@ -89,6 +92,10 @@ impl Running {
 
     /// Starts any program.
     pub(crate) fn run(mut command: Command, folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
+        // A file that the caller of the tests names is none of theirs.
+        if command.get_envs().all(|(name, _)| name != CONFIG) {
+            command.env_remove(CONFIG);
+        }
         let process = Process::start_with_pipes("it", command.args(args).current_dir(folder));
         let mut process = process.unwrap();
         let mut stdin = process.take_input().unwrap();

@@ -4,6 +4,7 @@ use crate::config::is_private;
 use crate::{Config, Number};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use ringway_sansio::Transport;
 use ringway_sip::{Host, Scheme, Uri};
 
 impl Config {
@@ -40,7 +41,8 @@ impl Config {
         {
             return Some(domain);
         }
-        let is_own = self.is_own_host(host, ip(), uri.port());
+        let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
+        let is_own = self.is_own_host(host, ip(), uri.port(), transport);
         if is_own { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }
 

@@ -74,16 +74,25 @@ impl SentBy<'_> {
 }
 
 impl Advertised {
+    /// A peer that is known by its connection only, as a phone behind an edge, is one outside.
     fn is_for(&self, listener: &Listener, peer: IpAddr) -> bool {
+        let is_unknown = peer.is_unspecified();
+        let is_of_family = self.ip().is_none_or(|ip| ip.is_ipv4() == peer.to_canonical().is_ipv4());
         self.is_of(listener)
+            && (is_unknown || is_of_family)
             && match self.networks.is_empty() {
+                _ if is_unknown => true,
                 true => !is_private(peer),
                 false => self.networks.iter().any(|network| network.contains(peer)),
             }
     }
 
     fn is_of(&self, listener: &Listener) -> bool {
-        self.listener.is_none_or(|of| of == (listener.transport, listener.bound))
+        self.listener.is_none_or(|(transport, bound)| {
+            // Port 0 is the one that the system chose.
+            let is_port = bound.port() == 0 || bound.port() == listener.bound.port();
+            transport == listener.transport && bound.ip() == listener.bound.ip() && is_port
+        })
     }
 
     fn sent_by(&self, listener: &Listener) -> SentBy<'_> {
@@ -110,6 +119,7 @@ impl Config {
             return SentBy::Address(SocketAddr::new(remote, DEFAULT_PORT));
         };
         if !self.advertised.is_empty()
+            && !self.is_listener_of_links(id)
             && let Some(advertised) = self.advertised.iter().find(|entry| entry.is_for(listener, remote))
         {
             return advertised.sent_by(listener);
@@ -128,22 +138,31 @@ impl Config {
 
     /// True if a URI or a Via with this host names this server: by the address of a listener, or by an advertised one. `ip` is the address
     /// of the host.
-    pub(crate) fn is_own_host(&self, host: Host<'_>, ip: Option<IpAddr>, port: Option<u16>) -> bool {
+    pub(crate) fn is_own_host(
+        &self,
+        host: Host<'_>,
+        ip: Option<IpAddr>,
+        port: Option<u16>,
+        transport: Option<Transport>,
+    ) -> bool {
         ip.is_some_and(|ip| self.is_own_address(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT))))
-            || (!self.advertised.is_empty() && self.is_advertised(host, ip, port))
+            || (!self.advertised.is_empty() && self.is_advertised(host, ip, port, transport))
     }
 
     #[cold]
-    fn is_advertised(&self, host: Host<'_>, ip: Option<IpAddr>, port: Option<u16>) -> bool {
+    fn is_advertised(
+        &self,
+        host: Host<'_>,
+        ip: Option<IpAddr>,
+        port: Option<u16>,
+        transport: Option<Transport>,
+    ) -> bool {
         let ip = ip.map(|ip| ip.to_canonical());
         // RFC 3261 §19.1.2: without a port it is that of the transport.
-        let is_meant = |of: u16| match port {
-            Some(port) => of == port,
-            None => [Transport::Udp, Transport::Tls].iter().any(|transport| transport.default_port() == of),
-        };
+        let port = port.unwrap_or(transport.map_or(DEFAULT_PORT, Transport::default_port));
         let has_port = |entry: &Advertised| match entry.port {
-            Some(of) => is_meant(of),
-            None => self.listeners.iter().any(|of| entry.is_of(of) && is_meant(of.bound.port())),
+            Some(of) => of == port,
+            None => self.listeners_in_use().any(|(_, of)| entry.is_of(of) && of.bound.port() == port),
         };
         self.advertised.iter().any(|entry| {
             has_port(entry)

@@ -355,6 +355,11 @@ impl Config {
         numbered.filter_map(|(index, listener)| Some((ListenerId(u8::try_from(index).ok()?), listener)))
     }
 
+    /// True for the listener of links, which is for nodes only.
+    pub(crate) fn is_listener_of_links(&self, id: ListenerId) -> bool {
+        self.links.as_ref().is_some_and(|links| links.listener == id)
+    }
+
     fn is_in_use(&self, index: usize) -> bool {
         // The listener of links is for nodes only: `hop_to` finds them.
         let is_of_links = self.links.as_ref().is_some_and(|links| usize::from(links.listener.0) == index);

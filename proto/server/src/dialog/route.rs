@@ -361,8 +361,9 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
     let is_marked = |value: &&[u8]| memchr::memmem::find(value, LOOP_MARK).is_some();
     let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
-    vias.filter_map(|value| Via::parse(value).ok())
-        .filter(|via| config.is_own_host(via.host, via.host.ip(), via.port))
+    vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
+        config.is_own_host(via.host, via.host.ip(), via.port, Transport::from_token(via.transport))
+    })
 }
 
 /// Canonical spelling of a URI (RFC 3261 §19.1.4), except for the order of parameters.

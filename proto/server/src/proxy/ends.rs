@@ -387,7 +387,8 @@ impl Proxy {
         let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
         let Some(message) = context.request.as_deref() else { return };
         let (sender, name) = (context.grant.sender.of_call(), context.call.as_deref());
-        let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
+        let flow = Some(context.source);
+        let event = CallEvent { response, name, flow, ..CallEvent::stored(step, message, sender) };
         env.observe(&LogEvent::Call(event));
     }
 

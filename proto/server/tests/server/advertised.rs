@@ -98,6 +98,22 @@ fn without_networks_peers_with_public_addresses_get_it() {
 }
 
 #[test]
+fn a_peer_of_the_other_family_gets_the_own_address() {
+    let mut world = with_bob(World::with(|config| advertise(config, router(), None, &[])));
+    let got = forwarded(world.udp("[2a00::7]:5060", &invite("sip:bob@example.org")));
+    let routes = got.headers("Record-Route");
+    assert!(routes.last().unwrap().starts_with("<sip:192.0.2.1:5060;"), "{routes:?}");
+}
+
+#[test]
+fn a_peer_that_is_known_by_its_connection_alone_is_outside() {
+    let mut world = with_bob(World::with(|config| advertise(config, router(), None, &[])));
+    let got = forwarded(world.tcp(7, "0.0.0.0:0", &invite("sip:bob@example.org").tcp()));
+    let routes = got.headers("Record-Route");
+    assert!(routes.last().unwrap().starts_with("<sip:198.51.100.9:5060;transport=tcp;"), "{routes:?}");
+}
+
+#[test]
 fn an_entry_of_one_listener_is_for_that_alone() {
     let mut world = with_bob(World::with(|config| {
         let listener = Some((Transport::Tcp, "192.0.2.1:5060".parse().unwrap()));
