@@ -154,6 +154,7 @@ fn trunk(config: &mut Config) {
         uri: "sip:10.0.1.1:5060".into(),
         neighbour: None,
         login: None,
+        registers: false,
         networks: ["10.0.1.1", "10.0.4.1"].map(|ip| ip.parse().expect("an address")).into(),
         silence: std::time::Duration::from_secs(4),
         caller: ringway_server::CallerNumber::User,

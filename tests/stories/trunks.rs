@@ -29,6 +29,7 @@ fn trunks(config: &mut Config) {
             name: name.into(),
             uri,
             neighbour: Some(index),
+            registers: false,
             login: Some(TrunkLogin {
                 username: name.into(),
                 password: format!("secret of {name}"),

@@ -10,7 +10,7 @@ use crate::base::{Environment, Grant, Owner, Request, Transactions, derive};
 use crate::dialog::edge::write_link_path;
 use crate::location::{BadRecord, Holding, LocationTable, RecordTime};
 use crate::message_store::{self, Messages};
-use crate::neighbour::Neighbours;
+use crate::neighbour::{Neighbours, Registrations};
 use crate::policy::Authenticator;
 use crate::presence::{Events, Parts};
 use crate::proxy::{Proxy, Released, RingingCall};
@@ -36,6 +36,7 @@ pub struct Server {
     registrar: Registrar,
     proxy: Proxy,
     neighbours: Neighbours,
+    registrations: Registrations,
     events: Events,
     messages: Messages,
     locating: Locating,
@@ -68,6 +69,7 @@ impl Server {
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         let neighbours = Neighbours::new(&config, &seed, shard);
+        let registrations = Registrations::new(&config, &seed, shard);
         let events = Events::new(&config, &seed, now);
         let messages = Messages::new(&config, &seed, now);
         let mut registrar = Registrar::new(&seed, now);
@@ -79,6 +81,7 @@ impl Server {
             registrar,
             proxy: Proxy::new(&seed, now),
             neighbours,
+            registrations,
             events,
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
@@ -100,6 +103,7 @@ impl Server {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.reconfigure(&config);
         self.neighbours.reconfigure(&config);
+        self.registrations.reconfigure(&config);
         self.events.reconfigure(&config, self.environment.tables(), &mut self.transactions);
         self.messages.reconfigure(&config);
         self.note_changes();
@@ -118,6 +122,7 @@ impl Server {
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
         self.neighbours.stop();
+        self.registrations.stop();
         self.messages.stop();
         self.refuse_new_work(Some("Stopping"));
     }
@@ -327,7 +332,17 @@ impl Server {
             let Start::Request { method, uri } = *message.start() else { continue };
             let Released { flow, grant, candidate, .. } = &released;
             let (flow, grant) = (*flow, *grant);
-            let request = Request { message, method, uri, flow, peer: None, key: None, grant, call: None };
+            let request = Request {
+                message,
+                method,
+                uri,
+                flow,
+                peer: None,
+                key: None,
+                grant,
+                is_by_line: false,
+                call: None,
+            };
             self.messages.keep(env, &request, candidate);
         }
     }
@@ -346,6 +361,7 @@ impl Server {
         }
         let env = &mut self.environment.env(cx);
         self.neighbours.take_notices(env, &mut self.notices);
+        self.registrations.take_notices(env, &mut self.notices);
         if self.events.is_on() {
             self.events.take_notices(env, &mut self.transactions, &mut self.notices);
         }
@@ -389,7 +405,10 @@ impl Node for Server {
                     Start::Request { method, uri } => {
                         self.environment.counters_mut().count_method(method);
                         let (key, grant, call) = (None, Grant::UNKNOWN, None);
-                        self.on_request(cx, Request { message, method, uri, flow, peer, key, grant, call });
+                        self.on_request(
+                            cx,
+                            Request { message, method, uri, flow, peer, key, grant, is_by_line: false, call },
+                        );
                     }
                     Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
                 }
@@ -433,7 +452,9 @@ impl Node for Server {
             Event::Relayed { .. } | Event::NumberResolved { .. } => {}
             Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
-                if !self.neighbours.on_resolved(env, &mut self.transactions, query, servers) {
+                let is_taken = self.registrations.on_resolved(env, &mut self.transactions, query, &servers)
+                    || self.neighbours.on_resolved(env, &mut self.transactions, query, servers);
+                if !is_taken {
                     self.proxy.on_resolved(env, &mut self.transactions, query, servers);
                 }
             }
@@ -468,6 +489,9 @@ impl Node for Server {
         let env = &mut self.environment.env(cx);
         if had.neighbours() {
             self.neighbours.on_timeout(env, &mut self.transactions);
+        }
+        if had.registers() {
+            self.registrations.on_timeout(env, &mut self.transactions);
         }
         env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
@@ -517,6 +541,9 @@ impl Node for Server {
         consider((self.gives_up_at, "pending requests are given up"));
         if had.neighbours() {
             consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
+        }
+        if had.registers() {
+            consider((self.registrations.next_due(), "a trunk is registered at"));
         }
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
         next

@@ -210,6 +210,8 @@ pub struct Trunk {
     pub last_status: Option<u16>,
     /// Logins that it refused, or for which there were no credentials.
     pub logins_refused: u64,
+    /// True if it registered this server, false if not; `None`: it does not register.
+    pub registered: Option<bool>,
 }
 
 /// A media relay.

@@ -96,6 +96,7 @@ fn config(address: SocketAddr, nodes: usize, transport: Transport) -> Config {
             uri,
             neighbour: Some(node),
             login: None,
+            registers: false,
             networks: vec![network_of(node)],
             silence: Duration::from_secs(4),
             caller: CallerNumber::User,

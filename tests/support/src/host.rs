@@ -219,6 +219,8 @@ impl Host for TestHost {
         let text = String::from_utf8_lossy;
         let event = match *event {
             LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::TrunkRegistered { name } => format!("{name} registered"),
+            LogEvent::TrunkNotRegistered { name, status } => format!("{name} not registered: {status}"),
             // The response says it.
             LogEvent::RequestRefused { .. } => return,
             LogEvent::CallerBlocked { caller, callee, .. } => {

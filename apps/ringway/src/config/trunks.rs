@@ -43,6 +43,7 @@ pub(super) fn read(
             name,
             uri,
             neighbour: None,
+            registers: section.switch(reader, "register", false),
             login: login(reader, &mut section),
             networks: networks(reader, &mut section),
             silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
@@ -56,6 +57,11 @@ pub(super) fn read(
             domain: domain(reader, &mut section),
             is_node: false,
         };
+        if trunk.registers && !trunk.login.as_ref().is_some_and(|login| is_account(&login.username)) {
+            let at = section.place("register").unwrap_or(at);
+            let message = "needs `username` and `password_file`, and a user name that a SIP URI can have: letters, digits and -_.!~*'()&=+$,?/";
+            reader.error(at, section.path("register"), message);
+        }
         section.finish(reader);
         add(server, trunk, interval);
     }
@@ -85,6 +91,12 @@ fn add(server: &mut Config, mut trunk: Trunk, interval: Option<Duration>) {
     server.trunking.trunks.push(trunk);
 }
 
+/// True for a user part without escapes (RFC 3261 §25.1).
+fn is_account(name: &str) -> bool {
+    let is_user = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,?/".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_user)
+}
+
 /// Node behind this server, with its URI as its name.
 fn node(uri: &str) -> Trunk {
     let ip = Uri::parse(uri.as_bytes()).ok().and_then(|uri| uri.host().ip());
@@ -93,6 +105,7 @@ fn node(uri: &str) -> Trunk {
         uri: uri.to_owned(),
         neighbour: None,
         login: None,
+        registers: false,
         networks: ip.and_then(|ip| ip.to_string().parse().ok()).into_iter().collect(),
         silence: TIMEOUT,
         caller: CallerNumber::User,

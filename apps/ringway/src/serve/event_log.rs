@@ -85,20 +85,11 @@ impl EventLog {
             }
             // They are for traces.
             LogEvent::Decided { .. } | LogEvent::Received { .. } => {}
-            LogEvent::NeighbourUp { kind, name, address } => match kind {
-                NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
-                NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
-                NeighbourKind::Node => tracing::info!(%name, %address, "link to node is up"),
-                NeighbourKind::NodeBehind => tracing::info!(%name, %address, "node is up"),
-            },
-            LogEvent::NeighbourDown { kind, name, reason } => {
-                let reason = reason.text();
-                match kind {
-                    NeighbourKind::Neighbour => tracing::warn!(%name, reason, "neighbour is down"),
-                    NeighbourKind::Trunk => tracing::warn!(%name, reason, "trunk is down"),
-                    NeighbourKind::Node => tracing::warn!(%name, reason, "link to node is down"),
-                    NeighbourKind::NodeBehind => tracing::warn!(%name, reason, "node is down"),
-                }
+            LogEvent::NeighbourUp { kind, name, address } => write_neighbour_up(kind, name, address),
+            LogEvent::NeighbourDown { kind, name, reason } => write_neighbour_down(kind, name, reason.text()),
+            LogEvent::TrunkRegistered { name } => tracing::info!(%name, "trunk registered"),
+            LogEvent::TrunkNotRegistered { name, status } => {
+                tracing::warn!(%name, status, "trunk registration failed");
             }
             LogEvent::RequestRefused { message, status, phrase, address } => {
                 if tracing::enabled!(tracing::Level::INFO) {
@@ -201,6 +192,24 @@ fn write_message(direction: Direction, flow: &Flow, message: &[u8]) {
     }
 }
 
+fn write_neighbour_up(kind: NeighbourKind, name: &str, address: SocketAddr) {
+    match kind {
+        NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
+        NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
+        NeighbourKind::Node => tracing::info!(%name, %address, "link to node is up"),
+        NeighbourKind::NodeBehind => tracing::info!(%name, %address, "node is up"),
+    }
+}
+
+fn write_neighbour_down(kind: NeighbourKind, name: &str, reason: &str) {
+    match kind {
+        NeighbourKind::Neighbour => tracing::warn!(%name, reason, "neighbour is down"),
+        NeighbourKind::Trunk => tracing::warn!(%name, reason, "trunk is down"),
+        NeighbourKind::Node => tracing::warn!(%name, reason, "link to node is down"),
+        NeighbourKind::NodeBehind => tracing::warn!(%name, reason, "node is down"),
+    }
+}
+
 fn write_event(event: &LogEvent<'_>) {
     match *event {
         LogEvent::LoginRefused { .. }
@@ -212,6 +221,8 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::RequestRefused { .. }
+        | LogEvent::TrunkRegistered { .. }
+        | LogEvent::TrunkNotRegistered { .. }
         | LogEvent::Decided { .. }
         | LogEvent::Received { .. }
         | LogEvent::NeighbourUp { .. }

@@ -45,6 +45,8 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
     let all = vec![
         LogEvent::LoginRefused { user: b"alice", address, reason: LoginRefusal::WrongPassword },
         LogEvent::CallerBlocked { caller: b"sip:a@b", callee: b"sip:c@d", address },
+        LogEvent::TrunkRegistered { name: "carrier" },
+        LogEvent::TrunkNotRegistered { name: "carrier", status: 403 },
         LogEvent::RequestRefused { message: REQUEST, status: 404, phrase: "Not Found", address },
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Registered, message: REQUEST, flow },
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Refreshed, message: REQUEST, flow },
@@ -106,6 +108,8 @@ fn is_listed(event: &LogEvent<'_>) {
         LogEvent::LoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::RequestRefused { .. }
+        | LogEvent::TrunkRegistered { .. }
+        | LogEvent::TrunkNotRegistered { .. }
         | LogEvent::Registered { .. }
         | LogEvent::BindingEnded { .. }
         | LogEvent::Call(_)

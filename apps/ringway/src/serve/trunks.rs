@@ -24,6 +24,10 @@ pub(super) struct TrunkRow {
     logins_refused: AtomicU64,
     answered: AtomicU64,
     status: AtomicU16,
+    /// It registers.
+    registers: bool,
+    /// Result of its last registration: [`REGISTERED`], or the status of a failure; 0: none yet.
+    registered: AtomicU16,
 }
 
 impl TrunkTable {
@@ -32,8 +36,8 @@ impl TrunkTable {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let row = |trunk: &Trunk| {
             let is_it = |row: &&Arc<TrunkRow>| {
-                (&row.name, &row.uri, row.neighbour, row.is_node)
-                    == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node)
+                (&row.name, &row.uri, row.neighbour, row.is_node, row.registers)
+                    == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node, trunk.registers)
             };
             list.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(TrunkRow::new(trunk)))
         };
@@ -51,6 +55,10 @@ impl TrunkTable {
             TrunkEvent::Answered(status) => {
                 row.answered.store(now.as_nanos(), Ordering::Relaxed);
                 row.status.store(status, Ordering::Relaxed);
+            }
+            TrunkEvent::Registered(_) => row.registered.store(REGISTERED, Ordering::Relaxed),
+            TrunkEvent::NotRegistered(status) => {
+                row.registered.store(status.min(REGISTERED - 1), Ordering::Relaxed);
             }
             TrunkEvent::LoginRefused => {
                 row.logins_refused.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +82,14 @@ impl TrunkRow {
             logins_refused: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             status: AtomicU16::new(0),
+            registers: trunk.registers,
+            registered: AtomicU16::new(0),
         }
+    }
+
+    /// True if it registered this server, false if not; `None`: it does not register.
+    pub(super) fn is_registered(&self) -> Option<bool> {
+        self.registers.then(|| self.registered.load(Ordering::Relaxed) == REGISTERED)
     }
 
     /// INVITEs sent to it.
@@ -93,3 +108,6 @@ impl TrunkRow {
         (status != 0).then(|| (Instant::from_nanos(self.answered.load(Ordering::Relaxed)), status))
     }
 }
+
+/// Value of a registration that succeeded: no status.
+const REGISTERED: u16 = u16::MAX;

@@ -248,6 +248,7 @@ impl View for ServerView {
                 last_answer_s: last.map(|(time, _)| now.since(time).as_secs()),
                 last_status: last.map(|(_, status)| status),
                 logins_refused: row.logins_refused(),
+                registered: row.is_registered(),
             }
         };
         rows.iter().enumerate().map(trunk).collect()

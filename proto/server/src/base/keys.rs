@@ -23,6 +23,8 @@ pub(crate) struct Keys {
     pub(crate) event: [u8; 16],
     /// Numbers of kept messages.
     pub(crate) message: [u8; 16],
+    /// Contacts that trunks register.
+    pub(crate) line: [u8; 16],
 }
 
 impl Keys {
@@ -44,6 +46,7 @@ impl Keys {
             gruu: GruuKeys { current, accepted },
             event: derive(&own, b"event"),
             message: derive(&own, b"message"),
+            line: common(b"line").0,
         }
     }
 }

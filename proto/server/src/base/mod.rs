@@ -20,4 +20,4 @@ pub use host::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus}
 pub(crate) use keys::{GruuKeys, Keys, derive};
 pub use reply::store_failed_reply;
 pub(crate) use reply::{write_allow, write_q, write_reply, write_unfolded};
-pub(crate) use request::{BranchId, Owner, ProbeId, Request, Response, Transactions};
+pub(crate) use request::{BranchId, Owner, ProbeId, RegistrationId, Request, Response, Transactions};

@@ -22,6 +22,8 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) key: Option<MatchKey>,
     /// Permission of its sender: a stranger's until the access rules are applied.
     pub(crate) grant: Grant,
+    /// It was sent to the contact that a trunk registered, whose token permits it.
+    pub(crate) is_by_line: bool,
     /// Name of the call that it begins or ends, if calls are recorded.
     pub(crate) call: Option<&'m CallName>,
 }
@@ -78,6 +80,17 @@ pub(crate) enum Owner {
     Notify(SlabKey),
     /// A message that was kept, for the user with this mailbox.
     Message(SlabKey),
+    /// A REGISTER of a trunk.
+    Registration(RegistrationId),
+}
+
+/// Attempt of a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegistrationId {
+    /// Index of the registration.
+    pub(crate) registration: u8,
+    /// Number of the attempt.
+    pub(crate) attempt: u32,
 }
 
 /// Probe of a neighbour.

@@ -101,6 +101,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
     trunks: bool,
+    registers: bool,
     routes: bool,
     relays: bool,
     conversion: bool,
@@ -115,6 +116,11 @@ impl Features {
     /// There are trunks, or nodes behind this server.
     pub(crate) const fn trunks(&self) -> bool {
         cfg!(feature = "operator") && self.trunks
+    }
+
+    /// A trunk registers.
+    pub(crate) const fn registers(&self) -> bool {
+        cfg!(feature = "operator") && self.registers
     }
 
     /// There are routes, or numbers are looked up.
@@ -161,6 +167,7 @@ impl Features {
     pub(crate) const fn or(self, other: Self) -> Self {
         Self {
             trunks: self.trunks || other.trunks,
+            registers: self.registers || other.registers,
             routes: self.routes || other.routes,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
@@ -175,6 +182,7 @@ impl Features {
     pub(crate) fn of(config: &Config) -> Self {
         Self {
             trunks: config.trunking.has_trunks(),
+            registers: config.trunking.registering().next().is_some(),
             routes: config.trunking.is_on(),
             relays: config.media.is_on(),
             conversion: config.media.converts(),

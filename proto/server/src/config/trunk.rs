@@ -37,6 +37,8 @@ pub struct Trunk {
     pub neighbour: Option<usize>,
     /// Credentials for its challenges.
     pub login: Option<TrunkLogin>,
+    /// True: this server registers there with the credentials, and calls come to the contact that it registered (decision 0057).
+    pub registers: bool,
     /// Networks that its requests come from.
     pub networks: Vec<Network>,
     /// Time without any response after which the next trunk of a route is tried.
@@ -95,6 +97,17 @@ impl Trunk {
         Uri::parse(self.uri.as_bytes()).ok()
     }
 
+    /// User name of the account that it registers.
+    pub(crate) fn account(&self) -> &str {
+        self.login.as_ref().map_or("", |login| login.username.as_str())
+    }
+
+    /// Domain of the account: the one of the caller's number, or the host of the URI.
+    pub(crate) fn account_domain(&self) -> &[u8] {
+        let host = || self.parsed().map_or(&b""[..], |uri| uri.host().as_bytes());
+        self.domain.as_deref().map_or_else(host, str::as_bytes)
+    }
+
     /// True for an address that its requests come from.
     pub(crate) fn has_network(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(ip))
@@ -119,6 +132,11 @@ impl Trunking {
         };
         let trunks = if self.destinations.is_empty() { &[][..] } else { self.trunks.as_slice() };
         trunks.iter().filter(has_name).map(|trunk| trunk.name.as_str())
+    }
+
+    /// Trunks that register, with their indices.
+    pub(crate) fn registering(&self) -> impl Iterator<Item = (usize, &Trunk)> {
+        self.trunks.iter().enumerate().filter(|(_, trunk)| trunk.registers && trunk.login.is_some())
     }
 
     /// Nodes behind this server, with their indices.

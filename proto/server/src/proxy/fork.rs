@@ -378,7 +378,8 @@ impl Proxy {
             && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
         {
             let call = call.as_ref();
-            let request = Request { message, method, uri, flow, peer: None, key: None, grant, call };
+            let request =
+                Request { message, method, uri, flow, peer: None, key: None, grant, is_by_line: false, call };
             send(self, env, &request, &routed);
         }
     }

@@ -93,6 +93,7 @@ impl Stateless {
             peer: None,
             key: waiting.key,
             grant,
+            is_by_line: false,
             call: None,
         };
         // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must

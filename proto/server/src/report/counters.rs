@@ -142,6 +142,12 @@ ringway_sansio::counters! {
         trunk_invites_forgotten,
         /// Requests in dialogs with trunks refused because of their To tag or Request-URI (481, 403).
         trunk_targets_refused,
+        /// Registrations at trunks, refreshes included.
+        trunk_registrations,
+        /// Attempts to register at a trunk that failed.
+        trunk_registration_failures,
+        /// Requests for the contact that a trunk registered.
+        trunk_line_calls,
         /// Sides of dialogs that moved: another Contact, connection or port.
         sides_moved,
         /// Moves and phones that were not noted, and flows that phones left which were forgotten, because the table, or the share of one user, is

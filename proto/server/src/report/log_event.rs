@@ -135,6 +135,18 @@ pub enum LogEvent<'a> {
         /// Decision.
         decision: Decision<'a>,
     },
+    /// A trunk registered this server, for the first time or after a failure.
+    TrunkRegistered {
+        /// Its name.
+        name: &'a str,
+    },
+    /// A trunk did not register this server.
+    TrunkNotRegistered {
+        /// Its name.
+        name: &'a str,
+        /// Status of its response; 0: it was not reached; 408: it did not answer.
+        status: u16,
+    },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {
         /// Its kind.

@@ -102,7 +102,7 @@ fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes
     }
     let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
     let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
-    let request = Request { message, method, uri, flow, peer, key, grant, call };
+    let request = Request { message, method, uri, flow, peer, key, grant, is_by_line: false, call };
     match live_mark(env, &request, &routed) {
         Some(LiveMark::Dialog(mark)) => mark.reaches_side,
         Some(LiveMark::Accepted(returned)) => returned.dialog.is_some(),

@@ -10,6 +10,7 @@ use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::dialog::{DialogMark, LiveMark, edge, live_mark};
 use crate::location::LocationTable;
 use crate::message_store::Messages;
+use crate::neighbour::line::called_by_line;
 use crate::policy::{Access, Authenticator, Facts, decide, is_certified};
 use crate::presence::{Events, Parts};
 use crate::proxy::Proxy;
@@ -17,11 +18,11 @@ use crate::registrar::DRAINING;
 use crate::report::Report;
 use crate::token::sources::Origin;
 use crate::token::{Mark, UserHash};
-use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, Strangers};
 use alloc::borrow::ToOwned;
 use core::net::IpAddr;
 use ringway_sansio::{Context, Flow, PeerNames};
-use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
+use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Start, Uri};
 use ringway_transaction::{Answer, Incoming};
 
 /// Domains of a request.
@@ -57,6 +58,11 @@ impl Server {
         let Request { message, method, uri, .. } = request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
+        if env.features.registers()
+            && let Some(bytes) = called_by_line(env, &request)
+        {
+            return self.on_request_by_line(cx, request, &bytes);
+        }
         if env.features.neighbours() {
             env.note_alias(&request);
         }
@@ -119,17 +125,24 @@ impl Server {
         let request = Request { grant, ..request };
         let call = observe_accepted(env, &request);
         let request = Request { call: call.as_ref(), ..request };
-        let may_wait = to_us
-            && env
-                .config
-                .cluster
-                .is_some_and(|cluster| cluster.hold == Hold::Served || !env.host.store_status().is_warm);
-        if may_wait && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
+        if to_us && may_wait(env) && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
             return;
         }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
         proceed(env, handlers, (&request, &routed), to_us);
+    }
+
+    /// Handles a request from the carrier of a trunk that registers: `bytes` is the request with the called number as its target.
+    fn on_request_by_line(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>, bytes: &[u8]) {
+        let Ok(message) = &Message::parse(bytes, &Limits::STORED) else { return };
+        let Start::Request { method, uri } = *message.start() else { return };
+        let Request { flow, peer, key, grant, .. } = request;
+        // The new target has no token.
+        self.on_request(
+            cx,
+            Request { message, method, uri, flow, peer, key, grant, is_by_line: true, call: None },
+        );
     }
 
     /// Handles a well-formed response.
@@ -163,6 +176,9 @@ impl Server {
                     &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
                 self.events.on_response(env, parts, key, (message, status));
             }
+            Answer::Pass { owner: Owner::Registration(id), .. } => {
+                self.registrations.on_response(env, &mut self.transactions, id, (message, status));
+            }
             Answer::Pass { owner: Owner::Message(key), .. } => {
                 self.messages.on_response(env, key, (message, status));
             }
@@ -177,6 +193,12 @@ impl Server {
 }
 
 /// Refuses a request that begins something while this server stops, for the reason given, or drains. True if it is one.
+/// True if a registration that is missing here may be at another node.
+fn may_wait(env: &Env<'_>) -> bool {
+    let is_warm = || env.host.store_status().is_warm;
+    env.config.cluster.is_some_and(|cluster| cluster.hold == Hold::Served || !is_warm())
+}
+
 fn refuses_new_work(
     env: &mut Env<'_>,
     transactions: &mut Transactions,
@@ -359,7 +381,10 @@ fn accept_caller(
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         marks_dialogs: env.config.stateful && env.config.record_route,
-        strangers: env.config.auth.strangers,
+        strangers: match request.is_by_line {
+            true => Strangers::Call,
+            false => env.config.auth.strangers,
+        },
         stranger_refer: env.config.auth.stranger_refer,
         is_of_edge: is_of_edge(env.config, request, routed),
         is_awaited_notify: is_awaited_notify(request),

@@ -206,8 +206,17 @@ impl Locating {
         let Waiting { request, flow, grant, call, .. } = waiting;
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return true };
         let Start::Request { method, uri } = *message.start() else { return true };
-        let request =
-            Request { message, method, uri, flow, peer: None, key: Some(key), grant, call: call.as_ref() };
+        let request = Request {
+            message,
+            method,
+            uri,
+            flow,
+            peer: None,
+            key: Some(key),
+            grant,
+            is_by_line: false,
+            call: call.as_ref(),
+        };
         env.observe_call(&request, CallStep::Cancelled);
         env.refuse_plainly(&request, 487, "Request Terminated");
         true
@@ -260,8 +269,17 @@ impl Server {
         let Start::Request { method, uri } = *message.start() else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return };
-        let request =
-            Request { message, method, uri, flow, peer: None, key: Some(key), grant, call: call.as_ref() };
+        let request = Request {
+            message,
+            method,
+            uri,
+            flow,
+            peer: None,
+            key: Some(key),
+            grant,
+            is_by_line: false,
+            call: call.as_ref(),
+        };
         let to_us = routed.next_route.is_none() && routed.is_of_domains;
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };

@@ -19,6 +19,10 @@ pub enum TrunkEvent {
     Answered(u16),
     /// It refused its credentials, or asked for some and has none.
     LoginRefused,
+    /// It registered this server for so many seconds.
+    Registered(u32),
+    /// It did not register this server; the status, 0 without one.
+    NotRegistered(u16),
 }
 
 /// Reason why a trunk is tried after the others of its routes.

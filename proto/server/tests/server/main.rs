@@ -86,4 +86,5 @@ mod trunk_bypass;
 mod trunk_dialogs;
 mod trunk_fields;
 mod trunk_logins;
+mod trunk_registration;
 mod trunks;

@@ -22,6 +22,7 @@ pub(crate) fn trunk(name: &str, address: &str) -> Trunk {
         uri: format!("sip:{address}"),
         neighbour: None,
         login: None,
+        registers: false,
         networks: vec![address.split(':').next().unwrap().parse().unwrap()],
         silence: Duration::from_secs(4),
         caller: CallerNumber::User,

@@ -21,6 +21,10 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             all.push(Scenario::new(name, move |stage: &Stage| both_ways(stage, transport, algorithm)));
         }
     }
+    for transport in Transport::ALL {
+        let name = format!("trunk/registers/{}", transport.name());
+        all.push(Scenario::new(name, move |stage: &Stage| registers(stage, transport)));
+    }
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -53,6 +57,40 @@ fn both_ways(stage: &Stage, transport: Transport, algorithm: &str) -> Result<()>
     gateway.dial(&format!("sip:{INBOUND}@{CARRIER}:{port};transport={}", transport.name()))?;
     gateway.established().context("the call from the carrier")?;
     gateway.hang_up()
+}
+
+/// The server registers at the carrier, which then calls the registered contact; strangers have no permission to call.
+fn registers(stage: &Stage, transport: Transport) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, transport)?;
+    let port = free_port()?;
+    write_password(stage, PASSWORD)?;
+    let text = format!(
+        "[[trunk]]\nname = \"carrier\"\nuri = \"sip:{CARRIER}:{port};transport={}\"\n\
+         username = \"acct\"\npassword_file = \"trunk.password\"\nrealm = \"carrier.example\"\n\
+         domain = \"carrier.example\"\nhealth_check_s = 0\nregister = true\n\
+         [[route]]\nprefix = \"{INBOUND}\"\nto_user = \"alice\"\n",
+        transport.name()
+    );
+    let _carrier =
+        carrier(stage, "carrier", (CARRIER, port), (free_port()?, &gateway), (transport, "SHA-256"))?;
+    let wanted = Wanted { auth: "strangers = \"none\"", ..Wanted::default() };
+    let server = Server::start_with(stage, wanted, &text)?;
+    server.add_user("alice")?;
+    let mut alice = alice(stage, &server)?;
+    server.await_counter("trunk_registrations", 1, Duration::from_secs(10))?;
+    for call in 1..=2 {
+        gateway.dial(&format!("sip:{INBOUND}@{CARRIER}:{port};transport={}", transport.name()))?;
+        gateway.established_calls(call).context("the call from the carrier")?;
+        // The carrier challenges the BYE of alice, which is answered if the call came from the trunk's address and port (0057, Doubts).
+        match (call, transport) {
+            (2, Transport::Udp) => alice.hang_up()?,
+            _ => gateway.hang_up()?,
+        }
+        gateway.ended_calls(call).context("the end of the call")?;
+    }
+    let calls = server.counters()?.get("trunk_line_calls")?;
+    ensure!(calls == 2, "{calls} calls to the registered contact");
+    Ok(())
 }
 
 /// The carrier refuses the password: the call ends, and the carrier got three requests at most.
@@ -151,9 +189,7 @@ fn back_to_back_inwards(stage: &Stage) -> Result<()> {
 
 /// Ringway with these trunks for all numbers, in this order, and the user alice.
 fn server(stage: &Stage, trunks: &[(&str, Ipv4Addr, u16, Transport)], password: &str) -> Result<Server> {
-    let file = stage.path("trunk.password");
-    std::fs::write(&file, password)?;
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    write_password(stage, password)?;
     let mut text = String::new();
     for (name, host, port, transport) in trunks {
         let transport = transport.name();
@@ -170,6 +206,12 @@ fn server(stage: &Stage, trunks: &[(&str, Ipv4Addr, u16, Transport)], password: 
     let server = Server::start_with(stage, Wanted::default(), &text)?;
     server.add_user("alice")?;
     Ok(server)
+}
+
+fn write_password(stage: &Stage, password: &str) -> Result<()> {
+    let file = stage.path("trunk.password");
+    std::fs::write(&file, password)?;
+    Ok(std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?)
 }
 
 fn alice(stage: &Stage, server: &Server) -> Result<Phone> {
@@ -202,6 +244,7 @@ fn carrier(
 ) -> Result<Process> {
     let words = [
         ("@GATEWAY@", host_of(gateway)),
+        ("@NUMBER@", NUMBER.to_owned()),
         ("@HOST@", host.to_string()),
         ("@PORT@", port.to_string()),
         ("@RINGWAY@", ringway.to_string()),

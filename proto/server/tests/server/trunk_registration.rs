@@ -1,0 +1,227 @@
+//! Tests of trunks that register (RFC 3261 §10.2, decision 0057), and of calls to the contact that they registered.
+
+use crate::ends::nothing_is_left;
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, invite, only, request, requests, statuses};
+use crate::routes::{prefix, trunk};
+use ringway_server::{Config, Route, RouteTable, RouteTo, Strangers, Trunk, TrunkLogin};
+use std::time::Duration;
+
+const CARRIER: &str = "198.51.100.1:5060";
+const CHALLENGE: &str = "WWW-Authenticate: Digest realm=\"carrier.example\", nonce=\"n1\", qop=\"auth\"";
+
+fn registering(config: &mut Config) {
+    let login = TrunkLogin { username: "acct".into(), password: "secret".into(), realm: None };
+    config.trunking.trunks = vec![Trunk {
+        registers: true,
+        login: Some(login),
+        networks: Vec::new(),
+        ..trunk("carrier", CARRIER)
+    }];
+    let route = Route { matches: prefix("+4930123"), to: RouteTo::User("bob".into()) };
+    config.trunking.routes = RouteTable::new(vec![route]).unwrap();
+}
+
+/// The first REGISTER of a server, within a second of its start.
+fn first(world: &mut World) -> Sent {
+    requests(world.pass(Duration::from_secs(1))).remove(0)
+}
+
+/// 200 with the contact of a REGISTER, for so many seconds.
+fn granted(register: &Sent, seconds: u32) -> Vec<u8> {
+    register.answer(200, &[&format!("Contact: {};expires={seconds}", register.header("Contact"))])
+}
+
+/// Requests that are sent in a time, and the time of the first one in seconds.
+fn within(world: &mut World, seconds: u32) -> (Vec<Sent>, u32) {
+    let mut sent = Vec::new();
+    let mut at = 0;
+    for second in 1..=seconds {
+        let now = requests(world.pass(Duration::from_secs(1)));
+        if sent.is_empty() && !now.is_empty() {
+            at = second;
+        }
+        // Retransmissions are the same request.
+        for request in now {
+            if sent.iter().all(|other: &Sent| other.bytes != request.bytes) {
+                sent.push(request);
+            }
+        }
+    }
+    (sent, at)
+}
+
+#[test]
+fn a_trunk_registers_with_its_password_and_refreshes_in_time() {
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    assert_eq!(register.start(), "REGISTER sip:198.51.100.1:5060 SIP/2.0");
+    assert_eq!(register.header("To"), "<sip:acct@198.51.100.1>");
+    assert!(register.header("From").starts_with("<sip:acct@198.51.100.1>;tag="));
+    let contact = register.header("Contact");
+    assert!(contact.starts_with("<sip:acct@192.0.2.1:5060;line="), "{contact}");
+    assert_eq!(register.header("Expires"), "3600");
+    let again = only(requests(world.udp(CARRIER, &register.answer(401, &[CHALLENGE]))));
+    assert!(again.header("Authorization").contains("username=\"acct\""), "{}", again.text());
+    assert_eq!(again.header("Call-ID"), register.header("Call-ID"));
+    assert_eq!(
+        (register.header("CSeq").as_str(), again.header("CSeq").as_str()),
+        ("1 REGISTER", "2 REGISTER")
+    );
+    assert!(world.udp(CARRIER, &granted(&again, 600)).is_empty());
+    assert_eq!(world.server.counters().trunk_registrations, 1);
+    let (refreshes, at) = within(&mut world, 541);
+    assert!((300..=541).contains(&at), "{at}");
+    let refresh = &refreshes[0];
+    assert_eq!((refresh.header("Contact"), refresh.header("CSeq")), (contact, "3 REGISTER".to_owned()));
+    assert!(refresh.header("Authorization").contains("nc=00000002"), "the nonce is used again");
+    assert!(world.udp(CARRIER, &granted(refresh, 600)).is_empty());
+    nothing_is_left(&mut world, "registrations");
+}
+
+#[test]
+fn a_carrier_that_challenges_for_ever_gets_three_requests_and_a_pause() {
+    let mut world = World::with(registering);
+    let mut register = first(&mut world);
+    for count in 1..=3 {
+        let sent = requests(world.udp(CARRIER, &register.answer(401, &[CHALLENGE])));
+        assert_eq!(sent.len(), usize::from(count < 3), "{count}");
+        if let Some(next) = sent.into_iter().next() {
+            register = next;
+        }
+    }
+    assert_eq!(world.server.counters().trunk_registration_failures, 1);
+    assert_eq!(within(&mut world, 299).0.len(), 0);
+    assert_eq!(within(&mut world, 3).0.len(), 1);
+}
+
+#[test]
+fn failures_are_tried_again_after_longer_and_longer_pauses() {
+    let mut world = World::with(registering);
+    let mut register = first(&mut world);
+    let mut pauses = Vec::new();
+    for _ in 0..10 {
+        assert!(requests(world.udp(CARRIER, &register.answer(500, &[]))).is_empty());
+        let mut pause = 0;
+        register = loop {
+            pause += 1;
+            if let Some(next) = requests(world.pass(Duration::from_secs(1))).into_iter().next() {
+                break next;
+            }
+        };
+        pauses.push(pause);
+    }
+    assert!(pauses[0] <= 3 && pauses[4] >= 15 && pauses[9] >= 150, "{pauses:?}");
+    // Without any response likewise.
+    let (sent, _) = within(&mut world, 340);
+    assert!(sent.iter().any(|next| next.header("CSeq") != register.header("CSeq")), "after timer F");
+}
+
+#[test]
+fn refusals_redirections_and_short_times_are_no_flood() {
+    for (status, lines, least) in [
+        (403, &[][..], 300),
+        (404, &[], 300),
+        (302, &["Contact: <sip:elsewhere.example>"], 1),
+        (503, &["Retry-After: 120"], 120),
+        (503, &["Retry-After: 999999"], 3600),
+        (200, &[], 1),
+    ] {
+        let mut world = World::with(registering);
+        let register = first(&mut world);
+        let sent = requests(world.udp(CARRIER, &register.answer(status, lines)));
+        assert!(sent.is_empty(), "{status}: {}", sent[0].text());
+        let (sent, at) = within(&mut world, least + 5);
+        assert!(at >= least, "{status} {lines:?}: {at}");
+        assert!(sent.iter().all(|sent| sent.to() == CARRIER), "{status}");
+    }
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    assert!(requests(world.udp(CARRIER, &granted(&register, 1))).is_empty());
+    let (sent, at) = within(&mut world, 12);
+    assert!(sent.len() == 1 && at >= 10, "{at}");
+    // 423 raises the time, once.
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    let raised = only(requests(world.udp(CARRIER, &register.answer(423, &["Min-Expires: 7200"]))));
+    assert_eq!(raised.header("Expires"), "7200");
+    let sent = world.udp(CARRIER, &raised.answer(423, &["Min-Expires: 4000000000"]));
+    assert!(requests(sent).is_empty());
+}
+
+/// INVITE of the carrier for the contact of a REGISTER.
+fn incoming(register: &Sent, to: &str, id: &str) -> Request {
+    let contact = register.header("Contact");
+    let uri = contact.trim_matches(['<', '>']);
+    invite(uri).from("sip:+4940999@carrier.example").to(to).call_id(id)
+}
+
+#[test]
+fn a_call_to_the_contact_reaches_the_user_of_the_called_number() {
+    let mut world = World::with(|config| {
+        registering(config);
+        config.auth.enabled = true;
+        config.auth.strangers = Strangers::None;
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 600));
+    let reaches_bob = |world: &mut World, request: &Request| {
+        let sent = world.udp("198.51.100.9:5060", request);
+        // The number belongs to another user: the request passes this server once more.
+        let mut all = requests(sent);
+        while let Some(own) = all.iter().find(|sent| sent.to() == "192.0.2.1:5060").cloned() {
+            all = requests(world.udp("192.0.2.1:5060", &own.bytes.clone()));
+        }
+        all.iter().any(|sent| sent.method() == "INVITE" && sent.to() == BOB)
+    };
+    let call = incoming(&register, "<sip:+49301234@carrier.example;user=phone>", "one");
+    assert!(reaches_bob(&mut world, &call));
+    // P-Called-Party-ID counts before To.
+    let other = incoming(&register, "<sip:acct@carrier.example>", "two");
+    let other = other.line("P-Called-Party-ID: <sip:+49301235@carrier.example>");
+    assert!(reaches_bob(&mut world, &other));
+    assert_eq!(world.server.counters().trunk_line_calls, 2);
+    // A number that leads to nobody here, and one that would leave by a trunk.
+    let nowhere = incoming(&register, "<sip:+44123@carrier.example>", "three");
+    assert!(!reaches_bob(&mut world, &nowhere));
+}
+
+#[test]
+fn a_token_that_is_guessed_permits_nothing() {
+    let mut world = World::with(|config| {
+        registering(config);
+        config.auth.enabled = true;
+        config.auth.strangers = Strangers::None;
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let register = first(&mut world);
+    let contact = register.header("Contact");
+    let line = contact.split("line=").nth(1).unwrap().trim_matches('>').to_owned();
+    let wrong = contact.replace(&line, "0123456789abcdef");
+    let uri = wrong.trim_matches(['<', '>']).to_owned();
+    let call = invite(&uri).to("<sip:+49301234@carrier.example>").from("sip:eve@example.net");
+    assert_eq!(statuses(&world.udp(STRANGER, &call)), [407]);
+    // With the token a stranger calls users, and nobody else.
+    let away = incoming(&register, "<sip:x@198.51.100.77>", "away");
+    let sent = world.udp(STRANGER, &away);
+    assert!(requests(sent).iter().all(|sent| sent.to() != "198.51.100.77:5060"));
+    let refer =
+        request("REFER", contact.trim_matches(['<', '>'])).from("sip:eve@example.net").call_id("refer");
+    assert_eq!(statuses(&world.udp(STRANGER, &refer)), [407]);
+    assert_eq!(statuses(&world.udp(ALICE, &request("OPTIONS", "sip:example.org").call_id("o"))), [200]);
+}
+
+#[test]
+fn a_reload_keeps_the_registration_of_a_trunk_that_stays_and_ends_others() {
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 600));
+    let mut config = crate::harness::config();
+    registering(&mut config);
+    config.recurse = true;
+    world.server.reconfigure(std::sync::Arc::new(config.clone()));
+    assert!(requests(world.pass(Duration::from_secs(2))).is_empty(), "the registration stays");
+    config.trunking.trunks[0].registers = false;
+    world.server.reconfigure(std::sync::Arc::new(config));
+    assert_eq!(within(&mut world, 700).0.len(), 0, "nobody refreshes it");
+}
