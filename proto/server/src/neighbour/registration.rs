@@ -296,7 +296,9 @@ impl Registrations {
         registration.phase = Phase::Waiting(env.cx.now + wait.max(pause));
         env.counters.trunk_registration_failures += 1;
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::NotRegistered(status));
-        if registration.failures == 1 || core::mem::take(&mut registration.is_registered) {
+        // The first failure is reported, and the next success again.
+        let was_registered = core::mem::take(&mut registration.is_registered);
+        if registration.failures == 1 || was_registered {
             env.observe(&LogEvent::TrunkNotRegistered { name: &registration.of.name, status });
         }
     }
@@ -381,16 +383,18 @@ impl Registration {
         out.push(b'>');
     }
 
-    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it has none of ours.
+    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite the only one, or list none.
     fn granted_s(&self, key: &[u8; 16], message: &Message<'_>) -> u32 {
         let line = super::line::line_of(key, &self.of);
+        let is_ours = |contact: &Contact<'_>| contact.address.uri.params().value(b"line") == Some(&line);
         let of_all = message.first(HeaderName::Expires).and_then(number_u32);
-        let ours = message.values(HeaderName::Contact).find_map(|value| {
-            let contact = Contact::parse(value).ok()?;
-            let is_ours = contact.address.uri.params().value(b"line") == Some(&line);
-            is_ours.then_some(contact.expires)
-        });
-        let granted = ours.map_or(0, |expires| expires.or(of_all).unwrap_or(self.expires_s));
+        let contacts = || message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
+        let (first, is_only) = (contacts().next(), contacts().nth(1).is_none());
+        let granted = match contacts().find(is_ours).or(first.filter(|_| is_only)) {
+            Some(contact) => contact.expires.or(of_all).unwrap_or(self.expires_s),
+            None if is_only => of_all.unwrap_or_default(),
+            None => 0,
+        };
         granted.min(EXPIRES_S_MAX)
     }
 }

@@ -31,6 +31,12 @@ fn granted(register: &Sent, seconds: u32) -> Vec<u8> {
     register.answer(200, &[&format!("Contact: {};expires={seconds}", register.header("Contact"))])
 }
 
+/// The next request, after as many seconds as it takes.
+fn next(world: &mut World) -> Sent {
+    let mut passed = core::iter::repeat_with(|| requests(world.pass(Duration::from_secs(1))));
+    passed.find_map(|sent| sent.into_iter().next()).unwrap()
+}
+
 /// Requests that are sent in a time, and the time of the first one in seconds.
 fn within(world: &mut World, seconds: u32) -> (Vec<Sent>, u32) {
     let mut sent = Vec::new();
@@ -79,6 +85,36 @@ fn a_trunk_registers_with_its_password_and_refreshes_in_time() {
 }
 
 #[test]
+fn the_only_contact_is_ours_also_if_the_carrier_rewrote_it() {
+    for (lines, is_registered) in [
+        (&["Contact: <sip:acct@198.51.100.1:6000>;expires=60"][..], true),
+        (&["Expires: 60"], true),
+        (&[], false),
+        (&["Contact: <sip:a@198.51.100.1>;expires=60", "Contact: <sip:b@198.51.100.2>;expires=60"], false),
+        (&["Contact: <sip:acct@198.51.100.1>;expires=0"], false),
+    ] {
+        let mut world = World::with(registering);
+        let register = first(&mut world);
+        assert!(requests(world.udp(CARRIER, &register.answer(200, lines))).is_empty());
+        assert_eq!(world.server.counters().trunk_registrations, u64::from(is_registered), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_lost_registration_is_reported_once_and_its_return_again() {
+    let mut world = World::with(registering);
+    let mut register = first(&mut world);
+    for status in [200, 500, 500, 200] {
+        let answer = if status == 200 { granted(&register, 60) } else { register.answer(status, &[]) };
+        world.udp(CARRIER, &answer);
+        register = next(&mut world);
+    }
+    let events = world.memory.events.lock().unwrap();
+    let of_carrier: Vec<_> = events.iter().filter(|event| event.contains("registered")).collect();
+    assert_eq!(of_carrier, ["carrier registered", "carrier not registered: 500", "carrier registered"]);
+}
+
+#[test]
 fn a_carrier_that_challenges_for_ever_gets_three_requests_and_a_pause() {
     let mut world = World::with(registering);
     let mut register = first(&mut world);
@@ -101,14 +137,9 @@ fn failures_are_tried_again_after_longer_and_longer_pauses() {
     let mut pauses = Vec::new();
     for _ in 0..10 {
         assert!(requests(world.udp(CARRIER, &register.answer(500, &[]))).is_empty());
-        let mut pause = 0;
-        register = loop {
-            pause += 1;
-            if let Some(next) = requests(world.pass(Duration::from_secs(1))).into_iter().next() {
-                break next;
-            }
-        };
-        pauses.push(pause);
+        let from = world.now;
+        register = next(&mut world);
+        pauses.push(world.now.as_secs() - from.as_secs());
     }
     assert!(pauses[0] <= 3 && pauses[4] >= 15 && pauses[9] >= 150, "{pauses:?}");
     // Without any response likewise.
