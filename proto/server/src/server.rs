@@ -13,7 +13,7 @@ use crate::message_store::{self, Messages};
 use crate::neighbour::{Neighbours, Registrations};
 use crate::policy::Authenticator;
 use crate::presence::{Events, Parts};
-use crate::proxy::{Proxy, Released, RingingCall};
+use crate::proxy::{Proxy, RingingCall};
 use crate::registrar::Registrar;
 use crate::{Action, Config, Counters, Forwards, Host, SharedTables, SourceRates};
 use alloc::sync::Arc;
@@ -329,21 +329,8 @@ impl Server {
         for released in self.proxy.take_released() {
             let env = &mut self.environment.env(cx);
             let Ok(message) = &Message::parse(&released.request, &Limits::STORED) else { continue };
-            let Start::Request { method, uri } = *message.start() else { continue };
-            let Released { flow, grant, candidate, .. } = &released;
-            let (flow, grant) = (*flow, *grant);
-            let request = Request {
-                message,
-                method,
-                uri,
-                flow,
-                peer: None,
-                key: None,
-                grant,
-                is_by_line: false,
-                call: None,
-            };
-            self.messages.keep(env, &request, candidate);
+            let Some(request) = Request::of(message, released.flow, released.grant) else { continue };
+            self.messages.keep(env, &request, &released.candidate);
         }
     }
 
@@ -402,13 +389,11 @@ impl Node for Server {
             Ok(message) => {
                 self.environment.begin_message(message, &flow);
                 match *message.start() {
-                    Start::Request { method, uri } => {
+                    Start::Request { method, .. } => {
                         self.environment.counters_mut().count_method(method);
-                        let (key, grant, call) = (None, Grant::UNKNOWN, None);
-                        self.on_request(
-                            cx,
-                            Request { message, method, uri, flow, peer, key, grant, is_by_line: false, call },
-                        );
+                        if let Some(request) = Request::of(message, flow, Grant::UNKNOWN) {
+                            self.on_request(cx, Request { peer, ..request });
+                        }
                     }
                     Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
                 }

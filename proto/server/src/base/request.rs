@@ -4,7 +4,7 @@ use crate::base::grant::Grant;
 use crate::{CallName, Config, Payer};
 use core::net::IpAddr;
 use ringway_sansio::{Flow, PeerNames};
-use ringway_sip::{Message, Method, Uri};
+use ringway_sip::{Message, Method, Start, Uri};
 use ringway_transaction::{MatchKey, SlabKey};
 
 /// Request that is being handled.
@@ -37,6 +37,15 @@ pub(crate) struct Response<'r, 'a> {
     pub(crate) flow: &'r Flow,
     /// Flow of its request; `None` without a transaction.
     pub(crate) sent_to: Option<&'r Flow>,
+}
+
+impl<'m, 'a> Request<'m, 'a> {
+    /// A request that is not matched to a transaction; `None`: the message is a response.
+    #[inline]
+    pub(crate) fn of(message: &'m Message<'a>, flow: Flow, grant: Grant) -> Option<Self> {
+        let Start::Request { method, uri } = *message.start() else { return None };
+        Some(Self { message, method, uri, flow, peer: None, key: None, grant, is_by_line: false, call: None })
+    }
 }
 
 impl Request<'_, '_> {

@@ -1,6 +1,7 @@
 //! The neighbours of the first shard, with their probes.
 
 use super::link::{Link, Step};
+use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, ProbeId, Transactions};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{PAUSE_MAX, retry_after};
@@ -179,7 +180,7 @@ impl Neighbours {
         if !cfg!(feature = "operator") {
             return false;
         }
-        let Some((index, attempt)) = read_query(query) else { return false };
+        let Some((index, attempt)) = Asker::Neighbour.read(query) else { return false };
         let Some(neighbour) = self.list.get_mut(index) else { return true };
         if !neighbour.is_resolving || neighbour.link.attempt() != attempt {
             return true;
@@ -318,7 +319,9 @@ impl Neighbours {
             NextHop::Name(host) => {
                 neighbour.is_resolving = true;
                 let target = host.target(neighbour.call, None);
-                env.cx.actions.push(Action::Resolve { query: query_of(index, attempt), target });
+                env.cx
+                    .actions
+                    .push(Action::Resolve { query: Asker::Neighbour.query(index, attempt), target });
             }
             NextHop::Unreachable => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
@@ -483,22 +486,9 @@ fn write_options(
     out.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
 }
 
-/// Number of a query: of those, the proxy's are below 2^63.
-fn query_of(index: usize, attempt: u32) -> u64 {
-    NEIGHBOUR_QUERY | (index as u64) << 32 | u64::from(attempt)
-}
-
-fn read_query(query: u64) -> Option<(usize, u32)> {
-    let index = (query & !NEIGHBOUR_QUERY) >> 32;
-    (query & NEIGHBOUR_QUERY != 0).then_some((index as usize, query as u32))
-}
-
-const NEIGHBOUR_QUERY: u64 = 1 << 63;
 /// Part of a shard's seed for the back-off and the Call-IDs.
 const NEIGHBOUR_KEY: u64 = 7;
 /// Status by which a node refuses requests over a link.
 const NOT_A_NODE: u16 = 403;
-/// RFC 3261 §8.1.1.5: below 2^31.
-const CSEQ_MAX: u32 = (1 << 31) - 2;
 /// A probe takes 32 s at most.
 const KEPT_AFTER: Duration = Duration::from_secs(60);

@@ -8,6 +8,7 @@
 
 use super::line::write_contact;
 use super::sending::Sending;
+use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, RegistrationId, Transactions};
 use crate::config::{Advertised, SentBy, Trunk};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
@@ -142,7 +143,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
-        let query = query_of(index, registration.attempt);
+        let query = Asker::Registration.query(index, registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
         match uri.map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri)) {
             NextHop::Flow(flow) => {
@@ -166,7 +167,7 @@ impl Registrations {
         query: u64,
         servers: &LocatedServers,
     ) -> bool {
-        let Some((index, attempt)) = read_query(query) else { return false };
+        let Some((index, attempt)) = Asker::Registration.read(query) else { return false };
         let Some(registration) = self.list.get_mut(index) else { return true };
         if registration.attempt != attempt || !matches!(registration.phase, Phase::Locating(_)) {
             return true;
@@ -399,18 +400,6 @@ impl Registration {
     }
 }
 
-/// Number of a query: those of neighbours and of the proxy are others.
-fn query_of(index: usize, attempt: u32) -> u64 {
-    REGISTRATION_QUERY | (index as u64) << 32 | u64::from(attempt)
-}
-
-fn read_query(query: u64) -> Option<(usize, u32)> {
-    let is_ours = query & REGISTRATION_QUERY == REGISTRATION_QUERY;
-    is_ours.then_some((((query & !REGISTRATION_QUERY) >> 32) as usize, query as u32))
-}
-
-/// Two bits: those of neighbours have the first one only, and small indexes.
-const REGISTRATION_QUERY: u64 = 3 << 62;
 /// Part of a shard's seed for times and Call-IDs.
 const REGISTRATION_KEY: u64 = 9;
 const ATTEMPT_MASK: u32 = u32::MAX >> 1;
@@ -429,5 +418,3 @@ const BACK_OFF_EXPONENT_MAX: u32 = 10;
 const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 /// Time limit of a lookup.
 const LOCATING_MAX: Duration = Duration::from_secs(30);
-/// RFC 3261 §8.1.1.5: below 2^31.
-const CSEQ_MAX: u32 = (1 << 31) - 2;

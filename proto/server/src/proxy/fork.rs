@@ -18,7 +18,7 @@ use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 impl Proxy {
@@ -374,13 +374,10 @@ impl Proxy {
         let Some(context) = self.contexts.get(key) else { return };
         let (flow, grant, call) = (context.source, context.grant, context.call.as_deref().copied());
         if let Ok(message) = &Message::parse(bytes, &Limits::STORED)
-            && let Start::Request { method, uri } = *message.start()
-            && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
+            && let Some(request) = Request::of(message, flow, grant)
+            && let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri)
         {
-            let call = call.as_ref();
-            let request =
-                Request { message, method, uri, flow, peer: None, key: None, grant, is_by_line: false, call };
-            send(self, env, &request, &routed);
+            send(self, env, &Request { call: call.as_ref(), ..request }, &routed);
         }
     }
 

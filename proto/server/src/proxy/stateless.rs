@@ -13,7 +13,7 @@ use crate::{Config, dialog};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
-use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, Method, Start};
+use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, Method};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
 /// Stateless proxy: its buffers.
@@ -82,27 +82,16 @@ impl Stateless {
         servers: LocatedServers,
     ) {
         let Ok(message) = Message::parse(&waiting.request, &Limits::STORED) else { return };
-        let Start::Request { method, uri } = *message.start() else { return };
-        let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
-        let grant = waiting.grant;
-        let request = Request {
-            message: &message,
-            method,
-            uri,
-            flow: waiting.source,
-            peer: None,
-            key: waiting.key,
-            grant,
-            is_by_line: false,
-            call: None,
-        };
+        let Some(request) = Request::of(&message, waiting.source, waiting.grant) else { return };
+        let Ok(routed) = preprocess(env.config, &env.keys.route, &message, request.uri) else { return };
+        let request = Request { key: waiting.key, ..request };
         // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must
         // not go to a server that the INVITE was not sent to.
         let mut servers = match env.config.stateful {
             true => failed_last(env, servers),
             false => servers,
         };
-        let found = take_reachable(env, grant.reach, &mut servers);
+        let found = take_reachable(env, waiting.grant.reach, &mut servers);
         let targets = Targets::of_one(&waiting.target);
         match (found, targets.list().first()) {
             (Some((_, flow)), Some(target)) => {

@@ -6,7 +6,7 @@ use crate::dialog::{LiveMark, live_mark};
 use crate::report::Report;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{Message, Method, Rejected, Start, Uri};
+use ringway_sip::{Message, Method, Rejected, Uri};
 use ringway_stun::write_answer;
 use ringway_transaction::may_send_to;
 
@@ -92,17 +92,15 @@ fn may_end_a_call(bytes: &[u8]) -> bool {
 /// pass a source that is over its rate, up to [`ENDS_PER_S`].
 fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
-    let Start::Request { method, uri } = *message.start() else { return false };
+    let Some(request) = Request::of(message, flow, Grant::UNKNOWN) else { return false };
     let is_same_hop =
         |reply: Flow| reply.transport == flow.transport && reply.remote.ip() == flow.remote.ip();
-    if method != Method::Bye
+    if request.method != Method::Bye
         && transactions.cancelled_by(message).is_some_and(|(_, _, reply)| is_same_hop(reply))
     {
         return true;
     }
-    let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
-    let (key, grant, call, peer) = (None, Grant::UNKNOWN, None, None);
-    let request = Request { message, method, uri, flow, peer, key, grant, is_by_line: false, call };
+    let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri) else { return false };
     match live_mark(env, &request, &routed) {
         Some(LiveMark::Dialog(mark)) => mark.reaches_side,
         Some(LiveMark::Accepted(returned)) => returned.dialog.is_some(),

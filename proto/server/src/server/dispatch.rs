@@ -22,7 +22,7 @@ use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mod
 use alloc::borrow::ToOwned;
 use core::net::IpAddr;
 use ringway_sansio::{Context, Flow, PeerNames};
-use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Start, Uri};
+use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
 
 /// Domains of a request.
@@ -136,13 +136,10 @@ impl Server {
     /// Handles a request from the carrier of a trunk that registers: `bytes` is the request with the called number as its target.
     fn on_request_by_line(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>, bytes: &[u8]) {
         let Ok(message) = &Message::parse(bytes, &Limits::STORED) else { return };
-        let Start::Request { method, uri } = *message.start() else { return };
         let Request { flow, peer, key, grant, .. } = request;
+        let Some(request) = Request::of(message, flow, grant) else { return };
         // The new target has no token.
-        self.on_request(
-            cx,
-            Request { message, method, uri, flow, peer, key, grant, is_by_line: true, call: None },
-        );
+        self.on_request(cx, Request { peer, key, is_by_line: true, ..request });
     }
 
     /// Handles a well-formed response.
@@ -192,13 +189,13 @@ impl Server {
     }
 }
 
-/// Refuses a request that begins something while this server stops, for the reason given, or drains. True if it is one.
 /// True if a registration that is missing here may be at another node.
 fn may_wait(env: &Env<'_>) -> bool {
     let is_warm = || env.host.store_status().is_warm;
     env.config.cluster.is_some_and(|cluster| cluster.hold == Hold::Served || !is_warm())
 }
 
+/// Refuses a request that begins something while this server stops, for the reason given, or drains. True if it is one.
 fn refuses_new_work(
     env: &mut Env<'_>,
     transactions: &mut Transactions,

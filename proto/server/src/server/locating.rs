@@ -17,7 +17,7 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
-use ringway_sip::{Limits, Message, Method, Start};
+use ringway_sip::{Limits, Message, Method};
 use ringway_transaction::{Incoming, MatchKey};
 use smallvec::SmallVec;
 
@@ -205,18 +205,8 @@ impl Locating {
         env.reply(cancel, 200, "OK", |_| {});
         let Waiting { request, flow, grant, call, .. } = waiting;
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return true };
-        let Start::Request { method, uri } = *message.start() else { return true };
-        let request = Request {
-            message,
-            method,
-            uri,
-            flow,
-            peer: None,
-            key: Some(key),
-            grant,
-            is_by_line: false,
-            call: call.as_ref(),
-        };
+        let Some(request) = Request::of(message, flow, grant) else { return true };
+        let request = Request { key: Some(key), call: call.as_ref(), ..request };
         env.observe_call(&request, CallStep::Cancelled);
         env.refuse_plainly(&request, 487, "Request Terminated");
         true
@@ -266,20 +256,10 @@ impl Server {
         let Waiting { request, flow, grant, call, answer_info, .. } = waiting;
         env.answer_info.clone_from(&answer_info);
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
-        let Start::Request { method, uri } = *message.start() else { return };
+        let Some(request) = Request::of(message, flow, grant) else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
-        let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return };
-        let request = Request {
-            message,
-            method,
-            uri,
-            flow,
-            peer: None,
-            key: Some(key),
-            grant,
-            is_by_line: false,
-            call: call.as_ref(),
-        };
+        let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri) else { return };
+        let request = Request { key: Some(key), call: call.as_ref(), ..request };
         let to_us = routed.next_route.is_none() && routed.is_of_domains;
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
