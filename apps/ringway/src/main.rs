@@ -5,6 +5,7 @@
 //!
 //! Does not: interpret SIP. Start reading at [`args::Command`], for the server at `serve/mod.rs`.
 
+mod address;
 mod admin_client;
 mod args;
 mod backup;

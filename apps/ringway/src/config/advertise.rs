@@ -3,6 +3,7 @@
 use super::{Listener, Reader, Section};
 use ringway_server::{Advertised, AdvertisedHost, Config, is_private};
 use ringway_settings::{HostPort, read_networks};
+use ringway_transaction::may_send_to;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Reads the sections into `server`; one that cannot be used is an error. Returns the STUN server of those with `auto`.
@@ -143,8 +144,7 @@ fn host(text: &str) -> Result<(AdvertisedHost, Option<u16>), &'static str> {
             false => Err(is_no_host),
         };
     };
-    let is_unusable = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::from([255; 4]);
-    if is_unusable {
+    if !may_send_to(ip) {
         return Err("is an address that no peer can send to; give that of the router or of the cloud");
     }
     Ok((AdvertisedHost::Address(ip), parsed.port))

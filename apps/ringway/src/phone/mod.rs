@@ -11,7 +11,6 @@
 //!     line.rs             a ringway_phone::CallMedia on a media thread
 //! ```
 
-mod address;
 mod answer;
 mod args;
 mod attend;

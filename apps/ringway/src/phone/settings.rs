@@ -1,8 +1,8 @@
 //! From the command line to what a phone needs; what is not there yet is refused by name.
 
+use crate::address::{self, facing, facing_or};
 use crate::failure::Failure;
 use crate::password;
-use crate::phone::address::{self, facing, facing_or};
 use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT, TRANSPORTS};
 use crate::phone::audio::Audio;
 use crate::phone::private_file;

@@ -3,13 +3,14 @@
 //! A thread asks every 30 s. An answer is a stranger's word: it counts only if it is a public address, and a change only if a second
 //! answer agrees. The main thread puts it into the settings; nothing waits for it.
 
-use crate::password;
+use crate::{address, password};
 use ringway_linux::Clock;
 use ringway_sansio::Instant;
 use ringway_server::is_private;
 use ringway_settings::HostPort;
 use ringway_stun::{DEFAULT_PORT, StunClient, StunEvent};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use ringway_transaction::may_send_to;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -109,7 +110,7 @@ enum Verdict {
 
 impl Answers {
     fn verdict(&mut self, present: Option<IpAddr>, ip: IpAddr) -> Verdict {
-        if is_private(ip) || ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::from([255; 4]) {
+        if is_private(ip) || !may_send_to(ip) {
             return Verdict::Refused;
         }
         if present.is_none_or(|present| present == ip) || self.candidate == Some(ip) {
@@ -144,7 +145,8 @@ impl Asker {
 
     /// Asks until it is stopped, or the socket fails.
     fn ask(&mut self) -> io::Result<()> {
-        let server = self.resolve()?;
+        let server = address::lookup(&self.server, DEFAULT_PORT)?
+            .ok_or_else(|| io::Error::other("its name has no address"))?;
         let any: SocketAddr =
             if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
         let socket = UdpSocket::bind(any)?;
@@ -209,16 +211,8 @@ impl Asker {
     }
 
     fn send(&self, socket: &UdpSocket, act: impl FnOnce(&mut dyn FnMut(&[u8]), Instant)) {
-        // What is not sent is repeated, and counts as unanswered in the end.
+        // A request that is not sent is repeated, and counts as unanswered in the end.
         act(&mut |bytes| drop(socket.send(bytes)), self.clock.now());
-    }
-
-    fn resolve(&self) -> io::Result<SocketAddr> {
-        let port = self.server.port.unwrap_or(DEFAULT_PORT);
-        let host = self.server.host.trim_matches(['[', ']']);
-        let all: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-        let first = all.iter().find(|address| address.is_ipv4()).or(all.first());
-        first.copied().ok_or_else(|| io::Error::other("its name has no address"))
     }
 
     fn name(&self) -> String {

@@ -1,7 +1,8 @@
-//! Address of this machine that a peer sees.
+//! Addresses of peers, and of this machine as a peer sees it.
 
 use crate::failure::Failure;
 use ringway_settings::HostPort;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 /// Reads `HOST[:PORT]` as somebody wrote it.
@@ -16,15 +17,18 @@ pub(crate) fn outside() -> HostPort {
 
 /// Its address, IPv4 where it has both.
 pub(crate) fn resolve(peer: &HostPort) -> Result<SocketAddr, Failure> {
-    let bare = peer.host.trim_start_matches('[').trim_end_matches(']');
     let failed =
         |why: String| Failure::failed(format!("{}: {why}; check the name and the network", peer.host));
-    let found: Vec<SocketAddr> = (bare, peer.port.unwrap_or(ANY_PORT))
-        .to_socket_addrs()
-        .map_err(|error| failed(format!("the name cannot be resolved: {error}")))?
-        .collect();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| failed("it has no address".to_owned()))
+    let found =
+        lookup(peer, ANY_PORT).map_err(|error| failed(format!("the name cannot be resolved: {error}")))?;
+    found.ok_or_else(|| failed("it has no address".to_owned()))
+}
+
+/// Its address, IPv4 where it has both, with `port` if it has none; `None`: its name has no address.
+pub(crate) fn lookup(peer: &HostPort, port: u16) -> io::Result<Option<SocketAddr>> {
+    let bare = peer.host.trim_matches(['[', ']']);
+    let found: Vec<SocketAddr> = (bare, peer.port.unwrap_or(port)).to_socket_addrs()?.collect();
+    Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
 }
 
 /// This machine's address on the way to a peer.
