@@ -229,6 +229,8 @@ pub fn read_routing(
     config.stateful = section.switch(reader, "stateful", config.stateful);
     config.record_route = section.switch(reader, "record_route", config.record_route);
     config.serial_fork = section.seconds(reader, "serial_fork_s", config.serial_fork, SERIAL_FORKS_S);
+    config.datagram_bytes_max =
+        section.number(reader, "datagram_bytes_max", config.datagram_bytes_max, DATAGRAM_BYTES);
     config.recurse = section.switch(reader, "recurse", config.recurse);
     config.edge_domains = read_edge_domains(reader, &mut section);
     let edge_nodes = match lookups {
@@ -328,6 +330,7 @@ const STRANGERS: [(&str, Strangers); 3] =
 const NETWORKS_MAX: usize = 1000;
 /// None to 3 minutes, the minimum of timer C.
 const SERIAL_FORKS_S: RangeInclusive<u32> = 0..=180;
+const DATAGRAM_BYTES: RangeInclusive<u32> = 1000..=65_535;
 /// A minute to a year.
 const DIALOG_LIFETIMES_S: RangeInclusive<u32> = 60..=31_536_000;
 const FLOW_TIMER_S_MIN: u32 = 10;

@@ -409,7 +409,8 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
 
     fn send_packets(&mut self, now: Instant) {
         let Self { wire, stack, streams, served: Some(served), .. } = self else { return };
-        if served.out.is_empty() && served.out.disconnected().is_empty() {
+        let is_quiet = served.out.disconnected().is_empty() && served.out.given_up().is_empty();
+        if served.out.is_empty() && is_quiet {
             return;
         }
         for (packet, bytes) in served.out.packets() {
@@ -434,6 +435,9 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
         }
         for flow in served.out.disconnected() {
             streams.disconnect(flow, now);
+        }
+        for flow in served.out.given_up() {
+            streams.give_up_dial(flow);
         }
         served.out.clear();
     }

@@ -174,6 +174,16 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
         }
     }
 
+    /// Gives up the connection that is being dialled for a flow.
+    pub(crate) fn give_up_dial(&mut self, flow: &Flow) {
+        let is_dialled = |stream: &&mut Stream<F, L::Layer>| {
+            stream.is_dialled_for(flow) && !stream.connection.is_connected()
+        };
+        if let Some(stream) = self.open.iter_mut().find(is_dialled) {
+            stream.connection.fail(CloseReason::NotConnected);
+        }
+    }
+
     /// Aborts all connections, because their local address is gone.
     pub(crate) fn cut(&mut self, stack: &mut Stack) {
         for (_, handle) in self.waiting.drain(..) {

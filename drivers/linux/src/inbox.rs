@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Keep(ConnectionId, Instant),
     /// Close the connection of a flow, or the one that this worker dialled for it.
     Disconnect(Flow),
+    /// Give up the connection that this worker is dialling for a flow.
+    GiveUpDial(Flow),
     /// Continue a connection of this worker after work of its layer on another thread.
     Resume(ConnectionId),
     /// Deliver an event to a shard.
@@ -136,6 +138,11 @@ impl Inbox {
     /// Queues a request to close a connection. False: the inbox is full, and it stays open until a limit closes it.
     pub(crate) fn push_disconnect(&self, flow: Flow) -> bool {
         self.push(Command::Disconnect(flow), &[])
+    }
+
+    /// Queues a request to give up a connection that is being dialled. If the inbox is full, its own time limit ends it.
+    pub(crate) fn push_give_up_dial(&self, flow: Flow) {
+        self.push(Command::GiveUpDial(flow), &[]);
     }
 
     /// Queues the continuation of a connection.
@@ -299,7 +306,7 @@ mod tests {
                 Command::Stream { token, bytes, .. } => (token.0, &taken.bytes[bytes.clone()]),
                 Command::Event(shard, _) => (u64::from(*shard), &b"event"[..]),
                 Command::Keep(id, _) | Command::Resume(id) => (id.0, &b"keep"[..]),
-                Command::Disconnect(_) => (0, &b"disconnect"[..]),
+                Command::Disconnect(_) | Command::GiveUpDial(_) => (0, &b"disconnect"[..]),
             })
             .collect();
         assert_eq!(seen, [(5, &b"one"[..]), (6, b"three"), (3, b"event")]);

@@ -389,6 +389,15 @@ impl Sim {
             let end = flow.connection.or_else(|| self.connections.dialled(id, flow));
             effects.closes.extend(end);
         }
+        for flow in effects.out.given_up() {
+            let dialled = self.connections.dialled(id, flow);
+            let is_dialling = |near: &ConnectionId| {
+                self.connections.end(*near).is_some_and(|end| !end.connection.is_connected())
+            };
+            if let Some(near) = dialled.filter(is_dialling) {
+                self.fail(near, CloseReason::NotConnected);
+            }
+        }
         for (after, event) in effects.events {
             self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
         }

@@ -66,6 +66,7 @@ pub struct Outbox {
     packets: Vec<Packet>,
     kept: Vec<(ConnectionId, Instant)>,
     disconnected: Vec<Flow>,
+    given_up: Vec<Flow>,
 }
 
 impl Outbox {
@@ -145,6 +146,17 @@ impl Outbox {
         &self.disconnected
     }
 
+    /// Requests that the connection that is being dialled for `flow` be given up; one that is established stays. The packets that wait for
+    /// it are reported as [unreachable](crate::Event::Unreachable).
+    pub fn give_up_dial(&mut self, flow: Flow) {
+        self.given_up.push(flow);
+    }
+
+    /// The flows for which no connection is dialled any longer.
+    pub fn given_up(&self) -> &[Flow] {
+        &self.given_up
+    }
+
     /// The packets in the order they were added, each with its bytes.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
         self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
@@ -179,6 +191,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.kept.clear();
         self.disconnected.clear();
+        self.given_up.clear();
         self.bytes.clear();
         self.packets.clear();
     }

@@ -48,6 +48,7 @@ stateful = false
 record_route = false
 dialog_lifetime_s = 3600
 serial_fork_s = 15
+datagram_bytes_max = 4000
 edge_domains = ["Example.NET"]
 inner_networks = ["10.0.0.0/8", "192.0.2.7"]
 [limits]
@@ -200,6 +201,7 @@ fn every_key_is_read() {
         stateful: false,
         record_route: false,
         serial_fork: Duration::from_secs(15),
+        datagram_bytes_max: 4000,
         recurse: false,
         edge_domains: vec!["example.net".into()],
         dialog_lifetime: Duration::from_secs(3600),

@@ -327,6 +327,14 @@ impl<F: Framer> Streams<F> {
         }
     }
 
+    /// Gives up the connection that is being dialled for a flow.
+    pub(crate) fn give_up_dial(&mut self, flow: &Flow) {
+        let Some(&id) = self.dialled.get(&destination(flow)) else { return };
+        if find(&mut self.slots, id).is_some_and(|stream| !stream.connection.is_connected()) {
+            self.close(id, CloseReason::NotConnected);
+        }
+    }
+
     /// Queues a report that a packet could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         if token != Token::NONE {

@@ -313,6 +313,7 @@ impl<N: Node> Worker<N> {
                 }
                 Command::Keep(id, until) => self.connected().keep(id, until),
                 Command::Disconnect(flow) => self.connected().disconnect(&flow),
+                Command::GiveUpDial(flow) => self.streams.give_up_dial(&flow),
                 Command::Resume(id) => {
                     if self.streams.resume(id, self.now) {
                         self.take_frames(id);
@@ -461,6 +462,16 @@ impl<N: Node> Worker<N> {
                 owner => {
                     if let Some(inbox) = common.inboxes.of(owner) {
                         inbox.push_disconnect(*flow);
+                    }
+                }
+            }
+        }
+        for flow in batch.out.given_up() {
+            match owner_of(common, flow) {
+                owner if owner == *index => connections.streams.give_up_dial(flow),
+                owner => {
+                    if let Some(inbox) = common.inboxes.of(owner) {
+                        inbox.push_give_up_dial(*flow);
                     }
                 }
             }

@@ -78,6 +78,10 @@ impl Node for Talker {
                 cx.out.disconnect(to);
                 cx.out.send(to, Token::NONE, format!("{}\n", argument()).as_bytes());
             }
+            // give-up ADDRESS
+            "give-up" => {
+                cx.out.give_up_dial(Flow::dial(ListenerId(0), argument().parse().unwrap()));
+            }
             // to CONNECTION TOKEN TEXT
             "to" => {
                 let connection = Some(ConnectionId(argument().parse().unwrap()));

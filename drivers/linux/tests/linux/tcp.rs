@@ -600,6 +600,30 @@ fn a_failed_dial_is_reported_to_the_requesting_shard() {
 }
 
 #[test]
+fn a_dial_is_given_up_and_an_established_connection_is_not() {
+    // Its own time limit is 4 s.
+    let (runtime, server) = tcp(2, Config::default());
+    let mut client = Client::connect(server);
+    let full = bound();
+    full.listen(0).unwrap();
+    let silent = full.local_addr().unwrap().as_socket().unwrap();
+    let _queued = TcpStream::connect(silent).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let open = listener.local_addr().unwrap();
+    client.write(&format!("1 dial {silent} 6 hello\n2 dial {open} 7 hello\n"));
+    let (established, _) = listener.accept().unwrap();
+    let mut established = Client::of(established);
+    assert_eq!(established.read_line(), "hello\n");
+    for shard in 0..4 {
+        client.write(&format!("{shard} give-up {silent}\n{shard} give-up {open}\n"));
+    }
+    wait_until("the report", || events(&runtime, 1) == [Event::Unreachable(Token(1 << 48 | 6))]);
+    client.write(&format!("2 dial {open} 8 again\n"));
+    assert_eq!(established.read_line(), "again\n", "the same connection");
+    assert!(events(&runtime, 2).is_empty());
+}
+
+#[test]
 fn any_worker_reaches_any_connection() {
     let (runtime, server) = tcp(2, Config::default());
     let mut clients = of_both_workers(server, 12);

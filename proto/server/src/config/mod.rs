@@ -59,6 +59,9 @@ pub struct Config {
     /// True: contacts of 3xx responses to INVITEs are called (RFC 3261 §16.7 step 4); needs [`Config::stateful`]. Default:
     /// false.
     pub recurse: bool,
+    /// Maximum length of a request as a datagram, 1,000 to 65,535 bytes; a longer one is sent over TCP (RFC 3261 §18.1.1). Default:
+    /// 1,300.
+    pub datagram_bytes_max: u32,
     /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5); at most 100.
     /// Default: none.
     pub edge_domains: Vec<String>,
@@ -247,6 +250,7 @@ impl Config {
             stateful: true,
             record_route: true,
             serial_fork: Duration::from_secs(20),
+            datagram_bytes_max: 1300,
             recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime: Duration::from_secs(86_400),

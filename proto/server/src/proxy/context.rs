@@ -91,6 +91,8 @@ pub(super) struct Branch {
     pub(super) is_of_binding: bool,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
+    /// Flow of datagrams, if the request was sent over TCP for its length: it follows if no connection is established.
+    pub(super) datagrams: Option<Flow>,
     /// Number of the caller's CSeq, if the request has another one.
     pub(super) caller_cseq: Option<u32>,
     pub(super) states: BranchStates,

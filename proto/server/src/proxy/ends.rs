@@ -3,6 +3,7 @@
 use super::Proxy;
 use super::call::{Answer, BranchEnd, BranchNext, CallNext};
 use super::context::{BranchState, ResponseContext};
+use super::forward::server_at;
 use super::reach::failed_last;
 use super::stages::{self, Ended};
 use super::states::KeptStates;
@@ -11,13 +12,15 @@ use crate::tables::{CallResult, paused_until};
 use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent, Reason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Flow, TimerKey};
+use core::time::Duration;
+use ringway_sansio::{Context, Flow, TimerKey, Transport};
 use ringway_sip::{HeaderName, Message};
 use ringway_transaction::{Notice, SlabKey};
 
 impl Proxy {
     /// Handles the branches whose timer C fired, and the groups whose time has passed.
     pub(crate) fn expire_branches(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        self.give_up_dials(env);
         while let Some(due) = self.timer_c.expire(env.cx.now) {
             self.on_timer_c(env, transactions, due);
         }
@@ -48,6 +51,9 @@ impl Proxy {
             if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
                 continue;
             }
+            if self.sends_datagrams(env, transactions, id, status) {
+                continue;
+            }
             self.note_failed(env, id);
             let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
             self.contexts.decided(env, id.context(), reason, Detail::None);
@@ -65,6 +71,42 @@ impl Proxy {
                 ended.note_ended(env);
             }
             self.drop_context(env, transactions, context);
+        }
+    }
+
+    /// Sends a request in a datagram that was too long for one, if no connection was established; the next hop gets no other one of its
+    /// kind for an hour.
+    fn sends_datagrams(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        status: u16,
+    ) -> bool {
+        let Some(context) = self.contexts.get(id.context()) else { return false };
+        let is_wanted = context.may_replace_branch(env, transactions.is_answered(context.server));
+        let Some(branch) = self.contexts.branch_mut(id) else { return false };
+        let may_follow = status == 480 && is_wanted && branch.state.awaits_first_response();
+        let Some(flow) = branch.datagrams.take().filter(|_| may_follow) else { return false };
+        let over = Flow::dial(flow.listener, flow.remote);
+        env.tables.note_failed(env.cx.now, &server_at(&over), env.cx.now + WITHOUT_TCP_TIME);
+        env.counters.long_in_datagrams += 1;
+        self.end_branch(env, id, CallResult::Other);
+        self.contexts.decided(env, id.context(), Reason::NoTcp, Detail::Flow(flow));
+        self.send_stored(env, transactions, id, flow);
+        self.finish_if_done(env, transactions, id.context());
+        true
+    }
+
+    /// Gives up the connections of long requests that are not established in time; established ones stay.
+    fn give_up_dials(&mut self, env: &mut Env<'_>) {
+        while let Some(id) = self.connecting.expire(env.cx.now) {
+            let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            let awaits = branch.state.awaits_first_response();
+            let Some(flow) = branch.datagrams.filter(|_| awaits) else { continue };
+            if let Some(listener) = env.config.listener_for(Transport::Tcp, flow.remote.ip()) {
+                env.cx.out.give_up_dial(Flow { host: flow.host, ..Flow::dial(listener, flow.remote) });
+            }
         }
     }
 
@@ -491,3 +533,6 @@ fn cancel_reasons(cancel: &Message<'_>) -> Option<Arc<[u8]>> {
 
 /// Maximum bytes of the values of Reason that are copied.
 const REASON_BYTES_MAX: usize = 512;
+
+/// Time for which long requests go to a next hop in datagrams after no TCP connection was established.
+const WITHOUT_TCP_TIME: Duration = Duration::from_secs(3600);

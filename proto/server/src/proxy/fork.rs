@@ -17,9 +17,10 @@ use crate::tables::{CallRequest, CallResult};
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
-use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
+use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 impl Proxy {
     /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once.
@@ -194,6 +195,7 @@ impl Proxy {
             target: None,
             is_of_binding: !target.keeps_uri && target.configured_hop().is_none(),
             servers: None,
+            datagrams: None,
             caller_cseq: None,
             states: stages::begin_branch(env, target),
         };
@@ -267,9 +269,15 @@ impl Proxy {
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let changes = stages::change(env, &mut self.memory, plan, branch);
         let plan = plan.with(&changes);
-        let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+        let mut client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
+        let over = client.and_then(|sent| self.send_over_tcp(env, transactions, (sent, outgoing), &plan));
+        let datagrams = over.map(|_| flow);
+        if let Some((long, _)) = over {
+            client = long;
+        }
+        let flow = over.map_or(flow, |(_, flow)| flow);
         let caller_cseq = plan.caller_cseq();
         reach::charge(env, &plan, &flow);
         let Some(context) = self.contexts.get_mut(key) else { return };
@@ -290,7 +298,36 @@ impl Proxy {
             branch.timer_c = timer_c;
             branch.dialled = flow.dialled;
             branch.caller_cseq = caller_cseq;
+            branch.datagrams = datagrams;
+            if datagrams.is_some() && branch.target.is_none() {
+                branch.target = Some(Box::new(plan.stored_target()));
+            }
         }
+    }
+
+    /// RFC 3261 §18.1.1: sends the last packet, a request that is too long for a datagram, over TCP instead. `None`: it stays as it is.
+    fn send_over_tcp(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        (sent, outgoing): (ClientId, Outgoing<Owner>),
+        plan: &Plan<'_, '_, '_>,
+    ) -> Option<(Option<ClientId>, Flow)> {
+        if env.cx.out.last_bytes().len() <= env.config.datagram_bytes_max as usize {
+            return None;
+        }
+        let (flow, space) = (plan.over_tcp(env)?, &mut self.space);
+        env.cx.out.drop_last();
+        transactions.drop_client(sent);
+        env.counters.long_over_tcp += 1;
+        if let Owner::Branch(id) = outgoing.owner {
+            self.connecting.arm(env.cx.now + CONNECT_TIME, id);
+        }
+        let outgoing = Outgoing { flow, ..outgoing };
+        let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+            plan.over(flow).write(space, branch, false, arena);
+        });
+        Some((client, flow))
     }
 
     /// Handles the result of a branch's lookup.
@@ -422,3 +459,6 @@ fn answer_trying(
         let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
     });
 }
+
+/// Time in which the TCP connection for a long request is to be established.
+const CONNECT_TIME: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::token::sources::{SourceHash, Sources};
 use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
 use alloc::vec::Vec;
 use ringway_auth::Covered;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Flow, HostNameId, Instant, LocatedServer, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_number};
@@ -81,6 +81,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     target: &'p Target,
     /// Flow of the next hop.
     flow: Flow,
+    /// Flow that the request is sent over: that one, or a connection for its length.
+    over: Flow,
     changes: &'p Changes,
 }
 
@@ -101,6 +103,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             targets,
             target,
             flow,
+            over: flow,
             changes: Changes::NONE,
         }
     }
@@ -111,6 +114,24 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         'p: 'q,
     {
         Plan { changes, ..self }
+    }
+
+    /// The same over another flow to the next hop. The dialog stays on the transport of its URIs.
+    pub(super) const fn over(self, over: Flow) -> Self {
+        Self { over, ..self }
+    }
+
+    /// RFC 3261 §18.1.1: flow of a request that is too long for a datagram; `None`: it has a flow of its own, no connection was
+    /// established there within the last hour, or there is no listener for TCP.
+    pub(super) fn over_tcp(&self, env: &Env<'_>) -> Option<Flow> {
+        let Flow { transport, remote, .. } = self.flow;
+        let is_by_address = transport == Transport::Udp && self.target.flow.is_none();
+        if !is_by_address || self.config.is_own_address(remote) {
+            return None;
+        }
+        let listener = self.config.listener_for(Transport::Tcp, remote.ip())?;
+        let over = Flow { host: self.flow.host, ..Flow::dial(listener, remote) };
+        (!env.tables.has_failed(self.now, &server_at(&over))).then_some(over)
     }
 
     /// Number of its CSeq as it came, if it is changed.
@@ -444,9 +465,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(self.flow.transport.via_token().as_bytes());
+        out.extend_from_slice(self.over.transport.via_token().as_bytes());
         out.push(b' ');
-        self.config.sent_by(self.flow.listener, self.flow.remote.ip()).write(out);
+        self.config.sent_by(self.over.listener, self.over.remote.ip()).write(out);
         out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
         out.extend_from_slice(b";branch=");
@@ -455,6 +476,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let message = self.request.message;
         out.extend_from_slice(&hex16(loop_hash(self.config, &self.keys.looped, message, self.routed)));
     }
+}
+
+/// The next hop of a flow, as the table of those that failed has it.
+pub(super) const fn server_at(flow: &Flow) -> LocatedServer {
+    LocatedServer::new(flow.transport, flow.remote, HostNameId::NONE)
 }
 
 /// Sets the number of a CSeq.

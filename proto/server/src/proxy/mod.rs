@@ -47,6 +47,8 @@ pub(crate) struct Proxy {
     timer_c: Wheel<BranchId>,
     /// Time limits of the running groups of targets, and of answers.
     groups: Wheel<TimeLimit>,
+    /// Branches whose connections are being established.
+    connecting: Wheel<BranchId>,
     lookups: Lookups,
     pending: Pending,
     /// Buffer for the target set of a request.
@@ -64,6 +66,7 @@ impl Proxy {
             contexts: Contexts::default(),
             timer_c: Wheel::new(now),
             groups: Wheel::new(now),
+            connecting: Wheel::new(now),
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
@@ -102,11 +105,13 @@ impl Proxy {
         self.contexts.ringing_calls(from, count, each)
     }
 
-    /// Times of the next timer C, the next end of a group of targets, and the next timeout of a lookup, with their reasons.
-    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 3] {
+    /// Times of the next timer C, the next end of a group of targets, of a connection that is established, and of a lookup, with their
+    /// reasons.
+    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 4] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
             (self.groups.next_due(), "the next group of targets, or a forward, is called"),
+            (self.connecting.next_due(), "a connection for a long request is not established"),
             (self.lookups.deadlines.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }

@@ -100,6 +100,10 @@ ringway_sansio::counters! {
         forwarded,
         /// Branches sent to another server of their host after the first one failed (RFC 3263 §4.3).
         failovers,
+        /// Requests that were too long for a datagram, and sent over TCP.
+        long_over_tcp,
+        /// Those of them that were then sent in a datagram, because no TCP connection was established.
+        long_in_datagrams,
         /// Groups of targets whose time passed without a final response, so that those of lower preference were called.
         serial_forks,
         /// Calls forwarded because their user forwards every call.

@@ -89,6 +89,7 @@ reasons! {
     // Branches.
     Forwarded "forwarded" "sent to a next hop",
     NotSent "not-sent" "not sent: the next hop cannot be reached",
+    NoTcp "no-tcp" "sends the long request in a datagram: no TCP connection was established",
     NextServer "next-server" "tries the next server of the host",
     NextFlow "next-flow" "tries the next flow of the phone",
     NextGroup "next-group" "tries the next phones or trunk",

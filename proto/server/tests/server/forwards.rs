@@ -378,7 +378,7 @@ fn users_that_forward_to_each_other_end_with_a_failure() {
 
 #[test]
 fn a_ring_of_busy_users_rings_each_phone_once() {
-    let mut world = World::open();
+    let mut world = World::with(|config| config.datagram_bytes_max = 65_535);
     for number in 0..10 {
         let user = format!("u{number}");
         world.register(&user, ALICE, &format!("<sip:{user}@{ALICE}>"));

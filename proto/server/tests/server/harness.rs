@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
     /// Flows whose connections were to be closed.
     pub(crate) disconnected: Vec<Flow>,
+    /// Flows for which no connection was to be dialled any longer.
+    pub(crate) given_up: Vec<Flow>,
     out: Outbox,
     actions: Vec<Action>,
 }
@@ -133,6 +135,7 @@ impl World {
             loses_changed_calls: false,
             kept: Vec::new(),
             disconnected: Vec::new(),
+            given_up: Vec::new(),
             out: Outbox::new(),
             actions: Vec::new(),
         };
@@ -279,6 +282,7 @@ impl World {
             .collect();
         self.kept.extend_from_slice(self.out.kept());
         self.disconnected.extend_from_slice(self.out.disconnected());
+        self.given_up.extend_from_slice(self.out.given_up());
         self.out.clear();
         for user in std::mem::take(&mut self.changed_calls) {
             if self.loses_changed_calls {

@@ -47,6 +47,7 @@ mod inner_hosts;
 mod listeners;
 mod locate;
 mod log_events;
+mod long_requests;
 mod mark;
 mod media;
 mod media_hostile;

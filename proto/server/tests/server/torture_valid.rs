@@ -18,7 +18,10 @@ macro_rules! torture {
 
 /// Server for the domain of the torture messages, without passwords.
 pub(crate) fn world() -> World {
-    World::with(|config| config.domains = vec!["example.com".into()])
+    World::with(|config| {
+        config.domains = vec!["example.com".into()];
+        config.datagram_bytes_max = 65_535;
+    })
 }
 
 /// Checks that a forwarded request is unchanged: everything that a proxy must not change is equal, byte for byte and in
