@@ -68,17 +68,19 @@ fn rtpengine_takes_the_command_of_the_documents() {
 }
 
 #[test]
-fn rtpengine_takes_the_line_of_the_page_on_public_addresses() {
+fn rtpengine_takes_the_lines_of_the_page_on_public_addresses() {
     if !has("rtpengine", "rtpengine-daemon") {
         return;
     }
     let page = include_str!("../../../../docs/recipes/public-address.md");
-    let addresses = page.lines().find_map(|line| line.strip_prefix("interface = ")).unwrap();
-    let (own, shown) = addresses.split_once('!').unwrap();
-    assert_eq!((own, shown), ("10.0.0.5", "203.0.113.1"));
-    // An option of the command line is a line of the file.
-    let relay = Rtpengine::start(|_| vec![format!("--interface={}", addresses.replace(own, "127.0.0.1"))]);
-    assert_eq!(relay.unwrap().relayed().unwrap(), 0);
+    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("interface = ")).collect();
+    assert_eq!(lines, ["192.168.1.10!203.0.113.1", "10.0.0.5!203.0.113.1"]);
+    for addresses in lines {
+        let (own, _) = addresses.split_once('!').unwrap();
+        // An option of the command line is a line of the file.
+        let interface = format!("--interface={}", addresses.replace(own, "127.0.0.1"));
+        assert_eq!(Rtpengine::start(|_| vec![interface]).unwrap().relayed().unwrap(), 0);
+    }
 }
 
 #[test]
