@@ -150,19 +150,8 @@ fn a_stranger_who_changes_networks_is_refused() {
 /// The first phone of a story is a trunk with two addresses.
 fn trunk(config: &mut Config) {
     config.trunking.trunks = vec![Trunk {
-        name: "carrier".into(),
-        uri: "sip:10.0.1.1:5060".into(),
-        neighbour: None,
-        login: None,
-        registers: false,
         networks: ["10.0.1.1", "10.0.4.1"].map(|ip| ip.parse().expect("an address")).into(),
-        silence: std::time::Duration::from_secs(4),
-        caller: ringway_server::CallerNumber::User,
-        callers: Vec::new(),
-        privacy: ringway_server::CallerPrivacy::None,
-        domain: None,
-        international: Vec::new(),
-        is_node: false,
+        ..Trunk::at("carrier", "sip:10.0.1.1:5060")
     }];
 }
 

@@ -26,23 +26,14 @@ fn trunks(config: &mut Config) {
             offers_alias: false,
         });
         config.trunking.trunks.push(Trunk {
-            name: name.into(),
-            uri,
             neighbour: Some(index),
-            registers: false,
             login: Some(TrunkLogin {
                 username: name.into(),
                 password: format!("secret of {name}"),
                 realm: None,
             }),
             networks: vec![address.parse().expect("an address")],
-            silence: Duration::from_secs(4),
-            caller: CallerNumber::User,
-            callers: Vec::new(),
-            privacy: CallerPrivacy::None,
-            domain: None,
-            international: Vec::new(),
-            is_node: false,
+            ..Trunk::at(name, &uri)
         });
     }
     let trunks = [0, 1].map(|trunk| WeightedTrunk { trunk, weight: 0 }).to_vec();

@@ -33,14 +33,14 @@ pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus,
 pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerNumber, CallerPrivacy, CertificateRules, Cluster, ClusterSecret, Config, Hold,
-    InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,
+    IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,
     NeighbourConnection, Network, NodeState, NotANetwork, PresenceConfig, Realms, RegistrarConfig,
-    RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkLogin, Trunking, Watchers, is_private,
-    node_domain,
+    RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkIdentity, TrunkLogin, Trunking, Watchers,
+    is_private, node_domain,
 };
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    NumberChange, NumberForm, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 pub use location::{Registration, RegistrationRef};
 pub use proxy::RingingCall;

@@ -92,19 +92,10 @@ fn config(address: SocketAddr, nodes: usize, transport: Transport) -> Config {
             offers_alias: false,
         });
         config.trunking.trunks.push(Trunk {
-            name: uri.clone(),
-            uri,
             neighbour: Some(node),
-            login: None,
-            registers: false,
             networks: vec![network_of(node)],
-            silence: Duration::from_secs(4),
-            caller: CallerNumber::User,
-            callers: Vec::new(),
-            privacy: CallerPrivacy::None,
-            domain: None,
-            international: Vec::new(),
             is_node: true,
+            ..Trunk::at(&uri, &uri)
         });
     }
     config

@@ -23,6 +23,7 @@ mod table_tests;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trunk_identity;
 mod trunks;
 
 pub(crate) use ringway_settings::{

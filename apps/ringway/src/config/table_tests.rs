@@ -30,7 +30,10 @@ fn before(key: &str) -> String {
         ("neighbour", _) => {
             "[[neighbour]]\nname = \"n\"\nuri = \"sip:n.example;transport=tcp\"\n".to_owned()
         }
-        ("trunk", _) => trunk.to_owned(),
+        ("trunk", name) => match name.split_once('.') {
+            Some((table, _)) => format!("{trunk}[trunk.{table}]\n"),
+            None => trunk.to_owned(),
+        },
         ("route", _) => format!("{trunk}[[route]]\nprefix = \"0\"\nto = [\"t\"]\n"),
         ("destination", _) => "[[destination]]\nprefix = \"0\"\n".to_owned(),
         _ => format!("[{section}]\n"),

@@ -1,8 +1,8 @@
 use super::*;
 use ringway_sansio::Transport;
 use ringway_server::{
-    Algorithm, AuthConfig, CertificateRules, DigestPolicy, Mode, NoncePolicy, Realms, RegistrarConfig,
-    Strangers, Trunking,
+    Algorithm, AuthConfig, CallerPrivacy, CertificateRules, DigestPolicy, Mode, NoncePolicy, NumberForm,
+    Realms, RegistrarConfig, Strangers, Trunking,
 };
 use ringway_store::{Durability, StoreUrl};
 use std::time::Duration;
@@ -572,7 +572,9 @@ fn trunks_and_routes_are_read() {
         timeout_s = 6
         caller = "+4930"
         callers = ["bob:+49302", "alice:+49301"]
-        privacy = true
+        identity = {{ from = "{{number}}@{{domain}}", privacy = "id" }}
+        normalise = {{ in = "national", out = "00" }}
+        country = "49"
         international_prefixes = ["0011", "0018"]
         domain = "example.net"
         [[trunk]]
@@ -610,6 +612,10 @@ fn trunks_and_routes_are_read() {
     assert_eq!(trunk.callers[0], ("alice".to_owned(), "+49301".to_owned()), "sorted");
     assert_eq!(trunk.silence.as_secs(), 6);
     assert_eq!(trunk.international, ["0011", "0018"]);
+    assert!(trunk.identity.from.is_some() && trunk.identity.asserted.is_none());
+    assert_eq!(trunk.privacy, CallerPrivacy::Id);
+    assert_eq!(trunk.numbers_in, NumberForm::National { country: "49".into(), prefix: "0".into() });
+    assert_eq!(trunk.numbers_out, NumberForm::DoubleZero);
     let probed = &config.server.neighbours;
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
     assert_eq!(config.server.trunking.routes.list().len(), 3);
@@ -650,6 +656,12 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
             "[trunk] international_prefixes",
             "at most 8",
         ),
+        (trunk("identity = { from = \"{nmber}@h\" }"), 4, "[identity] from", "{number}"),
+        (trunk("identity = { privacy = \"yes\" }"), 4, "[identity] privacy", "\"id\""),
+        (trunk("identity = { form = \"x@h\" }"), 4, "[identity] form", "from"),
+        (trunk("normalise = { in = \"national\" }"), 4, "[normalise] in", "country"),
+        (trunk("normalise = { out = \"+49\" }"), 4, "[normalise] out", "e164"),
+        (trunk("country = \"+49\""), 4, "[trunk] country", "digits"),
         (trunk("domain = \"a b\""), 4, "[trunk] domain", "example.net"),
         (route("to = [\"a\"]"), 4, "route", "one of `prefix`"),
         (route("prefix = \"1\"\npattern = \"1\"\nto = [\"a\"]"), 4, "route", "one of `prefix`"),

@@ -1,6 +1,6 @@
 //! `[[trunk]]`: gateways and carriers.
 
-use super::{Reader, Section, store};
+use super::{Reader, Section, store, trunk_identity};
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
     Trunk, TrunkLogin,
@@ -39,23 +39,25 @@ pub(super) fn read(
         }
         let uri = uri(reader, &mut section, at, &server.domains);
         let interval = health_check(reader, &mut section);
+        let privacy = match section.switch(reader, "privacy", false) {
+            true => CallerPrivacy::Id,
+            false => CallerPrivacy::None,
+        };
+        let keys = trunk_identity::read(reader, &mut section);
         let trunk = Trunk {
-            name,
-            uri,
-            neighbour: None,
             registers: section.switch(reader, "register", false),
             login: login(reader, &mut section),
             networks: networks(reader, &mut section),
             silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
             caller: caller(reader, &mut section),
             callers: callers(reader, &mut section),
-            privacy: match section.switch(reader, "privacy", false) {
-                true => CallerPrivacy::Id,
-                false => CallerPrivacy::None,
-            },
+            privacy: keys.privacy.unwrap_or(privacy),
             international: international(reader, &mut section),
             domain: domain(reader, &mut section),
-            is_node: false,
+            identity: keys.identity,
+            numbers_in: keys.numbers_in,
+            numbers_out: keys.numbers_out,
+            ..Trunk::at(&name, &uri)
         };
         if trunk.registers && !trunk.login.as_ref().is_some_and(|login| is_account(&login.username)) {
             let at = section.place("register").unwrap_or(at);
@@ -101,19 +103,9 @@ fn is_account(name: &str) -> bool {
 fn node(uri: &str) -> Trunk {
     let ip = Uri::parse(uri.as_bytes()).ok().and_then(|uri| uri.host().ip());
     Trunk {
-        name: uri.to_owned(),
-        uri: uri.to_owned(),
-        neighbour: None,
-        login: None,
-        registers: false,
         networks: ip.and_then(|ip| ip.to_string().parse().ok()).into_iter().collect(),
-        silence: TIMEOUT,
-        caller: CallerNumber::User,
-        callers: Vec::new(),
-        privacy: CallerPrivacy::None,
-        international: Vec::new(),
-        domain: None,
         is_node: true,
+        ..Trunk::at(uri, uri)
     }
 }
 

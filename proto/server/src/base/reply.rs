@@ -4,6 +4,7 @@ use crate::base::env::Env;
 use crate::base::grant::Sender;
 use crate::base::request::Request;
 use crate::report::Report;
+use crate::token::caller_uri::as_its_sender_has;
 use crate::{Action, Aor, CallStep, Detail, LogEvent, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
@@ -21,7 +22,10 @@ impl Env<'_> {
         add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let before = self.cx.out.len();
-        write_reply(&mut self.cx, &self.keys.tag, request, status, phrase, add);
+        as_its_sender_has(self.config, &self.keys.route, request.message, |message| {
+            let request = &Request { message, ..*request };
+            write_reply(&mut self.cx, &self.keys.tag, request, status, phrase, add);
+        });
         let is_over =
             self.cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
         if self.cx.out.len() > before && is_over && !request.is_verified() {

@@ -4,6 +4,7 @@ mod auth;
 mod cluster;
 mod dialplan;
 pub(crate) mod domain;
+pub(crate) mod identity;
 mod listener;
 mod media;
 mod network;
@@ -19,10 +20,11 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    NumberChange, NumberForm, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 pub(crate) use dialplan::{in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
+pub use identity::{IdentityTemplate, TrunkIdentity};
 pub(crate) use listener::SentBy;
 pub use listener::{Advertised, AdvertisedHost, Listener};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};

@@ -1,7 +1,8 @@
 //! Trunks and the rules for their use.
 
+use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
-use crate::{DestinationRules, RouteTable};
+use crate::{DestinationRules, NumberForm, RouteTable};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -54,6 +55,12 @@ pub struct Trunk {
     pub international: Vec<String>,
     /// Domain of the caller's number; `None`: the host of the URI.
     pub domain: Option<String>,
+    /// The caller's identity in other header fields.
+    pub identity: TrunkIdentity,
+    /// Form of the numbers in its requests.
+    pub numbers_in: NumberForm,
+    /// Form of the numbers in requests to it.
+    pub numbers_out: NumberForm,
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
     /// leads to it, and its challenges are for the phone.
     pub is_node: bool,
@@ -90,6 +97,28 @@ pub enum CallerPrivacy {
 }
 
 impl Trunk {
+    /// Trunk at this URI that asks for nothing: without credentials and networks of its own, for the user's own number.
+    pub fn at(name: &str, uri: &str) -> Self {
+        Self {
+            name: name.into(),
+            uri: uri.into(),
+            neighbour: None,
+            login: None,
+            registers: false,
+            networks: Vec::new(),
+            silence: Duration::from_secs(4),
+            caller: CallerNumber::User,
+            callers: Vec::new(),
+            privacy: CallerPrivacy::None,
+            international: Vec::new(),
+            domain: None,
+            identity: TrunkIdentity::default(),
+            numbers_in: NumberForm::Unchanged,
+            numbers_out: NumberForm::Unchanged,
+            is_node: false,
+        }
+    }
+
     /// Maximum number of trunks that are gateways or carriers.
     pub const TRUNKS_MAX: usize = 32;
 

@@ -95,6 +95,8 @@ pub(super) struct Branch {
     pub(super) datagrams: Option<Flow>,
     /// Number of the caller's CSeq, if the request has another one.
     pub(super) caller_cseq: Option<u32>,
+    /// Header field that responses get back as the caller has it.
+    pub(super) came: Option<Box<(HeaderName, Vec<u8>)>>,
     pub(super) states: BranchStates,
 }
 

@@ -14,6 +14,7 @@ use crate::dialog::route::{NextHop, Routed, preprocess};
 use crate::neighbour::Sending;
 use crate::report::Report;
 use crate::tables::{CallRequest, CallResult};
+use crate::token::caller_uri::as_its_sender_has;
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -197,6 +198,7 @@ impl Proxy {
             servers: None,
             datagrams: None,
             caller_cseq: None,
+            came: None,
             states: stages::begin_branch(env, target),
         };
         if stages::may_repeat(env, request, target) {
@@ -268,6 +270,7 @@ impl Proxy {
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let changes = stages::change(env, &mut self.memory, plan, branch);
+        let came = changes.came.clone().map(Box::new);
         let plan = plan.with(&changes);
         let mut client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
@@ -298,6 +301,7 @@ impl Proxy {
             branch.timer_c = timer_c;
             branch.dialled = flow.dialled;
             branch.caller_cseq = caller_cseq;
+            branch.came = came;
             branch.datagrams = datagrams;
             if datagrams.is_some() && branch.target.is_none() {
                 branch.target = Some(Box::new(plan.stored_target()));
@@ -455,8 +459,10 @@ fn answer_trying(
     server: ServerId,
     (message, source): (&Message<'_>, Flow),
 ) {
-    transactions.respond(&mut env.cx, server, 100, |arena| {
-        let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
+    as_its_sender_has(env.config, &env.keys.route, message, |message| {
+        transactions.respond(&mut env.cx, server, 100, |arena| {
+            let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
+        });
     });
 }
 

@@ -1,6 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::limits::Share;
+use super::rewrite::Rewrite;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
@@ -37,6 +38,8 @@ pub(super) struct Changes {
     pub(super) credentials: Option<(HeaderName, Vec<u8>)>,
     /// Parameters of our Record-Route URI.
     pub(super) route_params: Vec<u8>,
+    /// Header field that responses get back as its sender has it.
+    pub(super) came: Option<(HeaderName, Vec<u8>)>,
     /// Header fields that the next hop may get.
     pub(super) permitted: Permitted,
     /// Credentials that are not its own, by header field and realm.
@@ -63,6 +66,7 @@ impl Changes {
         values: Vec::new(),
         credentials: None,
         route_params: Vec::new(),
+        came: None,
         permitted: Permitted::Most,
         foreign: Foreign::Unknown,
         identities: None,
@@ -137,6 +141,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// Number of its CSeq as it came, if it is changed.
     pub(super) fn caller_cseq(&self) -> Option<u32> {
         self.changes.cseq.map(|_| self.request.message.cseq().number)
+    }
+
+    /// URI in From that its target has.
+    pub(super) fn shown_from(&self) -> Option<&'p [u8]> {
+        self.target.rewrite.as_deref().and_then(Rewrite::from)
     }
 
     /// Route of the request.
@@ -452,7 +461,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 && matches!(Gruu::of(&self.keys.gruu, &self.routed.uri, false), Some(Gruu::Temporary(_))))
     }
 
-    fn goes_to_this_server(&self) -> bool {
+    /// True if another pass through this server finds its user.
+    pub(super) fn goes_to_this_server(&self) -> bool {
         let is_for_users = match self.target.keeps_uri {
             true => self.routed.is_of_domains,
             false => Uri::parse(self.targets.uri(self.target))

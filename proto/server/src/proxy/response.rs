@@ -8,6 +8,7 @@ use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
+use crate::token::caller_uri::with_value;
 use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,6 +20,25 @@ use ringway_transaction::{ServerId, SlabKey, to_tag};
 impl Proxy {
     /// Handles the response of a branch, unless a stage holds it.
     pub(crate) fn on_branch_response(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+    ) {
+        let came = self.contexts.branch_mut(id).and_then(|branch| branch.came.as_deref());
+        let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
+        match &as_sent.as_deref().map(|bytes| Message::parse(bytes, &Limits::STORED)) {
+            None => self.on_any_response(env, transactions, id, response),
+            Some(Ok(message)) => {
+                self.on_any_response(env, transactions, id, &Response { message, ..*response });
+            }
+            Some(Err(_)) => {}
+        }
+    }
+
+    /// Handles a response whose header fields are the caller's.
+    fn on_any_response(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,

@@ -15,6 +15,8 @@ pub(super) struct Rewrite {
     first_lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Lines that are added after those of the request.
     lines: Vec<(HeaderName, Box<[u8]>)>,
+    /// URI in From.
+    from: Option<Box<[u8]>>,
     /// Index of the target's next hop in the list of the configuration.
     configured_hop: Option<usize>,
 }
@@ -49,6 +51,16 @@ impl Rewrite {
     pub(super) fn replace_line(&mut self, name: HeaderName, value: &[u8]) {
         self.removed.push(name);
         self.lines.push((name, value.into()));
+    }
+
+    /// Sets the URI in From.
+    pub(super) fn set_from(&mut self, uri: &[u8]) {
+        self.from = Some(uri.into());
+    }
+
+    /// URI in From; `None`: that of the request.
+    pub(super) fn from(&self) -> Option<&[u8]> {
+        self.from.as_deref()
     }
 
     /// URI of the next hop; `None` if the request is sent to its target.
@@ -86,7 +98,9 @@ impl Rewrite {
         let lines = self.first_lines.iter().chain(&self.lines);
         let lines = lines.map(|(name, value)| name.as_bytes().len() + value.len());
         let credentials = self.configured_hop.map_or(0, |_| CREDENTIALS_BYTES_MAX);
-        routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials
+        // In From, in our Record-Route, and in the responses.
+        let from = self.from.as_ref().map_or(0, |from| 3 * from.len() + LINE_BYTES);
+        routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials + from
     }
 }
 

@@ -3,8 +3,11 @@
 use crate::base::{Env, Grant, Request, Transactions};
 use crate::dialog::route::preprocess;
 use crate::dialog::{LiveMark, live_mark};
+use crate::neighbour::line::called_by_line;
 use crate::report::Report;
+use crate::token::caller_uri::with_own_uri;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
+use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
 use ringway_sip::{Message, Method, Rejected, Uri};
 use ringway_stun::write_answer;
@@ -143,5 +146,16 @@ pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
     match is_answered {
         true => env.counters.stun_answered += 1,
         false => env.counters.stun_dropped += 1,
+    }
+}
+
+/// A request of a carrier with the called number as its target, and true, if it is for a contact that was registered there; with the
+/// caller's own URI in To if the carrier has another one. `None` for any other.
+pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, bool)> {
+    let by_line = if env.features.registers() { called_by_line(env, request) } else { None };
+    match by_line {
+        Some(bytes) => Some((bytes, true)),
+        None => with_own_uri(env.config, &env.keys.route, request.message)
+            .map(|bytes| (bytes, request.is_by_line)),
     }
 }

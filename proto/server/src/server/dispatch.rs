@@ -2,6 +2,7 @@
 //! transaction, proxy.
 
 use super::Server;
+use super::admission::translated;
 use super::redirect::redirect;
 use crate::base::{
     EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
@@ -10,7 +11,6 @@ use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::dialog::{DialogMark, LiveMark, edge, live_mark};
 use crate::location::LocationTable;
 use crate::message_store::Messages;
-use crate::neighbour::line::called_by_line;
 use crate::policy::{Access, Authenticator, Facts, decide, is_certified};
 use crate::presence::{Events, Parts};
 use crate::proxy::Proxy;
@@ -58,10 +58,10 @@ impl Server {
         let Request { message, method, uri, .. } = request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
-        if env.features.registers()
-            && let Some(bytes) = called_by_line(env, &request)
+        if env.features.trunks()
+            && let Some((bytes, is_by_line)) = translated(env, &request)
         {
-            return self.on_request_by_line(cx, request, &bytes);
+            return self.on_translated(cx, request, (&bytes, is_by_line));
         }
         if env.features.neighbours() {
             env.note_alias(&request);
@@ -133,13 +133,18 @@ impl Server {
         proceed(env, handlers, (&request, &routed), to_us);
     }
 
-    /// Handles a request from the carrier of a trunk that registers: `bytes` is the request with the called number as its target.
-    fn on_request_by_line(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>, bytes: &[u8]) {
+    /// Handles a request of a carrier in place of the one that came.
+    fn on_translated(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: Request<'_, '_>,
+        (bytes, is_by_line): (&[u8], bool),
+    ) {
         let Ok(message) = &Message::parse(bytes, &Limits::STORED) else { return };
         let Request { flow, peer, key, grant, .. } = request;
         let Some(request) = Request::of(message, flow, grant) else { return };
-        // The new target has no token.
-        self.on_request(cx, Request { peer, key, is_by_line: true, ..request });
+        // The new target has no token, and To is not the one that the carrier has.
+        self.on_request(cx, Request { peer, key, is_by_line, ..request });
     }
 
     /// Handles a well-formed response.

@@ -211,7 +211,7 @@ impl Identities {
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 8;
 /// Characters of six bits that a URI parameter may have (RFC 3261 §25.1), but `.`, which ends a part of a mark.
-const SYMBOLS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+pub(super) const SYMBOLS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,9 @@
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
 //! users, and the tags show which side sends.
 
+pub(crate) mod caller_uri;
 mod identity;
+pub(crate) mod sealed;
 pub(crate) mod sources;
 
 pub(crate) use identity::{Answer, Identities, TagHash, UriHash, UserHash};

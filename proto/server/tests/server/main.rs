@@ -86,6 +86,7 @@ mod torture_valid;
 mod trunk_bypass;
 mod trunk_dialogs;
 mod trunk_fields;
+mod trunk_identity;
 mod trunk_logins;
 mod trunk_registration;
 mod trunks;

@@ -18,19 +18,8 @@ pub(crate) const CARRIER_B: &str = "198.51.100.2:5060";
 /// Trunk at this address, without health checks.
 pub(crate) fn trunk(name: &str, address: &str) -> Trunk {
     Trunk {
-        name: name.into(),
-        uri: format!("sip:{address}"),
-        neighbour: None,
-        login: None,
-        registers: false,
         networks: vec![address.split(':').next().unwrap().parse().unwrap()],
-        silence: Duration::from_secs(4),
-        caller: CallerNumber::User,
-        callers: Vec::new(),
-        privacy: CallerPrivacy::None,
-        domain: None,
-        international: Vec::new(),
-        is_node: false,
+        ..Trunk::at(name, &format!("sip:{address}"))
     }
 }
 

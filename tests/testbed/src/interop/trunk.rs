@@ -25,6 +25,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         let name = format!("trunk/registers/{}", transport.name());
         all.push(Scenario::new(name, move |stage: &Stage| registers(stage, transport)));
     }
+    all.push(Scenario::new("operator/identity", reads_from));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -90,6 +91,41 @@ fn registers(stage: &Stage, transport: Transport) -> Result<()> {
     }
     let calls = server.counters()?.get("trunk_line_calls")?;
     ensure!(calls == 2, "{calls} calls to the registered contact");
+    Ok(())
+}
+
+/// The carrier takes calls from its own numbers only, by From; alice's phone and the gateway end calls, also one in which alice asked for
+/// another session.
+fn reads_from(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    let trunk = |extra: &str| {
+        format!(
+            "[[trunk]]\nname = \"carrier\"\nuri = \"sip:{CARRIER}:{port}\"\nusername = \"acct\"\n\
+             password_file = \"trunk.password\"\nnetworks = [\"{CARRIER}\"]\ncaller = \"+4930123400\"\n\
+             domain = \"carrier.example\"\nhealth_check_s = 0\n{extra}[[route]]\nprefix = \"+\"\nto = [\"carrier\"]\n"
+        )
+    };
+    write_password(stage, PASSWORD)?;
+    let identity = "identity = { from = \"{number}@{domain}\" }\n";
+    let server = Server::start_with(stage, Wanted::default(), &trunk(identity))?;
+    server.add_user("alice")?;
+    let plain = (Transport::Udp, "MD5");
+    let _carrier = carrier(stage, READS_FROM, (CARRIER, port), (server.port, &gateway), plain)?;
+    let mut alice = alice(stage, &server)?;
+    for call in 1..=2 {
+        alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+        alice.established_calls(call).context("the call through a carrier that reads From")?;
+        gateway.established_calls(call)?;
+        std::thread::sleep(Duration::from_millis(300));
+        if call == 1 {
+            gateway.hang_up()?
+        } else {
+            alice.hang_up()?
+        }
+        alice.ended_calls(call).context("the end of the call at the caller")?;
+        gateway.ended_calls(call).context("the end of the call at the gateway")?;
+    }
     Ok(())
 }
 
@@ -250,6 +286,7 @@ fn carrier(
         ("@RINGWAY@", ringway.to_string()),
         ("@ALGORITHM@", algorithm.to_owned()),
         ("@TRANSPORT@", transport.name().to_owned()),
+        ("@READS_FROM@", u8::from(name == READS_FROM).to_string()),
     ];
     let config = stage.path(&format!("{name}.cfg"));
     stage.fill("kamailio/carrier.cfg", &words, &config)?;
@@ -286,6 +323,8 @@ fn host_of(phone: &Phone) -> String {
     uri.split_once('@').map_or(uri.clone(), |(_, host)| host.to_owned())
 }
 
+/// Name of a carrier that takes calls of its own numbers in From only.
+const READS_FROM: &str = "reads-from";
 const CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SECOND_CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);

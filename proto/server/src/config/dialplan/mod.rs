@@ -1,11 +1,13 @@
 //! Dial plan: telephone numbers, and the routes and destination rules for them. Pure functions of numbers and rules.
 
 mod destination;
+mod form;
 mod number;
 mod pattern;
 mod route;
 
 pub use destination::{CallRate, CallRates, Destination, DestinationRule, DestinationRules};
+pub use form::NumberForm;
 pub use number::Number;
 pub(crate) use number::is_plain_name;
 pub use pattern::{BadPattern, PatternTable};

@@ -90,6 +90,8 @@ pub(super) fn admit_number(
     if !known.is_empty() {
         add_readings(number, &known, &mut numbers);
     }
+    let forms = trunks.iter().filter_map(|trunk| list.get(*trunk)).map(|trunk| &trunk.numbers_out);
+    numbers.extend(forms.filter(|form| form.changes()).map(|form| form.read(number)));
     let counts = is_counted(call.request);
     admit(call, payer, &numbers, counts)
 }
@@ -128,6 +130,8 @@ pub(super) fn admit_user_part(
     let mut numbers = Readings::new();
     for number in [Some(number), local].into_iter().flatten() {
         add_readings(&number, &prefixes, &mut numbers);
+        let forms = trunking.trunks.iter().map(|trunk| &trunk.numbers_out).filter(|form| form.changes());
+        numbers.extend(forms.map(|form| form.read(&number)));
     }
     for number in numbers.clone() {
         let of_route = match trunking.routes.of_number(&number) {

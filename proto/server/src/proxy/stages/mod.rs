@@ -10,6 +10,7 @@ mod dialog_state;
 mod diversion;
 mod flows;
 mod groups;
+mod identity;
 mod messages;
 mod nodes;
 mod numbers;
@@ -319,6 +320,7 @@ pub(super) fn change(
     if env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some()) {
         let trunk = branch.and_then(|branch| branch.states.trunk);
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
+        identity::change(env, plan, &mut changes);
     }
     changes
 }
@@ -328,6 +330,7 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
     let mut changes = Changes::default();
     if env.features.trunks() {
         trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
+        identity::change(env, plan, &mut changes);
     }
     changes
 }

@@ -10,16 +10,13 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
-use crate::proxy::stages::relays;
+use crate::proxy::stages::{identity, relays};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
 use crate::tables::{CallResult, Learnt};
 use crate::token::{Identities, UriHash, UserHash};
-use crate::{
-    Aor, CallerNumber, CallerPrivacy, Config, Detail, Number, PausedTrunks, Reason, Trunk, TrunkEvent,
-    TrunkPause,
-};
+use crate::{Aor, Config, Detail, Number, PausedTrunks, Reason, Trunk, TrunkEvent, TrunkPause};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -102,6 +99,7 @@ pub(super) fn of_number(
 ) -> Result<Vec<StoredTarget>, RouteRefusal> {
     let config = call.env.config;
     let Some((number, context)) = Number::of_uri(&call.routed.uri) else { return Ok(Vec::new()) };
+    let number = identity::called_number(call.env, call.request, number);
     let is_ours =
         |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
     if context.is_some_and(|domain| !is_ours(domain)) || call.env.host.is_known(aor.user(), aor.domain()) {
@@ -220,9 +218,9 @@ fn targets_at(
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_configured(index);
         call.env.decided(call.request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
-        add_caller(call, payer, trunk, &mut rewrite);
+        identity::add(call, payer, trunk, &mut rewrite);
         let (uri, keeps_uri) = match dialled {
-            Dialled::Number(number) => (Cow::Owned(uri_at(trunk, number)), false),
+            Dialled::Number(number) => (Cow::Owned(uri_at(trunk, &trunk.numbers_out.write(number))), false),
             Dialled::Uri(uri) | Dialled::Other(uri) => {
                 rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
                 (Cow::Borrowed(uri.as_bytes()), matches!(dialled, Dialled::Uri(_)))
@@ -247,38 +245,6 @@ fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
     uri.extend_from_slice(host.as_bytes());
     uri.extend_from_slice(b";user=phone");
     uri
-}
-
-/// Sets the caller's number (RFC 3325 §5). That of a trusted proxy is believed, unless the trunk has a number for the user.
-fn add_caller(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &mut Rewrite) {
-    let user = match payer.aor.user() {
-        [] => payer.user.as_slice(),
-        unescaped => unescaped,
-    };
-    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(user)).ok();
-    let of_user = of_user.and_then(|at| trunk.callers.get(at)).map(|(_, number)| number);
-    let number = match &trunk.caller {
-        CallerNumber::User => of_user,
-        CallerNumber::Number(number) => of_user.or(Some(number)),
-    };
-    if trunk.privacy == CallerPrivacy::Id {
-        rewrite.replace_line(HeaderName::Privacy, b"id");
-    }
-    let request = call.request;
-    let is_asserted =
-        request.grant.sender == Sender::Trusted && request.message.has(HeaderName::PAssertedIdentity);
-    let identity = match number {
-        Some(number) => {
-            let trunk_uri = Uri::parse(trunk.uri.as_bytes()).ok();
-            let host = trunk_uri.as_ref().map(|uri| uri.host().as_bytes()).unwrap_or_default();
-            let domain = trunk.domain.as_ref().map_or(host, |domain| domain.as_bytes());
-            [b"<sip:", number.as_bytes(), b"@", domain, b";user=phone>"].concat()
-        }
-        None if is_asserted => return,
-        None => [b"<sip:", payer.user.as_slice(), b"@", payer.aor.domain(), b">"].concat(),
-    };
-    rewrite.remove_lines(HeaderName::RemotePartyId);
-    rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);
 }
 
 /// Maximum time of a group of targets: that of its trunk, or of the users' contacts.
