@@ -6,12 +6,27 @@ use crate::inbox::Inboxes;
 use crate::listeners::WORKERS_MAX;
 use crate::system::Clock;
 use ringway_datagram::Associations;
-use ringway_sansio::{ConnectionId, Flow, MemoryBound, Seed, ShardKey, Transport};
+use ringway_sansio::{ConnectionId, Flow, ListenerId, MemoryBound, Seed, ShardKey, Transport};
 use ringway_stream::{Layer, Origin, PassThrough, StreamLimits};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Maximum length in bytes of a message on a stream with this flow; called once for each stream.
 pub type MessageBytesMax = Arc<dyn Fn(&Flow) -> usize + Send + Sync>;
+
+/// Rule for new connections, by listener and source; called once for each connection.
+pub type AcceptanceRule = Arc<dyn Fn(ListenerId, IpAddr) -> Acceptance + Send + Sync>;
+
+/// Treatment of a new connection at a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// The source is the peer.
+    Direct,
+    /// The source is a proxy, and the connection begins with a header of the PROXY protocol, which names the peer.
+    Proxied,
+    /// The connection is closed: the listener is for proxies, and the source is none of them.
+    Refused,
+}
 
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
@@ -29,7 +44,9 @@ pub struct Config {
     pub max_connections_per_source: usize,
     /// Maximum number of datagrams per system call, 1 to 64.
     pub datagram_batch: usize,
-    /// Limits of one stream connection.
+    /// Rule for new stream connections. `None`: all are direct.
+    pub acceptance: Option<AcceptanceRule>,
+    /// Limits of one stream connection. A proxy's header has the time of a handshake.
     pub streams: StreamLimits,
     /// Limit of the bytes that stream connections hold: incomplete messages and unread output. `None`: no common limit.
     pub memory: Option<Arc<MemoryBound>>,
@@ -55,6 +72,7 @@ impl Default for Config {
             max_connections: 20_000,
             max_connections_per_source: 0,
             datagram_batch: 32,
+            acceptance: None,
             streams: StreamLimits::default(),
             memory: None,
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),

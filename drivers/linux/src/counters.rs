@@ -73,6 +73,12 @@ counters! {
     connections_refused,
     /// Connections closed at once because of the limit of connections per source.
     connections_over_source,
+    /// Connections closed at once at a listener with the PROXY protocol, because none of its proxies opened them.
+    proxy_sources_refused,
+    /// Connections of proxies closed because they began with no valid header of version 2 of the PROXY protocol.
+    proxy_headers_refused,
+    /// Connections of proxies closed because their header was not complete in time, or for newer ones.
+    proxy_headers_late,
     /// Connections dialled.
     connections_dialled,
     /// Connections not dialled because too many were being dialled: of the same sender, of all senders, or of all.

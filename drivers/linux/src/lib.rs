@@ -14,6 +14,7 @@
 mod associations;
 mod config;
 mod counters;
+mod dscp;
 mod held;
 mod hosts;
 mod inbox;
@@ -28,8 +29,12 @@ mod system;
 mod tcp;
 mod worker;
 
-pub use config::{BoxedLayer, Config, Direction, Layers, MessageBytesMax, MessageTrace, PlainTcp, Resume};
+pub use config::{
+    Acceptance, AcceptanceRule, BoxedLayer, Config, Direction, Layers, MessageBytesMax, MessageTrace,
+    PlainTcp, Resume,
+};
 pub use counters::{Counts, TurnCounts};
+pub use dscp::{Dscp, NotADscp};
 pub use held::MarkedPackets;
 pub use hosts::Hosts;
 pub use inbox::{DatagramClient, Inboxes};

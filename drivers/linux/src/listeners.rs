@@ -4,6 +4,7 @@
 //! A new listener is bound and given to every worker before anything reads from it, so that a failure changes nothing.
 //! Each worker confirms what it did: after a listener was closed, its address can be bound again.
 
+use crate::dscp::Dscp;
 use crate::inbox::{DatagramClient, Inboxes, ListenSocket, SocketChange};
 use crate::sys;
 use ringway_sansio::{ListenerId, Transport};
@@ -65,6 +66,7 @@ pub struct Bound {
     /// Sockets of each worker, one for each listener.
     pub(crate) sockets: Vec<Vec<ListenSocket>>,
     pub(crate) inboxes: Inboxes,
+    pub(crate) dscp: Dscp,
 }
 
 impl Bound {
@@ -75,6 +77,15 @@ impl Bound {
     /// An address is in use, also by another instance of this program; too many listeners; no file descriptors are
     /// left.
     pub fn bind(listeners: &[Listen], workers: usize) -> Result<Self, BindError> {
+        Self::bind_marked(listeners, workers, Dscp::NONE)
+    }
+
+    /// The same with a mark of all packets that the runtime sends: over these listeners, later ones, and the connections that
+    /// it accepts and dials.
+    ///
+    /// # Errors
+    /// As [`Bound::bind`].
+    pub fn bind_marked(listeners: &[Listen], workers: usize, dscp: Dscp) -> Result<Self, BindError> {
         let workers = match workers {
             0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             asked => asked,
@@ -86,14 +97,14 @@ impl Bound {
         let mut bound = Vec::with_capacity(listeners.len());
         let mut sockets: Vec<Vec<ListenSocket>> = (0..workers).map(|_| Vec::new()).collect();
         for listen in listeners {
-            let (actual, copies) = bind_copies(*listen, workers)?;
+            let (actual, copies) = bind_copies(*listen, workers, dscp)?;
             bound.push(actual);
             for (worker, socket) in sockets.iter_mut().zip(copies) {
                 worker.push(socket);
             }
         }
         let inboxes = Inboxes::new(workers).map_err(BindError::Machine)?;
-        Ok(Self { listeners: bound, sockets, inboxes })
+        Ok(Self { listeners: bound, sockets, inboxes, dscp })
     }
 
     /// Listeners in the given order, with their actual ports.
@@ -163,19 +174,19 @@ fn describe(why: &io::Error) -> String {
 
 /// Binds the first socket without `SO_REUSEPORT`, which fails if the address is in use, and sets the option afterwards:
 /// a second server cannot bind the address.
-fn bind_copies(listen: Listen, workers: usize) -> Result<(Listen, Vec<ListenSocket>), BindError> {
-    try_bind_copies(listen, workers).map_err(|why| BindError::Listener { listener: listen, why })
+fn bind_copies(listen: Listen, workers: usize, dscp: Dscp) -> Result<(Listen, Vec<ListenSocket>), BindError> {
+    try_bind_copies(listen, workers, dscp).map_err(|why| BindError::Listener { listener: listen, why })
 }
 
-fn try_bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<ListenSocket>)> {
-    let first = unbound(listen)?;
+fn try_bind_copies(listen: Listen, workers: usize, dscp: Dscp) -> io::Result<(Listen, Vec<ListenSocket>)> {
+    let first = unbound(listen, dscp)?;
     bind_and_listen(&first, listen)?;
     first.set_reuse_port(true)?;
     let address = first.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let actual = Listen { transport: listen.transport, address };
     let mut sockets = vec![first];
     for _ in 1..workers {
-        let socket = unbound(listen)?;
+        let socket = unbound(listen, dscp)?;
         socket.set_reuse_port(true)?;
         bind_and_listen(&socket, actual)?;
         sockets.push(socket);
@@ -187,7 +198,7 @@ fn try_bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<Li
     Ok((actual, typed.collect()))
 }
 
-fn unbound(listen: Listen) -> io::Result<Socket> {
+fn unbound(listen: Listen, dscp: Dscp) -> io::Result<Socket> {
     let domain = Domain::for_address(listen.address);
     let is_stream = listen.transport.is_stream();
     let socket = match is_stream {
@@ -198,6 +209,8 @@ fn unbound(listen: Listen) -> io::Result<Socket> {
     if listen.address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // Accepted connections inherit the mark.
+    dscp.mark(&socket, listen.address.is_ipv6())?;
     if is_stream {
         // Connections of the last run in TIME-WAIT do not block the port.
         socket.set_reuse_address(true)?;
@@ -229,13 +242,17 @@ pub struct Attached {
 
 impl Attached {
     /// Binds the listeners and gives them to the workers.
-    pub(crate) fn bind(wanted: &[(ListenerId, Listen)], inboxes: Inboxes) -> Result<Self, BindError> {
+    pub(crate) fn bind(
+        wanted: &[(ListenerId, Listen)],
+        inboxes: Inboxes,
+        dscp: Dscp,
+    ) -> Result<Self, BindError> {
         let mut attached = Self { inboxes, listeners: Vec::new() };
         for &(id, listen) in wanted {
             if usize::from(id.0) >= LISTENERS_MAX {
                 return Err(BindError::TooMany);
             }
-            let (actual, sockets) = bind_copies(listen, attached.inboxes.workers())?;
+            let (actual, sockets) = bind_copies(listen, attached.inboxes.workers(), dscp)?;
             // From now on it is closed if a worker refuses.
             attached.listeners.push((id, actual));
             for (worker, socket) in sockets.into_iter().enumerate() {
@@ -339,6 +356,9 @@ impl Drop for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::SockRef;
+    use std::net::{TcpStream, UdpSocket};
+    use std::time::Instant;
 
     #[test]
     fn listeners_are_parsed_and_displayed_alike() {
@@ -386,5 +406,55 @@ mod tests {
         let free = bound.addresses()[0];
         drop(bound);
         assert!(Bound::bind(&[free, free], 1).is_err());
+    }
+
+    /// Fields TOS, or traffic classes, of the sockets of `listen` with a mark: of the listening socket; of a received datagram, or
+    /// of an accepted connection.
+    fn fields_of(listen: &str, dscp: Dscp) -> (u32, u32) {
+        let bound = Bound::bind_marked(&[listen.parse().unwrap()], 2, dscp).unwrap();
+        let at = bound.addresses()[0].address;
+        let field = |socket: SockRef<'_>| match at.is_ipv6() {
+            true => socket.tclass_v6().unwrap(),
+            false => socket.tos_v4().unwrap(),
+        };
+        // The other socket of two is marked as well.
+        match &bound.sockets[1][0] {
+            ListenSocket::Datagram(socket, _) => {
+                let receiver = UdpSocket::bind(SocketAddr::new(at.ip(), 0)).unwrap();
+                receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                match at.is_ipv6() {
+                    true => SockRef::from(&receiver).set_recv_tclass_v6(true).unwrap(),
+                    false => SockRef::from(&receiver).set_recv_tos_v4(true).unwrap(),
+                }
+                socket.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
+                (field(socket.into()), sys::tests::received_tos(receiver.as_fd()).unwrap().into())
+            }
+            ListenSocket::Stream(..) => {
+                let listening = bound.sockets.iter().map(|sockets| match &sockets[0] {
+                    ListenSocket::Stream(socket, _) => socket,
+                    ListenSocket::Datagram(..) => panic!("no stream"),
+                });
+                let _client = TcpStream::connect(at).unwrap();
+                let end = Instant::now() + Duration::from_secs(10);
+                loop {
+                    for socket in listening.clone() {
+                        if let Ok((accepted, _)) = sys::accept(socket.as_fd()) {
+                            return (field(socket.into()), field((&TcpStream::from(accepted)).into()));
+                        }
+                    }
+                    assert!(Instant::now() < end, "no connection");
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_is_that_of_datagrams_and_of_accepted_connections() {
+        for listen in ["udp:127.0.0.1:0", "udp:[::1]:0", "tcp:127.0.0.1:0", "tcp:[::1]:0", "tls:127.0.0.1:0"]
+        {
+            assert_eq!(fields_of(listen, Dscp::new(24).unwrap()), (24 << 2, 24 << 2), "{listen}");
+            assert_eq!(fields_of(listen, Dscp::NONE), (0, 0), "{listen}");
+        }
     }
 }

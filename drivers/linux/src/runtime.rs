@@ -1,6 +1,6 @@
 //! Runtime: worker threads for bound listeners and shards, from start to stop.
 
-use crate::config::{Config, MessageBytesMax};
+use crate::config::{AcceptanceRule, Config, MessageBytesMax};
 use crate::counters::{Counters, Counts, TurnCounts};
 use crate::inbox::{DatagramClient, Inboxes};
 use crate::listeners::{self, Attached, BindError, Bound, Listen, Watched};
@@ -45,8 +45,8 @@ impl<N: Node + Send + 'static> Runtime<N> {
         if nodes.is_empty() || nodes.len() > usize::from(u16::MAX) {
             return Err(StartError::Shards(nodes.len()));
         }
-        let Bound { listeners, sockets, inboxes } = bound;
-        let common = Arc::new(Common::new(&config, files_for_connections(), inboxes.clone()));
+        let Bound { listeners, sockets, inboxes, dscp } = bound;
+        let common = Arc::new(Common::new(&config, files_for_connections(), inboxes.clone(), dscp));
         let shards = Shards::new(nodes, config.shard_key, inboxes);
         let mut runtime = Self { common, shards, counters: Vec::new(), listeners, threads: Vec::new() };
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -115,7 +115,7 @@ impl<N: Node> Runtime<N> {
     /// # Errors
     /// A listener could not be bound, or a number is too high. Nothing is changed then.
     pub fn attach(&self, listeners: &[(ListenerId, Listen)]) -> Result<Attached, BindError> {
-        Attached::bind(listeners, self.common.inboxes.clone())
+        Attached::bind(listeners, self.common.inboxes.clone(), self.common.dscp)
     }
 
     /// Makes the workers read from new listeners.
@@ -146,6 +146,11 @@ impl<N: Node> Runtime<N> {
     /// Changes the maximum length of a message on new streams.
     pub fn set_message_bytes_max(&self, max: MessageBytesMax) {
         self.common.set_message_bytes_max(max);
+    }
+
+    /// Changes the rule for new connections; `None`: all are direct.
+    pub fn set_acceptance(&self, rule: Option<AcceptanceRule>) {
+        self.common.set_acceptance(rule);
     }
 
     /// Changes the maximum number of accepted connections of one source; 0: no limit. Open connections beyond it

@@ -1,5 +1,6 @@
 //! Pair of UDP ports: RTP on an even port, RTCP on the next one (RFC 3550 §11).
 
+use crate::dscp::Dscp;
 use crate::sys;
 use ringway_sansio::ListenerId;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -135,17 +136,12 @@ pub enum PortsError {
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    // A socket without this mark works too.
-    let _ = if address.is_ipv6() {
+    if address.is_ipv6() {
         socket.set_only_v6(true)?;
-        socket.set_tclass_v6(EXPEDITED_FORWARDING)
-    } else {
-        socket.set_tos_v4(EXPEDITED_FORWARDING)
-    };
+    }
+    // A socket without this mark works too.
+    let _ = Dscp::EF.mark(&socket, address.is_ipv6());
     sys::stamp_arrivals(socket.as_fd())?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
-
-/// DSCP 46, above the two ECN bits.
-const EXPEDITED_FORWARDING: u32 = 46 << 2;

@@ -3,16 +3,18 @@
 pub(crate) mod connections;
 mod sources;
 
-use crate::config::{Config, Direction, Layers, MessageBytesMax, MessageTrace};
+use crate::config::{Acceptance, AcceptanceRule, Config, Direction, Layers, MessageBytesMax, MessageTrace};
+use crate::dscp::Dscp;
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
 use crate::system::Clock;
 use connections::{Connections, Kind, USES_MAX};
 use ringway_datagram::Associations;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_stream::StreamLimits;
 use sources::Sources;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,6 +23,7 @@ pub(crate) struct Common {
     pub(crate) clock: Clock,
     pub(crate) marked_packets: MarkedPackets,
     message_bytes_max: RwLock<MessageBytesMax>,
+    acceptance: RwLock<Option<AcceptanceRule>>,
     max_connections: AtomicUsize,
     /// Connections that the limit of open files permits.
     connections_possible: usize,
@@ -28,6 +31,8 @@ pub(crate) struct Common {
     pub(crate) streams: StreamLimits,
     pub(crate) layers: Arc<dyn Layers>,
     pub(crate) dials_from_listener: Option<Transport>,
+    /// Mark of all packets.
+    pub(crate) dscp: Dscp,
     pub(crate) associations: Option<Arc<dyn Associations>>,
     pub(crate) trace: Option<MessageTrace>,
     pub(crate) sources: Sources,
@@ -52,17 +57,19 @@ pub(crate) enum Phase {
 
 impl Common {
     /// `connections_possible` is the number of connections that the limit of open files permits.
-    pub(crate) fn new(config: &Config, connections_possible: usize, inboxes: Inboxes) -> Self {
+    pub(crate) fn new(config: &Config, connections_possible: usize, inboxes: Inboxes, dscp: Dscp) -> Self {
         Self {
             clock: config.clock,
             marked_packets: config.marked_packets,
             message_bytes_max: RwLock::new(Arc::clone(&config.message_bytes_max)),
+            acceptance: RwLock::new(config.acceptance.clone()),
             max_connections: AtomicUsize::new(config.max_connections.min(connections_possible)),
             connections_possible,
             datagram_batch: config.datagram_batch,
             streams: config.streams,
             layers: Arc::clone(&config.layers),
             dials_from_listener: config.dials_from_listener,
+            dscp,
             associations: config.associations.clone(),
             trace: config.trace.clone(),
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
@@ -104,6 +111,17 @@ impl Common {
     /// Changes the maximum length of a message; open streams keep theirs.
     pub(crate) fn set_message_bytes_max(&self, max: MessageBytesMax) {
         *self.message_bytes_max.write().unwrap_or_else(PoisonError::into_inner) = max;
+    }
+
+    /// Treatment of a new connection from `source` at a listener.
+    pub(crate) fn acceptance(&self, listener: ListenerId, source: IpAddr) -> Acceptance {
+        let rule = self.acceptance.read().unwrap_or_else(PoisonError::into_inner).clone();
+        rule.map_or(Acceptance::Direct, |rule| rule(listener, source))
+    }
+
+    /// Changes the rule for new connections.
+    pub(crate) fn set_acceptance(&self, rule: Option<AcceptanceRule>) {
+        *self.acceptance.write().unwrap_or_else(PoisonError::into_inner) = rule;
     }
 
     pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {

@@ -52,6 +52,11 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
+    /// Stops watching a descriptor that stays open.
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::Nothing)
+    }
+
     /// Waits without a limit; stores the events in `ready`.
     pub fn wait_long(&self, ready: &mut ReadyList) -> io::Result<()> {
         self.wait_ms(ready, -1)

@@ -32,4 +32,4 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

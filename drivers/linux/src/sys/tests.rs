@@ -3,7 +3,7 @@
 use super::socket::Name;
 use super::*;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
 #[test]
@@ -153,4 +153,37 @@ fn a_priority_that_is_not_permitted_is_an_error() {
     let thread = std::thread::spawn(|| (set_real_time(1).is_ok(), set_nice(5).is_ok()));
     assert!(thread.join().unwrap().1, "anyone may be nicer");
     assert!(set_real_time(0).is_err() && set_real_time(100).is_err());
+}
+
+/// Receives a datagram and returns the field TOS, or the traffic class, of its packet. The option `IP_RECVTOS` or
+/// `IPV6_RECVTCLASS` is set.
+pub(crate) fn received_tos(socket: BorrowedFd<'_>) -> Option<u8> {
+    let (mut byte, mut control) = (0_u8, [0_u64; 16]);
+    let mut part = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+    let mut header = super::socket::empty_header().msg_hdr;
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control);
+    // SAFETY: the header points to a part and to control data that live through the call, with their lengths.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, 0) };
+    if count < 0 {
+        return None;
+    }
+    // SAFETY: the kernel wrote whole control messages; these macros walk no further than their length. TOS is a byte,
+    // the traffic class an int.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(&header);
+        while let Some(current) = message.as_ref() {
+            let kind = (current.cmsg_level, current.cmsg_type);
+            if kind == (libc::IPPROTO_IP, libc::IP_TOS) {
+                return Some(libc::CMSG_DATA(message).read());
+            }
+            if kind == (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) {
+                return u8::try_from(libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned()).ok();
+            }
+            message = libc::CMSG_NXTHDR(&header, message);
+        }
+    }
+    None
 }

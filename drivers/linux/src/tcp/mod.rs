@@ -2,6 +2,7 @@
 //!
 //! A slot whose generations are used up is not used again, so a [`ConnectionId`] is never reused.
 
+mod proxied;
 mod room;
 pub(crate) mod stream;
 
@@ -10,6 +11,8 @@ use crate::counters::Counters;
 use crate::shared::Common;
 use crate::shared::connections::{Kind, OpenConnection, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::sys::{self, Epoll, Interest};
+use proxied::AwaitedHeaders;
+pub(crate) use proxied::header_of;
 use ringway_sansio::{
     ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
     Transport, Wheel,
@@ -41,6 +44,7 @@ pub(crate) struct Streams<F> {
     /// peer that now has the address may not be the one for which the message is meant
     /// (docs/decisions/0010-connections-and-the-log.md).
     dialled: HashMap<Destination, ConnectionId>,
+    headers: AwaitedHeaders,
     open: usize,
     dials: Dials,
     unwritten: usize,
@@ -89,6 +93,8 @@ const fn destination(flow: &Flow) -> Destination {
 #[derive(Clone, Copy, Debug)]
 enum Alarm {
     Connection(ConnectionId),
+    /// End of the time for a proxy's header.
+    Header(usize),
     /// Resume accepting after a pause.
     Accept(usize),
 }
@@ -114,6 +120,7 @@ impl<F: Framer> Streams<F> {
             slots: Vec::new(),
             free: Vec::new(),
             dialled: HashMap::new(),
+            headers: AwaitedHeaders::default(),
             open: 0,
             dials: Dials::default(),
             unwritten: 0,
@@ -130,7 +137,7 @@ impl<F: Framer> Streams<F> {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(Some((socket, _))) = self.listening.get(listener) else { return };
             match sys::accept(socket.as_fd()) {
-                Ok((fd, peer)) => self.accepted(TcpStream::from(fd), listener, peer, now),
+                Ok((fd, peer)) => self.arrived(TcpStream::from(fd), listener, peer, now),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     // The peer closed the connection before it was accepted.
@@ -354,6 +361,7 @@ impl<F: Framer> Streams<F> {
         while let Some(alarm) = self.alarms.expire(now) {
             match alarm {
                 Alarm::Accept(listener) => self.watch_listener(listener, Interest::Read),
+                Alarm::Header(index) => self.header_late(index),
                 Alarm::Connection(id) => {
                     let Some(stream) = find(&mut self.slots, id) else { continue };
                     stream.timer = TimerKey::NONE;
@@ -375,6 +383,7 @@ impl<F: Framer> Streams<F> {
         for socket in &mut self.listening {
             *socket = None;
         }
+        self.drop_headers_of(None);
     }
 
     /// Adds a listener; `None` for one of datagrams. The socket is in epoll.
@@ -399,6 +408,7 @@ impl<F: Framer> Streams<F> {
         if let Some(socket) = self.listening.get_mut(listener) {
             *socket = None;
         }
+        self.drop_headers_of(Some(listener));
     }
 
     /// Transport of a listener.
@@ -411,6 +421,7 @@ impl<F: Framer> Streams<F> {
         self.unwritten
     }
 
+    /// Opens an accepted connection of `peer`.
     fn accepted(&mut self, socket: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
         // Dropping the socket closes it.
         if !self.admit(Some(peer.ip()), now) {

@@ -103,7 +103,7 @@ impl<F: Framer> Streams<F> {
         }
         let listener = self.listening.get(usize::from(flow.listener.0)).and_then(Option::as_ref);
         let from = listener.filter(|_| self.common.dials_from_listener == Some(flow.transport));
-        let connected = connect_from(from.map(|(listener, _)| listener), flow.remote);
+        let connected = connect_from(from.map(|(listener, _)| listener), flow.remote, self.common.dscp);
         match connected.and_then(|socket| self.insert(socket, flow, Origin::Dialled, now)) {
             Ok(id) => {
                 self.counters.connections_dialled.increment();

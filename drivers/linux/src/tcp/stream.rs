@@ -1,5 +1,6 @@
 //! A stream connection with its socket.
 
+use crate::dscp::Dscp;
 use crate::listeners::set_stream_options;
 use crate::sys::{Interest, defer_port};
 use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
@@ -148,14 +149,25 @@ impl<F: Framer, L: Layer> Stream<F, L> {
 
 /// Starts a non-blocking connect, from `local` if given.
 pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    set_stream_options(&socket)?;
+    connect_marked(remote, local, Dscp::NONE)
+}
+
+fn connect_marked(remote: SocketAddr, local: Option<IpAddr>, dscp: Dscp) -> io::Result<TcpStream> {
+    let socket = unconnected(remote, dscp)?;
     if let Some(local) = local {
         defer_port(socket.as_fd())?;
         socket.bind(&SocketAddr::new(local, 0).into())?;
     }
     begin_connect(socket, remote)
+}
+
+/// Socket for a connection to `remote`, whose packets have the mark.
+fn unconnected(remote: SocketAddr, dscp: Dscp) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    set_stream_options(&socket)?;
+    dscp.mark(&socket, remote.is_ipv6())?;
+    Ok(socket)
 }
 
 fn begin_connect(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
@@ -169,18 +181,20 @@ fn begin_connect(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
 
 /// Starts a non-blocking connect, from the address of `listener` where that is possible: an earlier connection to the peer
 /// may still have it.
-pub(crate) fn connect_from(listener: Option<&TcpListener>, remote: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) fn connect_from(
+    listener: Option<&TcpListener>,
+    remote: SocketAddr,
+    dscp: Dscp,
+) -> io::Result<TcpStream> {
     let from = listener.and_then(|listener| listener.local_addr().ok());
-    match from.map(|from| connect_at(from, remote)) {
+    match from.map(|from| connect_at(from, remote, dscp)) {
         Some(Ok(socket)) => Ok(socket),
-        Some(Err(_)) | None => connect(remote, None),
+        Some(Err(_)) | None => connect_marked(remote, None, dscp),
     }
 }
 
-fn connect_at(local: SocketAddr, remote: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    set_stream_options(&socket)?;
+fn connect_at(local: SocketAddr, remote: SocketAddr, dscp: Dscp) -> io::Result<TcpStream> {
+    let socket = unconnected(remote, dscp)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.bind(&local.into())?;
@@ -198,4 +212,29 @@ fn write_some(socket: &mut TcpStream, bytes: &[u8]) -> Result<usize, WriteFailed
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+
+    #[test]
+    fn a_dialled_connection_has_the_mark() {
+        let field = |listener: &TcpListener, from: Option<&TcpListener>, dscp| {
+            let at = listener.local_addr().unwrap();
+            let socket = connect_from(from, at, dscp).unwrap();
+            match at.is_ipv6() {
+                true => SockRef::from(&socket).tclass_v6().unwrap(),
+                false => SockRef::from(&socket).tos_v4().unwrap(),
+            }
+        };
+        for ip in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(ip).unwrap();
+            assert_eq!(field(&listener, None, Dscp::EF), 46 << 2, "{ip}");
+            assert_eq!(field(&listener, None, Dscp::NONE), 0, "{ip}");
+            let own = TcpListener::bind(ip).unwrap();
+            assert_eq!(field(&listener, Some(&own), Dscp::EF), 46 << 2, "{ip} from a listener");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::shard::{ActionSink, Batch, Nodes, Shards, shard_of_token};
 use crate::shared::{Common, Phase, connections};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::stream::{Filled, More};
-use crate::tcp::{Frames, Report, Streams};
+use crate::tcp::{Frames, Report, Streams, header_of};
 use attached::Clients;
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Transport,
@@ -188,6 +188,9 @@ impl<N: Node> Worker<N> {
                 inbox.event().reset();
             }
             return;
+        }
+        if let Some(index) = header_of(ready.token) {
+            return self.streams.read_header(index, self.now);
         }
         let listener = (ready.token & !OTHER) as usize;
         match self.udp.get(listener) {

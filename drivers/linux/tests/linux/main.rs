@@ -7,6 +7,7 @@ mod files;
 mod listeners;
 mod memory;
 mod node;
+mod proxy_protocol;
 mod runtime;
 mod tcp;
 mod udp;

@@ -47,6 +47,7 @@ impl Node for Talker {
                 let id = flow.connection.map_or(0, |id| id.0);
                 cx.out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
             }
+            "from" => cx.out.send(flow, Token::NONE, format!("{}\n", flow.remote).as_bytes()),
             // Keeps the connection open.
             "keep" => {
                 cx.out.keep(&flow, Instant::FAR);
