@@ -356,6 +356,15 @@ impl<'t, 'i> Section<'t, 'i> {
         self.string(reader, key, value)
     }
 
+    /// A string, or a whole number as it is written, and its byte offset.
+    pub fn text_or_number(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 10 => Some((number.as_str(), value.span().start)),
+            _ => self.string(reader, key, value),
+        }
+    }
+
     /// A list of strings, each with its byte offset.
     pub fn texts(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Vec<(&'t str, usize)>> {
         let Some(value) = self.value(key) else {

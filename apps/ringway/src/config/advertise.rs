@@ -21,6 +21,7 @@ pub(super) fn read(
             break;
         }
         let listener = listener(reader, &mut section, listen);
+        let listener = listener.map(|listener| (listener.transport, listener.address));
         let address = section.text(reader, "address");
         let networks = read_networks(reader, &mut section, "networks").unwrap_or_default();
         if section.place("networks").is_some() && networks.is_empty() {
@@ -99,19 +100,19 @@ pub(crate) fn with_public_ip(advertised: Vec<Advertised>, public_ip: Option<IpAd
 }
 
 /// `listen`: one of the listeners, as it is written there.
-fn listener(
+pub(super) fn listener(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
     listen: &[Listener],
-) -> Option<(ringway_sansio::Transport, std::net::SocketAddr)> {
+) -> Option<Listener> {
     let (text, at) = section.text(reader, "listen")?;
-    let found = listen.iter().find(|listener| listener.to_string() == text);
+    let found = listen.iter().copied().find(|listener| listener.to_string() == text);
     if found.is_none() {
         let all: Vec<String> = listen.iter().map(|listener| format!("\"{listener}\"")).collect();
         let message = format!("{text:?} is none of `listen`; write one as it is there: {}", all.join(", "));
         reader.error(at, section.path("listen"), message);
     }
-    found.map(|listener| (listener.transport, listener.address))
+    found
 }
 
 /// True for `auto` and `auto:PORT`.

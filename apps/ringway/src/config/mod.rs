@@ -13,6 +13,7 @@ mod exposed;
 mod location;
 mod media;
 mod neighbours;
+mod proxy_protocol;
 mod records;
 mod routes;
 mod sections;
@@ -34,11 +35,13 @@ pub(crate) use advertise::with_public_ip;
 pub(crate) use cluster::ClusterConfig;
 pub(crate) use example::text as example;
 pub(crate) use location::LocationConfig;
+pub(crate) use proxy_protocol::ProxiedListener;
 pub(crate) use records::Records;
 pub(crate) use store::{StoreConfig, StoreQuery};
 
 use crate::failure::Failure;
 use ringway_admin::LONG_TOKEN_BYTES;
+use ringway_linux::Dscp;
 use ringway_settings::HostPort;
 use ringway_tls::TlsFiles;
 use std::fs;
@@ -61,6 +64,10 @@ pub(crate) struct Config {
     pub(crate) server: ringway_server::Config,
     /// Listeners; at least one.
     pub(crate) listen: Vec<Listener>,
+    /// Those of them that are behind proxies with the PROXY protocol.
+    pub(crate) proxied: Vec<ProxiedListener>,
+    /// Mark of the packets of all listeners.
+    pub(crate) dscp: Dscp,
     /// Worker threads; 0: one for each core.
     pub(crate) workers: u16,
     pub(crate) store: StoreConfig,
@@ -235,6 +242,7 @@ impl Config {
             );
         }
         warnings.extend(advertise::warnings(&self.server.advertised));
+        warnings.extend(proxy_protocol::warnings(&self.proxied));
         warnings.extend(self.open_networks());
         if self.admin.is_public() && self.tls.certificate.is_none() {
             let listen = self.admin.listen;

@@ -5,6 +5,7 @@ use super::{
     AdminConfig, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Section,
 };
 use ringway_admin::LONG_TOKEN_BYTES;
+use ringway_linux::Dscp;
 use ringway_server::{AuthConfig, CertificateRules, Mode, PresenceConfig, Watchers};
 use ringway_settings::{
     Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen, read_registrar,
@@ -28,6 +29,8 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let mut server = ringway_server::Config::for_domains(read_domains(reader, top));
         let listen = read_listen(reader, top);
         let stun = super::advertise::read(reader, top, &listen, &mut server);
+        let proxied = super::proxy_protocol::read(reader, top, &listen);
+        let dscp = dscp(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
         let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
@@ -59,6 +62,8 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             stun,
             media_relays,
             listen,
+            proxied,
+            dscp,
             workers,
             records,
             hep,
@@ -71,6 +76,15 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         }
     });
     read.map(|(config, keys)| Config { keys, ..config })
+}
+
+/// `dscp`: a name, or a number, as a string or not.
+fn dscp(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Dscp {
+    let Some((text, at)) = top.text_or_number(reader, "dscp") else { return Dscp::NONE };
+    text.parse().unwrap_or_else(|why| {
+        reader.error(at, "dscp", format!("{text:?} {why}"));
+        Dscp::NONE
+    })
 }
 
 fn websocket(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {

@@ -468,6 +468,41 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
             "[advertise] networks",
             "the list is empty",
         ),
+        ("[[proxy_protocol]]\nnetworks = [\"192.0.2.7\"]", 1, "[proxy_protocol] listen", "is missing"),
+        (
+            "[[proxy_protocol]]\nlisten = \"tcp:127.0.0.1:5060\"",
+            1,
+            "[proxy_protocol] networks",
+            "names no proxy",
+        ),
+        (
+            "[[proxy_protocol]]\nlisten = \"tcp:127.0.0.1:5060\"\nnetworks = []",
+            3,
+            "[proxy_protocol] networks",
+            "give the addresses of your proxies",
+        ),
+        (
+            "[[proxy_protocol]]\nlisten = \"udp:127.0.0.1:5060\"\nnetworks = [\"192.0.2.7\"]",
+            2,
+            "[proxy_protocol] listen",
+            "name a tcp, tls, ws or wss listener",
+        ),
+        (
+            "[[proxy_protocol]]\nlisten = \"tcp:0.0.0.0:5060\"\nnetworks = [\"192.0.2.7\"]",
+            2,
+            "[proxy_protocol] listen",
+            "write one as it is there: \"udp:127.0.0.1:5060\", \"tcp:127.0.0.1:5060\"",
+        ),
+        (
+            "[[proxy_protocol]]\nlisten = \"tcp:127.0.0.1:5060\"\nnetworks = [\"192.0.2.7\"]\n\
+             [[proxy_protocol]]\nlisten = \"tcp:127.0.0.1:5060\"\nnetworks = [\"192.0.2.8\"]",
+            5,
+            "[proxy_protocol] listen",
+            "in one section",
+        ),
+        ("dscp = \"cs8\"", 1, "dscp", "cs0 to cs7"),
+        ("dscp = 64", 1, "dscp", "a number from 0 to 63"),
+        ("dscp = true", 1, "dscp", "a string"),
         ("[admin]\nlisten = \"8060\"", 2, "[admin] listen", "ADDRESS:PORT"),
         ("[admin]\nlisten = \"0.0.0.0:8060\"", 2, "[admin] listen", "token"),
         ("[admin]\nlisten = \"[::]:8060\"\ntoken = \"\"", 2, "[admin] listen", "token"),
@@ -829,4 +864,31 @@ fn messages_that_a_restart_loses_have_a_warning() {
             assert_eq!(warnings.contains(warning), has_warning && is_on, "{warnings}");
         }
     }
+}
+
+#[test]
+fn proxies_in_front_and_the_mark_of_packets_are_read() {
+    let of = |networks: &str| {
+        let text = format!(
+            "listen = [\"udp:0.0.0.0:5060\", \"tcp:0.0.0.0:5060\", \"ws:[::]:80\"]\ndscp = \"cs3\"\n\
+             [[proxy_protocol]]\nlisten = \"tcp:0.0.0.0:5060\"\nnetworks = [\"192.0.2.7\"]\n\
+             [[proxy_protocol]]\nlisten = \"ws:[::]:80\"\nnetworks = [{networks}]\n"
+        );
+        Config::parse(&text, None).unwrap()
+    };
+    let config = of("\"2001:db8::/64\", \"192.0.2.7\"");
+    let read: Vec<(String, usize)> =
+        config.proxied.iter().map(|of| (of.listener.to_string(), of.networks.len())).collect();
+    assert_eq!(read, [("tcp:0.0.0.0:5060".to_owned(), 1), ("ws:[::]:80".to_owned(), 2)]);
+    assert_eq!(config.dscp.number(), 24);
+    assert!(!config.warnings().join("\n").contains("proxy_protocol"));
+    let warnings = of("\"::/0\"").warnings().join("\n");
+    assert!(warnings.contains("::/0 contains every address: anyone who reaches ws:[::]:80"), "{warnings}");
+    for text in ["dscp = 46", "dscp = \"46\"", "dscp = \"EF\""] {
+        assert_eq!(Config::parse(text, None).unwrap().dscp.number(), 46, "{text}");
+    }
+    assert_eq!(Config::parse("dscp = \"none\"", None).unwrap(), {
+        let keys = Config::parse("dscp = \"none\"", None).unwrap().keys;
+        Config { keys, ..Config::parse("", None).unwrap() }
+    });
 }

@@ -51,6 +51,13 @@ impl ListenerTable {
         u8::try_from(index).ok().map(ListenerId)
     }
 
+    /// Numbers of all open listeners that the configuration has by this name: several may have port 0.
+    pub(super) fn numbers_of(&self, wanted: Listen) -> impl Iterator<Item = ListenerId> {
+        let is_meant = move |slot: &Slot| slot.wanted == wanted && slot.state == State::Open;
+        let meant = self.slots.iter().enumerate().filter(move |(_, slot)| is_meant(slot));
+        meant.filter_map(|(index, _)| u8::try_from(index).ok().map(ListenerId))
+    }
+
     /// Those that serve new connections, as `udp:192.0.2.1:5060`.
     pub(super) fn shown(&self) -> Vec<String> {
         let open = self.slots.iter().filter(|slot| slot.state == State::Open);

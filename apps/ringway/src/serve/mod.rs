@@ -151,7 +151,7 @@ impl Running {
         let resolver = start_resolver(&config.dns_servers, &settings, &handles)?;
         let clients = Arc::new(Clients::new(resolver, open_relays(&config, &handles)?));
         let sink = Arc::new(Sink::new(&host, &clients, bound.inboxes(), nodes.len() as u16));
-        let runtime_config = runtime_config(&config, &settings, &host, (&tls, clock));
+        let runtime_config = runtime_config(&config, &settings, &host, (&tls, clock), &listeners);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
         clients.watch(&runtime)?;
@@ -323,7 +323,8 @@ impl Running {
 fn bind(config: &Config) -> Result<(Vec<Listen>, Bound, Admin), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let wanted = settings::wanted_listeners(config);
-    let bound = Bound::bind(&wanted, usize::from(config.workers)).map_err(|error| failed(&error))?;
+    let bound = Bound::bind_marked(&wanted, usize::from(config.workers), config.dscp);
+    let bound = bound.map_err(|error| failed(&error))?;
     let admin = Admin::bind(config.admin.listen).map_err(|error| failed(&error))?;
     Ok((wanted, bound, admin))
 }
@@ -394,6 +395,7 @@ fn runtime_config(
     settings: &Arc<ringway_server::Config>,
     host: &Arc<ServerHost>,
     (tls, clock): (&ServerTls, Clock),
+    listeners: &ListenerTable,
 ) -> ringway_linux::Config {
     ringway_linux::Config {
         clock,
@@ -402,6 +404,7 @@ fn runtime_config(
             Durability::Strict => MarkedPackets::HoldUntilStored,
         },
         message_bytes_max: settings::message_bytes_max(settings),
+        acceptance: settings::acceptance(config, listeners),
         max_connections: config.limits.max_connections,
         max_connections_per_source: config.limits.max_connections_per_source,
         memory: Some(Arc::clone(host.tables().memory())),

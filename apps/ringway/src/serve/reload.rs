@@ -234,6 +234,7 @@ impl Running {
             // again.
             self.runtime.connections().close_all_of(links.listener);
         }
+        self.runtime.set_acceptance(settings::acceptance(&config, &listeners));
         self.runtime.open(attached);
         let removed = plan.removed.iter().filter(|id| {
             let listener = settings.listeners.get(usize::from(id.0));
@@ -294,9 +295,10 @@ impl From<Failure> for Refusal {
 }
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
-const RESTART_KEYS: [&str; 14] = [
+const RESTART_KEYS: [&str; 15] = [
     "cluster.listen",
     "cluster.node",
+    "dscp",
     "location.hold",
     "workers",
     "store.url",

@@ -5,8 +5,9 @@ use super::cluster;
 use super::listeners::ListenerTable;
 use crate::config::{self, ClusterConfig, Config, Listener};
 use ringway_admin::ServerInfo;
-use ringway_linux::{Listen, MessageBytesMax};
-use ringway_server::LinkedNode;
+use ringway_linux::{Acceptance, AcceptanceRule, Listen, MessageBytesMax};
+use ringway_sansio::ListenerId;
+use ringway_server::{LinkedNode, Network};
 use serde_json::{Map, Value, json};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -71,6 +72,22 @@ pub(super) fn server_config(
 pub(super) fn message_bytes_max(settings: &Arc<ringway_server::Config>) -> MessageBytesMax {
     let settings = Arc::clone(settings);
     Arc::new(move |flow| settings.stream_bytes_max(flow))
+}
+
+/// Rule for new connections; `None`: no listener is behind a proxy.
+pub(super) fn acceptance(config: &Config, table: &ListenerTable) -> Option<AcceptanceRule> {
+    let mut proxied: Vec<(ListenerId, Vec<Network>)> = Vec::new();
+    for of in &config.proxied {
+        proxied.extend(table.numbers_of(listen_of(&of.listener)).map(|id| (id, of.networks.clone())));
+    }
+    if proxied.is_empty() {
+        return None;
+    }
+    Some(Arc::new(move |listener, source| match proxied.iter().find(|(id, _)| *id == listener) {
+        None => Acceptance::Direct,
+        Some((_, networks)) if networks.iter().any(|network| network.contains(source)) => Acceptance::Proxied,
+        Some(_) => Acceptance::Refused,
+    }))
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its

@@ -22,6 +22,7 @@ const ENUM: &str = include_str!("../../../../docs/recipes/telephone-numbers.md")
 pub(crate) const FAIL2BAN: &str = include_str!("../../../../docs/recipes/fail2ban.md");
 const HOST_NAMES: &str = include_str!("../../../../docs/recipes/host-names.md");
 const KAMAILIO: &str = include_str!("../../../../docs/recipes/kamailio.md");
+const LOAD_BALANCER: &str = include_str!("../../../../docs/recipes/load-balancer.md");
 const LAB: &str = include_str!("../../../../docs/reference/lab.md");
 const LOG: &str = include_str!("../../../../docs/reference/log.md");
 const RECORDS: &str = include_str!("../../../../docs/recipes/call-records.md");
@@ -90,6 +91,26 @@ fn keepalived_takes_its_configuration() {
     };
     assert_eq!(faults(&configuration), "");
     assert!(faults(&configuration.replace("track_script", "trak_script")).contains("trak_script"));
+}
+
+#[test]
+fn haproxy_takes_its_configuration() {
+    if !has("haproxy", "haproxy") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("haproxy.cfg");
+    let is_taken = |text: &str| {
+        fs::write(&file, format!("{text}\n")).unwrap();
+        let done = Command::new("haproxy").arg("-c").arg("-f").arg(&file).output().unwrap();
+        // A warning, as of a missing timeout, is a fault of the page.
+        let said = [done.stdout, done.stderr].concat();
+        done.status.success() && !String::from_utf8(said).unwrap().contains("WARNING")
+    };
+    let configuration = block(LOAD_BALANCER, "defaults");
+    assert!(is_taken(configuration));
+    assert!(!is_taken(&configuration.replace("send-proxy-v2", "send-proxy-v3")));
+    assert!(!is_taken(&configuration.replace("    timeout server 3h\n", "")));
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod phone;
 mod phone_peers;
 mod phone_screen;
 mod program;
+mod proxy_protocol;
 mod reload_live;
 mod restart;
 mod routes_live;
