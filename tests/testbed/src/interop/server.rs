@@ -283,6 +283,11 @@ impl Server {
         Ok(Counters(value))
     }
 
+    /// Its connections: `ringway show connections --json`.
+    pub(crate) fn connections(&self) -> Result<String> {
+        self.command(&["show", "connections", "--json"], None)
+    }
+
     /// Waits until a counter has this value.
     pub(crate) fn await_counter(&self, name: &str, wanted: u64, within: Duration) -> Result<()> {
         retry(within, || {
