@@ -1,6 +1,7 @@
 //! Configuration of rustls, and resumption of sessions on the server's side: tickets, and session identifiers for clients
 //! without tickets.
 
+use crate::challenge::Undecided;
 use crate::connection::Connection;
 use crate::files::{
     ClientAuth, PeerCa, TlsError, TlsFiles, expiry, load_certificates, load_crls, load_key, load_roots,
@@ -67,10 +68,14 @@ impl Configs {
         Self { server, client, https: None, verifiers, certificates: None, expires: None }
     }
 
-    /// Connection of a peer that was accepted. `None`: there is no certificate.
-    pub(crate) fn accept(&self) -> Option<Connection> {
-        let connection = ServerConnection::new(Arc::clone(self.server.as_ref()?)).ok()?;
-        Some(Connection::Rustls(connection.into()))
+    /// Connection of a peer that was accepted. `None`: there is no certificate. `challenge`: configuration for authorities that verify a
+    /// domain.
+    pub(crate) fn accept(&self, challenge: Option<&Arc<ServerConfig>>) -> Option<Connection> {
+        let usual = Arc::clone(self.server.as_ref()?);
+        if let Some(challenge) = challenge {
+            return Some(Connection::Undecided(Box::new(Undecided::new(usual, Arc::clone(challenge)))));
+        }
+        Some(Connection::Rustls(ServerConnection::new(usual).ok()?.into()))
     }
 
     /// Connection to a peer that was dialled, and must be `name`.

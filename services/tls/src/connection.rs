@@ -2,6 +2,7 @@
 //!
 //! Both libraries report their errors as those of rustls, so that counters and reports have one set of reasons.
 
+use crate::challenge::{Undecided, is_of_authority};
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::OpenSsl;
 use ringway_stream::{Decoded, LayerError};
@@ -10,12 +11,11 @@ use rustls::{Error, HandshakeKind};
 use std::io::{BufRead, Write};
 
 /// A TLS connection in memory: takes and returns bytes, performs no I/O.
-#[cfg_attr(
-    feature = "legacy-tls",
-    expect(clippy::large_enum_variant, reason = "its users box it; OpenSSL is for experiments")
-)]
+#[expect(clippy::large_enum_variant, reason = "its users box it; the other ones are rare")]
 pub(crate) enum Connection {
     Rustls(rustls::Connection),
+    /// By rustls, while a challenge of ACME is under way and the ClientHello is not complete.
+    Undecided(Box<Undecided>),
     #[cfg(feature = "legacy-tls")]
     OpenSsl(OpenSsl),
 }
@@ -29,6 +29,13 @@ impl Connection {
     ) -> Result<(), Error> {
         match self {
             Self::Rustls(connection) => receive(connection, bytes, decoded),
+            Self::Undecided(undecided) => {
+                let mut rest = bytes;
+                let Some(mut connection) = undecided.receive(&mut rest)? else { return Ok(()) };
+                let received = receive(&mut connection, rest, decoded);
+                *self = Self::Rustls(connection);
+                received
+            }
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.receive(bytes, decoded),
         }
@@ -38,6 +45,7 @@ impl Connection {
     pub(crate) fn write_records(&mut self, wire: &mut Vec<u8>) {
         match self {
             Self::Rustls(connection) => write_records(connection, wire),
+            Self::Undecided(undecided) => wire.append(&mut undecided.alert),
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.write_records(wire),
         }
@@ -49,6 +57,7 @@ impl Connection {
         match self {
             // Writing into a connection's memory does not fail.
             Self::Rustls(connection) => connection.writer().write_all(bytes).map_err(|_| error),
+            Self::Undecided(_) => Err(error),
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.send(bytes).map_err(|_| error),
         }
@@ -58,6 +67,7 @@ impl Connection {
     pub(crate) fn send_close_notify(&mut self) {
         match self {
             Self::Rustls(connection) => connection.send_close_notify(),
+            Self::Undecided(_) => {}
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.send_close_notify(),
         }
@@ -66,6 +76,7 @@ impl Connection {
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Rustls(connection) => connection.is_handshaking(),
+            Self::Undecided(_) => true,
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.is_handshaking(),
         }
@@ -74,6 +85,7 @@ impl Connection {
     pub(crate) fn handshake_kind(&self) -> Option<HandshakeKind> {
         match self {
             Self::Rustls(connection) => connection.handshake_kind(),
+            Self::Undecided(_) => None,
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.handshake_kind(),
         }
@@ -83,6 +95,7 @@ impl Connection {
     pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         match self {
             Self::Rustls(connection) => connection.peer_certificates(),
+            Self::Undecided(_) => None,
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(_) => None,
         }
@@ -92,6 +105,7 @@ impl Connection {
     pub(crate) fn allow_any_size(&mut self) {
         match self {
             Self::Rustls(connection) => connection.set_buffer_limit(None),
+            Self::Undecided(_) => {}
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(_) => {}
         }
@@ -111,6 +125,10 @@ fn receive(
             return Ok(());
         }
         let state = connection.process_new_packets()?;
+        if !connection.is_handshaking() && is_of_authority(connection) {
+            decoded(Decoded::StreamEnd);
+            return Ok(());
+        }
         let mut reader = connection.reader();
         // The decrypted records themselves, without a copy.
         while let Ok(plain) = reader.fill_buf()

@@ -1,5 +1,7 @@
 //! Layers of a runtime's connections.
 
+use crate::challenge;
+use crate::files::TlsError;
 use crate::handshake::{HandOver, Handshake};
 use crate::identity::{Verification, VerifiedPeers};
 use crate::layer::{PlainLayer, TlsLayer};
@@ -12,6 +14,8 @@ use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +34,8 @@ pub struct TlsLayers {
     reports: Reports,
     verified: Arc<VerifiedPeers>,
     links: RwLock<Option<Links>>,
+    /// Configuration for authorities that verify a domain, while they do.
+    challenge: RwLock<Option<Arc<ServerConfig>>>,
 }
 
 /// Links of a node, with the peers whose certificates it accepted.
@@ -62,6 +68,7 @@ impl TlsLayers {
             budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
             reports,
             links: RwLock::default(),
+            challenge: RwLock::default(),
         })
     }
 
@@ -86,6 +93,17 @@ impl TlsLayers {
         let verifiers = Arc::clone(material.verifiers());
         *self.material.write().unwrap_or_else(PoisonError::into_inner) = material;
         self.verified.reload(&verifiers);
+    }
+
+    /// Sets the certificates, by domain, that answer TLS-ALPN-01 (RFC 8737) on connections accepted from now on; none: no challenge is
+    /// under way.
+    ///
+    /// # Errors
+    /// The library does not take them.
+    pub fn set_challenges(&self, certificates: HashMap<String, Arc<CertifiedKey>>) -> Result<(), TlsError> {
+        let config = challenge::config_of(certificates)?;
+        *self.challenge.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
     }
 
     /// Sets the rules of WebSocket connections that are accepted from now on.
@@ -154,9 +172,15 @@ impl TlsLayers {
                 return None;
             }
         };
+        let challenge = self.challenge.read().unwrap_or_else(PoisonError::into_inner).clone();
         let (connection, has_client_auth, verifiers, peers) = self.read_for(flow, |material, peers| {
             let verifiers = Arc::clone(material.verifiers());
-            Some((material.accept()?, material.has_client_auth(), verifiers, Arc::clone(peers)))
+            Some((
+                material.accept(challenge.as_ref())?,
+                material.has_client_auth(),
+                verifiers,
+                Arc::clone(peers),
+            ))
         })?;
         let handshake = Handshake::new(connection, self.reports.peer(Role::Server, flow.remote));
         let handshake = handshake.accepted(permit, has_client_auth);
@@ -219,7 +243,7 @@ impl InlineTls {
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
-        let connection = self.material.accept()?;
+        let connection = self.material.accept(None)?;
         let layer = TlsLayer::new(Handshake::new(connection, self.reports.peer(Role::Server, remote)));
         let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(self.material.verifiers()));
         Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))

@@ -3,13 +3,15 @@
 //! Does: implement [`ringway_stream::Layer`] by a connection of either library ([`TlsLayer`]); provide the layers of a
 //! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own when they are many; load certificates, keys and
 //! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; provide
-//! the names of clients with certificates; make the certificates of links between nodes; resume sessions on both sides.
+//! the names of clients with certificates; make the certificates of links between nodes; resume sessions on both sides;
+//! answer challenges of ACME by TLS-ALPN-01.
 //!
 //! Does not: open sockets; interpret SIP; offer 0-RTT data; offer versions before TLS 1.2, or suites without forward secrecy,
 //! except by OpenSSL in a build with the feature `legacy-tls` ([`Backend::OpenSsl`]).
 //!
 //! Start reading at [`TlsLayers`], then `layer.rs`.
 
+mod challenge;
 mod configs;
 mod connection;
 mod files;

@@ -137,10 +137,11 @@ impl TlsMaterial {
         self.https.clone()
     }
 
-    /// Connection of a peer that was accepted. `None`: there is no certificate.
-    pub(crate) fn accept(&self) -> Option<Connection> {
+    /// Connection of a peer that was accepted. `None`: there is no certificate. `challenge`: configuration for authorities that verify a
+    /// domain, which OpenSSL does not have.
+    pub(crate) fn accept(&self, challenge: Option<&Arc<ServerConfig>>) -> Option<Connection> {
         match &self.sides {
-            Sides::Rustls(configs) => configs.accept(),
+            Sides::Rustls(configs) => configs.accept(challenge),
             #[cfg(feature = "legacy-tls")]
             Sides::OpenSsl(contexts) => contexts.accept().map(Connection::OpenSsl),
         }

@@ -1,5 +1,6 @@
 //! Both sides in memory, with certificates made for each test; with the feature `legacy-tls` by each pair of libraries.
 
+mod challenges;
 mod links;
 mod names;
 
