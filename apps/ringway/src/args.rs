@@ -1,10 +1,11 @@
 //! The command line.
 
+mod certificates;
 mod users;
 
-use crate::cert::CertArgs;
 use crate::lab::LabArgs;
 use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
+pub(crate) use certificates::{CertArgs, CertCommand, CertInitArgs, CertRenewArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;

@@ -149,7 +149,8 @@ fn unnamed_networks(
 /// Warnings about the files of `[tls]`, if they can be loaded.
 fn of_tls(config: &Config) -> Vec<String> {
     let material = config.tls.load().ok();
-    let warnings = material.map(|material| Expiry::of(&material).warnings(SystemTime::now()));
+    let warnings = material
+        .map(|material| Expiry::of(&material).of_orders(config.acme.is_some()).warnings(SystemTime::now()));
     warnings.iter().flatten().flatten().map(ToString::to_string).collect()
 }
 

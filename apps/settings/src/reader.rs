@@ -221,6 +221,12 @@ impl<'t, 'i> Section<'t, 'i> {
         self.below(Self::with(name, table), None)
     }
 
+    /// The same section, which errors name so: a section of a section has its whole name, as in `tls.acme`.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     /// The sections `[[name]]`, each with its byte offset.
     pub fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
         let value = self.value(name);

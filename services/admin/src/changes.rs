@@ -39,6 +39,7 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/users/{user}", get(one))
         .route("/api/users/{user}/registrations", delete(kick))
         .route("/api/drain", post(drain).delete(cancel_drain))
+        .route("/api/certificate", post(renew_certificate))
         .route("/api/connections/{id}", delete(drop_connection))
         .route("/api/config", get(configuration))
         .route("/api/routes", get(show).put(edit))
@@ -141,6 +142,10 @@ async fn drain(State(control): Shared, request: Request) -> Response {
 
 async fn cancel_drain(State(control): Shared) -> Response {
     apply(control, Change::CancelDrain).await
+}
+
+async fn renew_certificate(State(control): Shared) -> Response {
+    apply(control, Change::RenewCertificate).await
 }
 
 async fn configuration(State(control): Shared) -> Response {

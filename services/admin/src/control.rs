@@ -99,6 +99,8 @@ pub enum Change {
     Drain(u32),
     /// End that.
     CancelDrain,
+    /// Order a certificate at once.
+    RenewCertificate,
     /// Replace the sections of routing of the configuration file, or tell what that would change.
     Routes(RoutesEdit),
 }

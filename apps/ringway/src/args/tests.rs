@@ -74,7 +74,7 @@ const EXPLAINED: &str = "
 | `ringway serve`, `check`, `demo` | [first steps](../start/first-steps.md), [the configuration](configuration.md) |
 | `ringway user` | [users](../recipes/users.md) |
 | `ringway block` | [blocking](../recipes/blocking.md) |
-| `ringway cert` | [certificates](../recipes/tls.md#certificates-of-your-own) |
+| `ringway cert` | [certificates by ACME](../recipes/tls.md#a-certificate-by-acme), [of your own](../recipes/tls.md#certificates-of-your-own) |
 | `ringway show` | [status and metrics](status.md) |
 | `ringway trace` | [why did that call fail?](../start/troubleshooting.md#why-did-that-call-fail) |
 | `ringway reload`, `drain` | [reload and stop](../recipes/reload.md) |

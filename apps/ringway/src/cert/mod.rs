@@ -3,74 +3,38 @@
 mod authority;
 mod files;
 
+use crate::admin_client::AdminClient;
+use crate::args::{CertArgs, CertCommand, CertInitArgs, CertRenewArgs};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, printable};
 use authority::{Authority, Issued, Subject};
-use clap::{Args as ClapArgs, Subcommand};
 use files::{Existing, NewFile};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
-
-/// Arguments of `ringway cert`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct CertArgs {
-    /// Command to run.
-    #[command(subcommand)]
-    command: CertCommand,
-}
-
-/// Commands of `ringway cert`.
-#[derive(Debug, Subcommand)]
-enum CertCommand {
-    /// Make a private certificate authority and the certificates of a server and of users
-    #[command(
-        after_help = "The authority is made once: while DIR has ca.pem and ca-key.pem, they issue all further certificates.
-Existing files are kept unless --force is given, the authority's in any case.
-
-Examples:
-  ringway cert init --domain example.org
-  ringway cert init --domain localhost --address 127.0.0.1 --out test
-  ringway cert init --domain example.org --client alice    add a user's certificate
-  ringway cert init --domain example.org --force           renew the server's certificate"
-    )]
-    Init(InitArgs),
-}
-
-/// Arguments of `ringway cert init`.
-#[derive(Debug, ClapArgs)]
-struct InitArgs {
-    /// Domain of the server, as in `domains` of its configuration
-    #[arg(long)]
-    domain: String,
-    /// Folder for the files
-    #[arg(long, value_name = "DIR", default_value = "tls")]
-    out: PathBuf,
-    /// User of the domain who gets a certificate; may be given several times
-    #[arg(long, value_name = "NAME")]
-    client: Vec<String>,
-    /// IP address of the server, for clients that connect to it without a name; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
-    address: Vec<IpAddr>,
-    /// Validity of new certificates in days; that of a new authority is ten years
-    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
-    days: u32,
-    /// Replace existing certificates: those of the users given, or else that of the server
-    #[arg(long)]
-    force: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) fn run(args: CertArgs) -> Result<(), Failure> {
     match args.command {
         CertCommand::Init(init) => run_init(&init),
+        CertCommand::Renew(renew) => run_renew(&renew),
     }
 }
 
-fn run_init(args: &InitArgs) -> Result<(), Failure> {
+fn run_renew(args: &CertRenewArgs) -> Result<(), Failure> {
+    let server = AdminClient::of(&args.server)?;
+    let (status, answer) = server.post("/api/certificate", "")?;
+    if status != 200 {
+        let why = answer.get("error").and_then(Value::as_str).unwrap_or("no admin API of a ringway server");
+        return Err(Failure::failed(format!("{}: {status}: {}", server.address(), printable(why))));
+    }
+    match args.json {
+        true => output::line(&answer.to_string())?,
+        false => output::line("ordering a certificate; see the server's log")?,
+    }
+    Ok(())
+}
+
+fn run_init(args: &CertInitArgs) -> Result<(), Failure> {
     let domain = checked_domain(&args.domain)?;
     check_clients(&args.client)?;
     let made = make(args, &domain)?;
@@ -89,7 +53,7 @@ struct Made {
 }
 
 /// Makes all keys and certificates, before any file is written.
-fn make(args: &InitArgs, domain: &str) -> Result<Made, Failure> {
+fn make(args: &CertInitArgs, domain: &str) -> Result<Made, Failure> {
     let now = jiff::Timestamp::now().as_second();
     let path = |name: &str| args.out.join(name);
     let mut files = Vec::new();
@@ -140,7 +104,7 @@ fn make(args: &InitArgs, domain: &str) -> Result<Made, Failure> {
     Ok(Made { files, has_server })
 }
 
-fn print(args: &InitArgs, domain: &str, made: &Made) -> Result<(), Failure> {
+fn print(args: &CertInitArgs, domain: &str, made: &Made) -> Result<(), Failure> {
     let path = |name: &str| args.out.join(name).display().to_string();
     if args.json {
         let files: Vec<_> = made.files.iter().map(NewFile::json).collect();

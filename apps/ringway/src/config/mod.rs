@@ -6,6 +6,7 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod acme;
 mod advertise;
 mod cluster;
 mod example;
@@ -40,6 +41,7 @@ pub(crate) use records::Records;
 pub(crate) use store::{StoreConfig, StoreQuery};
 
 use crate::failure::Failure;
+use ringway_acme::AcmeConfig;
 use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_linux::Dscp;
 use ringway_settings::HostPort;
@@ -77,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
     pub(crate) tls: TlsFiles,
+    /// Certificates that are ordered; `tls` has their file.
+    pub(crate) acme: Option<AcmeConfig>,
     /// This server as one of several nodes.
     pub(crate) cluster: Option<ClusterConfig>,
     /// Origins whose pages may connect by WebSocket; empty: all.
@@ -259,6 +263,9 @@ impl Config {
             ));
         }
         warnings.extend(tls::warnings(&self.tls));
+        let is_node = self.cluster.is_some();
+        let of_acme = |acme| acme::warnings(acme, &self.server.domains, is_node);
+        warnings.extend(self.acme.iter().flat_map(of_acme));
         warnings.extend(exposed::warnings(self));
         warnings
     }

@@ -31,7 +31,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let stun = super::advertise::read(reader, top, &listen, &mut server);
         let proxied = super::proxy_protocol::read(reader, top, &listen);
         let dscp = dscp(reader, top);
-        let (tls, client_users) = super::tls::read(reader, top, &listen);
+        let (tls, acme, client_users) = super::tls::read(reader, top, (&listen, &server.domains));
         let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
         let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
         super::trunks::read(reader, top, (&neighbours, &edge_nodes), &mut server);
@@ -57,6 +57,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             server,
             cluster,
             tls,
+            acme,
             websocket_origins,
             dns_servers,
             stun,

@@ -23,6 +23,9 @@ fn before(key: &str) -> String {
         }
         ("records", "keep_days") => "[records]\nurl = \"sqlite://calls.db\"\n".to_owned(),
         ("records", "max_mb") => "[records]\nfile = \"calls.jsonl\"\n".to_owned(),
+        ("tls", name) if name.starts_with("acme.") => {
+            "[tls.acme]\naccept_terms = true\ndomains = [\"example.org\"]\n".to_owned()
+        }
         ("hep", _) => "[hep]\ncollector = \"tcp:192.0.2.1:9060\"\n".to_owned(),
         ("presence", "min_expires_s") => "[presence]\nmax_expires_s = 86400\n".to_owned(),
         ("presence", "max_expires_s") => "[presence]\nmin_expires_s = 10\n".to_owned(),
@@ -79,6 +82,7 @@ fn defaults_in_the_table_are_those_of_the_program() {
         "any",
         "none",
         "public addresses",
+        "the host names of `domains`",
         "the first domain",
         "the host of `uri`",
         "those of `/etc/resolv.conf`",

@@ -1,4 +1,5 @@
 use super::*;
+use ringway_acme::ChallengeKind;
 use ringway_sansio::Transport;
 use ringway_server::{
     Algorithm, AuthConfig, CallerPrivacy, CertificateRules, DigestPolicy, Mode, NoncePolicy, NumberForm,
@@ -511,6 +512,67 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[log]\nformat = \"xml\"", 2, "[log] format", "\"text\" or \"json\""),
         ("\n\n[tls]\ncertificate = \"c.pem\"", 3, "[tls] private_key", "given together"),
         ("[tls]\nclient_auth = \"required\"", 1, "[tls] client_ca", "authorities of the clients"),
+        ("domains = [\"a.org\"]\n[tls.acme]", 2, "[tls.acme] accept_terms", "read the terms"),
+        (
+            "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = false",
+            3,
+            "[tls.acme] accept_terms",
+            "read the terms",
+        ),
+        (
+            "[tls.acme]\naccept_terms = true",
+            1,
+            "[tls.acme] domains",
+            "none of the server's domains is a host name",
+        ),
+        (
+            "[tls.acme]\naccept_terms = true\ndomains = [\"a.org\",\n\"192.0.2.1\"]",
+            4,
+            "[tls.acme] domains",
+            "is an address",
+        ),
+        (
+            "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = true\ncontact = \"a@b.org\"",
+            4,
+            "[tls.acme] contact",
+            "mailto:",
+        ),
+        (
+            "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = true\ndirectory = \"http://ca.org/\"",
+            4,
+            "[tls.acme] directory",
+            "https:",
+        ),
+        (
+            "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = true\nchallenge = \"dns-01\"",
+            4,
+            "[tls.acme] challenge",
+            "\"http-01\" or \"tls-alpn-01\"",
+        ),
+        (
+            "domains = [\"a.org\"]\nlisten = [\"tls:127.0.0.1:5061\"]\n[tls.acme]\naccept_terms = true\nchallenge = \"tls-alpn-01\"",
+            5,
+            "[tls.acme] challenge",
+            "with port 443",
+        ),
+        (
+            "domains = [\"a.org\"]\nlisten = [\"ws:127.0.0.1:80\"]\n[tls.acme]\naccept_terms = true",
+            3,
+            "[tls.acme] http_listen",
+            "is used by the listener",
+        ),
+        (
+            "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = true\nhttp_listen = \"80\"",
+            4,
+            "[tls.acme] http_listen",
+            "ADDRESS:PORT",
+        ),
+        (
+            "domains = [\"a.org\"]\n[tls]\ncertificate = \"c\"\nprivate_key = \"k\"\n[tls.acme]\naccept_terms = true",
+            3,
+            "[tls] certificate",
+            "cannot be given with [tls.acme]",
+        ),
         ("[tls]\nbackend = \"openssl\"", 2, "[tls] backend", BACKEND_REFUSED),
         ("[tls]\nbackend = \"opensl\"", 2, "[tls] backend", "\"rustls\" or \"openssl\""),
         (
@@ -737,10 +799,11 @@ fn every_key_is_in_the_difference_of_two_configurations() {
     let empty = Config::parse("", None).unwrap();
     let keys: Vec<&str> = empty.keys.iter().collect();
     for name in known_keys("no_key = 1").unwrap() {
-        // The keys of a list of sections are there once the list has one: see the next test.
+        // The keys of a list of sections are there once the list has one: see the next test. So are those of a section in a section.
         let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
         let of_section = of_section.iter().map(|key| format!("{name}.{key}"));
-        for key in of_section.filter(|key| !["auth.domain", "tls.domain"].contains(&key.as_str())) {
+        for key in of_section.filter(|key| !["auth.domain", "tls.acme", "tls.domain"].contains(&key.as_str()))
+        {
             assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
         }
     }
@@ -891,4 +954,23 @@ fn proxies_in_front_and_the_mark_of_packets_are_read() {
         let keys = Config::parse("dscp = \"none\"", None).unwrap().keys;
         Config { keys, ..Config::parse("", None).unwrap() }
     });
+}
+
+#[test]
+fn a_certificate_by_acme_is_for_host_names_and_takes_the_place_of_files() {
+    let text = "domains = [\"Example.org\", \"192.0.2.1\", \"localhost\"]\nlisten = [\"wss:0.0.0.0:8443\"]\n[tls.acme]\n\
+                accept_terms = true\nchallenge = \"tls-alpn-01\"\ntls_port = 8443\nfolder = \"/a\"\nca = \"ca.pem\"\n";
+    let config = Config::parse(text, None).unwrap();
+    let acme = config.acme.as_ref().unwrap();
+    assert_eq!(acme.domains, ["example.org"]);
+    assert_eq!((acme.challenge, acme.ca.as_deref()), (ChallengeKind::TlsAlpn01, Some(Path::new("ca.pem"))));
+    let file = Path::new("/a/certificate.pem").to_owned();
+    assert_eq!(config.tls.certificate, Some((file.clone(), file)));
+    let warnings = config.warnings();
+    let has = |text: &str| warnings.iter().any(|warning| warning.contains(text));
+    assert!(has("192.0.2.1") && has("is an address") && has("\"localhost\" is no host name"), "{warnings:?}");
+    let forwarded = "domains = [\"a.org\"]\n[tls.acme]\naccept_terms = true\nhttp_listen = \"[::]:8080\"\n";
+    let config = Config::parse(forwarded, None).unwrap();
+    assert!(config.warnings().iter().any(|warning| warning.contains("forward it to port 8080")));
+    assert_eq!(Config::parse("", None).unwrap().acme, None);
 }

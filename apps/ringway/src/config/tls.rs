@@ -1,7 +1,8 @@
 //! `[tls]`: certificates, and rules for peers.
 
-use super::{Listener, Reader, Section};
+use super::{Listener, Reader, Section, acme};
 use crate::tls_args::nearest_suite;
+use ringway_acme::AcmeConfig;
 use ringway_sansio::Transport;
 use ringway_tls::{
     Backend, ClientAuth, DomainFiles, Offer, OfferError, OfferSettings, PeerCa, Suite, TlsFiles,
@@ -14,13 +15,13 @@ const SESSION_TIMEOUT_S: u32 = 7200;
 const SESSION_TIMEOUT_S_MAX: u32 = 604_800;
 const DOMAINS_MAX: usize = 1000;
 
-/// Reads the section: the files, and `client_users`. Without it there is no TLS listener, and servers are verified by the
+/// Reads the section: the files, `[tls.acme]`, and `client_users`. Without it there is no TLS listener, and servers are verified by the
 /// system's authorities.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
-    listen: &[Listener],
-) -> (TlsFiles, bool) {
+    (listen, server_domains): (&[Listener], &[String]),
+) -> (TlsFiles, Option<AcmeConfig>, bool) {
     let place = top.place("tls");
     let mut section = top.section(reader, "tls");
     let certificate = path(reader, &mut section, "certificate");
@@ -53,7 +54,7 @@ pub(super) fn read(
     }
     let is_resumed = section.switch(reader, "session_resumption", true);
     let timeout_s = section.number(reader, "session_timeout_s", SESSION_TIMEOUT_S, 1..=SESSION_TIMEOUT_S_MAX);
-    let files = TlsFiles {
+    let mut files = TlsFiles {
         domains: domains(reader, &mut section),
         client_auth,
         client_ca,
@@ -75,13 +76,15 @@ pub(super) fn read(
         let at = section.place("client_users").unwrap_or_default();
         reader.error(at, section.path("client_users"), NO_NAMES);
     }
+    let acme = acme::read(reader, &mut section, (listen, server_domains), &mut files);
     section.finish(reader);
     if files.certificate.is_none()
         && let Some(listener) = listen.iter().find(|listener| listener.transport.is_secure())
     {
         let at = top.place("listen").unwrap_or_default();
         let message = format!(
-            "\"{listener}\" needs [tls] certificate and private_key; `ringway cert init --domain D` makes them"
+            "\"{listener}\" needs [tls] certificate and private_key; `ringway cert init --domain D` makes them, and [tls.acme] orders \
+             them"
         );
         reader.error(at, "listen", message);
     }
@@ -94,7 +97,7 @@ pub(super) fn read(
         );
         reader.error(at, "listen", message);
     }
-    (files, client_users)
+    (files, acme, client_users)
 }
 
 /// Text of a key with a path; empty: none.

@@ -181,6 +181,7 @@ impl Control for ServerControl {
             Change::Kick(user) => self.named(&user).map(|user| users::kick(&self.view, &user)),
             Change::Drain(over_s) => Ok(self.drain(over_s)),
             Change::CancelDrain => Ok(self.cancel_drain()),
+            Change::RenewCertificate => Ok(self.view.orders.renew()),
             Change::Drop(id) => Ok(self.close(id)),
             Change::Routes(edit) => Ok(self.routes.edit(&edit, |request| self.reload(request))),
         };

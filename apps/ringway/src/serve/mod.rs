@@ -4,6 +4,7 @@
 //! configuration, `reload.rs` changes it, `changes.rs` applies changes of `ringway user` and `ringway block`, `view.rs` has the
 //! data of the admin API.
 
+mod acme;
 mod capture;
 pub(crate) mod changes;
 mod clients;
@@ -173,7 +174,7 @@ impl Running {
         let mut follower = Follower::new(store, Arc::clone(&host), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
         while follower.follow() {}
-        let mut running = Self {
+        let running = Self {
             config,
             settings,
             runtime,
@@ -195,8 +196,14 @@ impl Running {
             public_watch: None,
             inputs,
         };
-        running.watch_public_address();
-        Ok(running)
+        running.start_background()
+    }
+
+    /// Starts what needs the running server: requests for the public address, orders of certificates.
+    fn start_background(mut self) -> Result<Self, Failure> {
+        self.watch_public_address();
+        self.tls.start_orders(self.config.acme.as_ref())?;
+        Ok(self)
     }
 
     /// Listeners in the order of the configuration, with their actual ports.

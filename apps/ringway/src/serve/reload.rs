@@ -8,7 +8,7 @@ use super::listeners::{ListenerPlan, ListenerTable};
 use super::records::{self, Sink};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::start::other_realms;
-use super::{Running, settings, tls, warn_of_settings};
+use super::{Running, acme, settings, tls, warn_of_settings};
 use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError};
@@ -161,6 +161,8 @@ impl Running {
 
     /// Binds, loads and starts what the new configuration needs.
     pub(super) fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
+        // The folder and a self-signed certificate stay, also if the reload is refused.
+        acme::prepare(&config)?;
         let material = tls::load(&config.tls)?;
         self.tls.check(&material)?;
         let wanted = settings::wanted_listeners(&config);
@@ -209,7 +211,7 @@ impl Running {
         let Prepared {
             config, material, plan, attached, listeners, settings, clients, sinks, collector, ..
         } = prepared;
-        self.tls.reload(&config.tls, material);
+        self.tls.reload(&config.tls, material, config.acme.is_some());
         let are_links_renewed = prepared.of_links.is_some();
         if let Some(material) = prepared.of_links {
             self.tls.set_link_material(material);
@@ -250,6 +252,11 @@ impl Running {
             && Some(location) != self.config.location.as_ref()
         {
             shared.set_url(&location.url);
+        }
+        if config.acme != self.config.acme
+            && let Err(failure) = self.tls.start_orders(config.acme.as_ref())
+        {
+            failure.lines().iter().for_each(|line| tracing::error!("no certificates are ordered: {line}"));
         }
         crate::log::change(&config.log);
         let is_stun_changed = config.stun != self.config.stun;

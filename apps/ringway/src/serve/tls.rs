@@ -1,8 +1,10 @@
 //! TLS of the running server: the files of its certificates, their expiry, and the log of failed handshakes.
 
+use super::acme::{self, CertificateOrders};
 use super::log_lines::LineRates;
 use crate::config::Config;
 use crate::failure::Failure;
+use ringway_acme::AcmeConfig;
 use ringway_admin::{Stat, Stats};
 use ringway_dtls::{DtlsLimits, DtlsTransport};
 use ringway_linux::{Clock, Hosts};
@@ -22,6 +24,8 @@ pub(super) struct ServerTls {
     layers: Arc<TlsLayers>,
     /// `None`: there is no DTLS listener.
     dtls: Option<Arc<DtlsTransport>>,
+    /// Thread that orders certificates.
+    orders: Arc<CertificateOrders>,
     /// Certificates of links to other nodes.
     of_links: Option<TlsMaterial>,
     expiry: Expiry,
@@ -37,6 +41,8 @@ pub(super) struct ServerTls {
 pub(crate) struct Expiry {
     certificate: Option<SystemTime>,
     lists: Option<SystemTime>,
+    /// True for a certificate that is renewed by orders, which have warnings of their own.
+    is_ordered: bool,
 }
 
 /// Warning of a file that has expired, or expires soon.
@@ -48,14 +54,19 @@ pub(crate) enum ExpiryWarning {
 
 impl Expiry {
     pub(crate) fn of(material: &TlsMaterial) -> Self {
-        Self { certificate: material.expires(), lists: material.lists_expire() }
+        Self { certificate: material.expires(), lists: material.lists_expire(), is_ordered: false }
+    }
+
+    /// The same; `is_ordered`: orders renew the certificate, and have warnings of their own.
+    pub(crate) fn of_orders(self, is_ordered: bool) -> Self {
+        Self { is_ordered, ..self }
     }
 
     /// Warnings of the certificate, and of the revocation lists. Lists are valid for days only, so that they have no warning before.
     pub(crate) fn warnings(&self, now: SystemTime) -> [Option<ExpiryWarning>; 2] {
         let certificate = self.certificate.and_then(|expires| match expires.duration_since(now) {
             Err(_) => Some(ExpiryWarning::Expired(EXPIRED_CERTIFICATE)),
-            Ok(left) if left < WARN_BEFORE => {
+            Ok(left) if left < WARN_BEFORE && !self.is_ordered => {
                 let days = left.as_secs() / 86_400;
                 Some(ExpiryWarning::Soon(format!("a certificate of [tls] expires in {days} days; renew it")))
             }
@@ -84,8 +95,9 @@ impl ServerTls {
         seed: &Seed,
     ) -> Result<Self, Failure> {
         let files = &config.tls;
+        acme::prepare(config)?;
         let material = load(files)?;
-        let expiry = Expiry::of(&material);
+        let expiry = Expiry::of(&material).of_orders(config.acme.is_some());
         let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), &seed.part(LINE_RATES)));
         let log = Arc::new(HandshakeLog { rates, clock });
         let dtls = match has_dtls(config) {
@@ -102,7 +114,18 @@ impl ServerTls {
         let changed = changed(files);
         let (files, checked) = (files.clone(), Instant::now());
         let (layers, of_links, warned) = (Arc::new(layers), link_material(config)?, [None; 2]);
-        Ok(Self { files, layers, dtls, of_links, expiry, changed, checked, warned })
+        let orders = Arc::default();
+        Ok(Self { files, layers, dtls, orders, of_links, expiry, changed, checked, warned })
+    }
+
+    /// Orders certificates from now on, if the configuration says so.
+    pub(super) fn start_orders(&self, acme: Option<&AcmeConfig>) -> Result<(), Failure> {
+        self.orders.start(acme, &self.layers)
+    }
+
+    /// Thread that orders certificates.
+    pub(super) fn orders(&self) -> Arc<CertificateOrders> {
+        Arc::clone(&self.orders)
     }
 
     /// Replaces the certificates of links; [`ServerTls::set_links`] uses them.
@@ -148,10 +171,10 @@ impl ServerTls {
     }
 
     /// Uses the files of a new configuration, which were loaded and checked before.
-    pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial) {
+    pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial, is_ordered: bool) {
         self.files = files.clone();
         self.changed = changed(files);
-        self.expiry = Expiry::of(&material);
+        self.expiry = Expiry::of(&material).of_orders(is_ordered);
         self.warned = [None; 2];
         if let Some(dtls) = &self.dtls {
             dtls.reload(material.clone());
@@ -171,7 +194,7 @@ impl ServerTls {
             let loaded = load(&self.files);
             match loaded.and_then(|material| self.check(&material).map(|()| material)) {
                 Ok(material) => {
-                    self.reload(&self.files.clone(), material);
+                    self.reload(&self.files.clone(), material, self.expiry.is_ordered);
                     tracing::info!("certificates reloaded: their files have changed");
                 }
                 Err(failure) => {
@@ -238,7 +261,11 @@ pub(super) fn load(files: &TlsFiles) -> Result<TlsMaterial, Failure> {
 
 /// Loads the files of a configuration, and checks that a server can use them.
 pub(super) fn check(config: &Config) -> Result<(), Failure> {
-    check_material(&load(&config.tls)?, has_dtls(config))?;
+    let files = acme::present_files(config);
+    let material = load(&files)?;
+    if files.certificate == config.tls.certificate {
+        check_material(&material, has_dtls(config))?;
+    }
     link_material(config).map(drop)
 }
 
@@ -309,12 +336,14 @@ mod tests {
     fn what_has_expired_and_a_certificate_that_does_soon_have_warnings() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let day = Duration::from_secs(86_400);
-        let of = |certificate, lists| Expiry { certificate, lists }.warnings(now);
+        let of = |certificate, lists| Expiry { certificate, lists, is_ordered: false }.warnings(now);
         assert_eq!(of(None, None), [None, None]);
         assert_eq!(of(Some(now + 15 * day), Some(now + day)), [None, None]);
         let soon = ExpiryWarning::Soon("a certificate of [tls] expires in 2 days; renew it".to_owned());
         let expired = ExpiryWarning::Expired(EXPIRED_LIST);
         assert_eq!(of(Some(now + day * 5 / 2), Some(now - day)), [Some(soon), Some(expired)]);
+        let ordered = Expiry { certificate: Some(now + day), lists: None, is_ordered: true };
+        assert_eq!(ordered.warnings(now), [None, None], "its renewal has warnings of its own");
         assert_eq!(of(Some(now - day), None), [Some(ExpiryWarning::Expired(EXPIRED_CERTIFICATE)), None]);
     }
 }

@@ -1,5 +1,6 @@
 //! Data of the running server for the admin API.
 
+use super::acme::CertificateOrders;
 use super::clients::Clients;
 use super::drain::DrainState;
 use super::host::ServerHost;
@@ -42,6 +43,7 @@ pub(super) struct ServerView {
     store: Arc<Store>,
     pub(super) drain: DrainState,
     public_address: Arc<PublicAddress>,
+    pub(super) orders: Arc<CertificateOrders>,
 }
 
 impl ServerView {
@@ -74,6 +76,7 @@ impl ServerView {
             store,
             drain: DrainState::default(),
             public_address,
+            orders: tls.orders(),
         }
     }
 
@@ -356,6 +359,7 @@ impl ServerView {
         let of_address = self.public_address.counts();
         stats.extend(of_address.into_iter().map(|(name, help, value)| Stat::counter(name, help, value)));
         stats.extend(tls::stats(&self.tls, self.dtls.as_deref()));
+        stats.extend(self.orders.stats());
         stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());
         stats.extend(self.host.location().into_iter().flat_map(SharedLocation::stats));

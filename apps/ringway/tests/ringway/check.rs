@@ -6,13 +6,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 /// Starts of a server that fail: the lines of the configuration, and a part of the error.
-const FAILING: [(&str, &str); 19] = [
+const FAILING: [(&str, &str); 21] = [
     ("[tls]\ncertificate = \"none.pem\"\nprivate_key = \"key.pem\"", "[tls] certificate: cannot read"),
     ("[tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"none.pem\"", "[tls] private_key: cannot read"),
     ("[tls]\ncertificate = \"text\"\nprivate_key = \"tls/key.pem\"", "[tls] certificate: "),
     ("[tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"other-key.pem\"", "[tls] "),
     ("[tls]\npeer_ca = \"none.pem\"", "[tls] peer_ca: cannot read"),
     ("[tls]\ncertificate = \"ed25519.pem\"\nprivate_key = \"ed25519-key.pem\"", "DTLS cannot use the key"),
+    (
+        "[tls.acme]\naccept_terms = true\ndomains = [\"a.org\"]\nfolder = \"text/acme\"",
+        "[tls.acme] folder text/acme: cannot write",
+    ),
+    (
+        "[tls.acme]\naccept_terms = true\ndomains = [\"a.org\"]\nca = \"none.pem\"",
+        "[tls.acme] ca: cannot read certificates from none.pem",
+    ),
     ("[store]\nurl = \"sqlite://none/ringway.db\"", "none/ringway.db"),
     ("[store]\nurl = \"sqlite://text\"", "text: damaged, or not a Ringway database"),
     ("[store]\nurl = \"sqlite://tls\"", "tls: "),

@@ -5,6 +5,7 @@
 
 use crate::program;
 use crate::program::{Running, Signal, TIME_LIMIT};
+use ringway_test_support::eventually::wait_until;
 use ringway_test_support::port::free_port;
 use serde_json::Value;
 use std::fs;
@@ -247,6 +248,33 @@ fn a_bad_certificate_changes_nothing() {
     alice.send(&address, "OPTIONS", "sip:bob@example.org", "redirected", "");
     alice.receive("302");
     assert!(std::net::TcpStream::connect(tls.strip_prefix("tls:").unwrap()).is_ok());
+}
+
+#[test]
+fn orders_of_certificates_begin_and_end_with_a_reload() {
+    let server = Server::start(OPEN);
+    let renew = || server.command(&["cert", "renew", "--admin", &server.admin]);
+    let refused = renew();
+    assert!(refused.status == 1 && refused.err.contains("there is no section [tls.acme]"), "{refused:?}");
+    let tls = format!("tls:127.0.0.1:{}", free_port().unwrap());
+    // No program listens at port 1.
+    let acme = "[tls.acme]\naccept_terms = true\ndirectory = \"https://127.0.0.1:1/\"\n";
+    fs::write(server.folder.path().join("bad.pem"), "no certificate").unwrap();
+    server.write(&["udp:127.0.0.1:0", &tls], &format!("{OPEN}\n{acme}ca = \"bad.pem\"\n"));
+    let done = server.reload();
+    assert!(done.status == 1 && done.err.contains("[tls.acme] ca"), "{done:?}");
+    assert!(!server.folder.path().join("acme").exists(), "a refused reload made a folder");
+    // An authority that is valid, whatever this machine has.
+    server.command(&["cert", "init", "--domain", "example.org"]).ok();
+    server.change(&["udp:127.0.0.1:0", &tls], &format!("{OPEN}\n{acme}ca = \"tls/ca.pem\"\n"));
+    assert!(std::net::TcpStream::connect(tls.strip_prefix("tls:").unwrap()).is_ok());
+    let failed = |count| wait_until("an order fails", || server.stat("acme_failed") >= count);
+    failed(1);
+    renew().ok();
+    failed(2);
+    assert_eq!(server.stat("acme_issued"), 0);
+    server.change(&["udp:127.0.0.1:0"], OPEN);
+    assert_eq!(renew().status, 1);
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl Control for Recorder {
             | Change::Kick(_)
             | Change::Drain(_)
             | Change::CancelDrain
+            | Change::RenewCertificate
             | Change::Drop(_)
             | Change::Routes(_)
             | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
