@@ -4,6 +4,7 @@
 //! of all peers. `--reference` runs the scenarios with other programs instead of Ringway: Kamailio for the
 //! server, baresip or linphonec for the phone. A failure then is an error of the scenario.
 
+mod acme;
 pub(crate) mod audio;
 mod baresip;
 mod browser;
@@ -455,6 +456,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
+        all.extend(acme::scenarios());
         all.extend(operator::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(hep::scenarios());
