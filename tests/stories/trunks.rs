@@ -2,8 +2,8 @@
 //! trunk or ends, and at the end of each story the server has no context and no transaction left.
 
 use ringway_server::{
-    CallerNumber, CallerPrivacy, Config, Neighbour, NeighbourConnection, NumberChange, Route, RouteMatch,
-    RouteTable, RouteTo, Trunk, TrunkLogin, WeightedTrunk,
+    Config, Neighbour, NeighbourConnection, NumberChange, Route, RouteMatch, RouteTable, RouteTo, Trunk,
+    TrunkLogin, WeightedTrunk,
 };
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Behaviour, PhoneEvent, Story, World};

@@ -4,9 +4,7 @@ use super::node;
 use super::shell::RealServer;
 use crate::world::{LIMITS, REALM, default_config};
 use ringway_sansio::{Event, LocatedServers, Seed, Transport};
-use ringway_server::{
-    Action, CallerNumber, CallerPrivacy, Config, Neighbour, NeighbourConnection, Network, Server, Trunk,
-};
+use ringway_server::{Action, Config, Neighbour, NeighbourConnection, Network, Server, Trunk};
 use ringway_sim::{Effects, HostId, Hosted, Sim};
 use ringway_test_support::host::TestHost;
 use std::net::SocketAddr;

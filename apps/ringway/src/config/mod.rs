@@ -26,6 +26,8 @@ mod table_tests;
 mod tests;
 mod tls;
 mod trunk_identity;
+#[cfg(test)]
+mod trunk_tests;
 mod trunks;
 
 pub(crate) use ringway_settings::{
@@ -197,20 +199,7 @@ impl Config {
                     .to_owned(),
             );
         }
-        if !self.server.auth.enabled && self.server.presence.enabled {
-            warnings.push(
-                "[presence] without authentication: anyone who reaches this server sees who is there and who calls, and can have \
-                 NOTIFYs sent to any address; set [auth] enabled = true"
-                    .to_owned(),
-            );
-        }
-        if !self.server.auth.enabled && self.server.presence.messages {
-            warnings.push(
-                "[presence] messages without authentication: anyone who reaches this server can leave messages in the name of \
-                 any user and take those of others; set [auth] enabled = true"
-                    .to_owned(),
-            );
-        }
+        warnings.extend(self.presence_for_all());
         if self.store.danger_lookup {
             warnings.push(
                 "PASSWORDS ARE READ FROM THE DATABASE WHILE REQUESTS WAIT: each of them holds a thread of the server, and without the \
@@ -249,10 +238,10 @@ impl Config {
         warnings.extend(proxy_protocol::warnings(&self.proxied));
         warnings.extend(self.open_networks());
         if self.admin.is_public() && self.tls.certificate.is_none() {
-            let listen = self.admin.listen;
             warnings.push(format!(
-                "[admin] listen: {listen} can be reached from other machines, and without a certificate the token travels \
-                 readable; set [tls] certificate and private_key (`ringway cert init` makes them), or listen on 127.0.0.1"
+                "[admin] listen: {} can be reached from other machines, and without a certificate the token travels \
+                 readable; set [tls] certificate and private_key (`ringway cert init` makes them), or listen on 127.0.0.1",
+                self.admin.listen
             ));
         }
         if self.admin.has_short_token() {
@@ -263,11 +252,26 @@ impl Config {
             ));
         }
         warnings.extend(tls::warnings(&self.tls));
-        let is_node = self.cluster.is_some();
-        let of_acme = |acme| acme::warnings(acme, &self.server.domains, is_node);
-        warnings.extend(self.acme.iter().flat_map(of_acme));
+        let acme = self.acme.iter();
+        warnings
+            .extend(acme.flat_map(|acme| acme::warnings(acme, &self.server.domains, self.cluster.is_some())));
         warnings.extend(exposed::warnings(self));
         warnings
+    }
+
+    /// Warnings about presence without passwords.
+    fn presence_for_all(&self) -> impl Iterator<Item = String> {
+        let presence = &self.server.presence;
+        let is_open = !self.server.auth.enabled;
+        let status = (is_open && presence.enabled).then_some(
+            "[presence] without authentication: anyone who reaches this server sees who is there and who calls, and can have \
+             NOTIFYs sent to any address; set [auth] enabled = true",
+        );
+        let messages = (is_open && presence.messages).then_some(
+            "[presence] messages without authentication: anyone who reaches this server can leave messages in the name of \
+             any user and take those of others; set [auth] enabled = true",
+        );
+        status.into_iter().chain(messages).map(str::to_owned)
     }
 
     /// Warnings about networks with every address.

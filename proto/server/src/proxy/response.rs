@@ -28,12 +28,9 @@ impl Proxy {
     ) {
         let came = self.contexts.branch_mut(id).and_then(|branch| branch.came.as_deref());
         let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
-        match &as_sent.as_deref().map(|bytes| Message::parse(bytes, &Limits::STORED)) {
-            None => self.on_any_response(env, transactions, id, response),
-            Some(Ok(message)) => {
-                self.on_any_response(env, transactions, id, &Response { message, ..*response });
-            }
-            Some(Err(_)) => {}
+        let Some(bytes) = as_sent else { return self.on_any_response(env, transactions, id, response) };
+        if let Ok(message) = &Message::parse(&bytes, &Limits::STORED) {
+            self.on_any_response(env, transactions, id, &Response { message, ..*response });
         }
     }
 

@@ -55,11 +55,12 @@ pub(crate) fn as_its_sender_has<T>(
     message: &Message<'_>,
     act: impl FnOnce(&Message<'_>) -> T,
 ) -> T {
-    let bytes = with_shown_uri(config, key, message);
-    match bytes.as_deref().map(|bytes| Message::parse(bytes, &Limits::STORED)) {
-        Some(Ok(message)) => act(&message),
-        Some(Err(_)) | None => act(message),
+    if let Some(bytes) = with_shown_uri(config, key, message)
+        && let Ok(message) = &Message::parse(&bytes, &Limits::STORED)
+    {
+        return act(message);
     }
+    act(message)
 }
 
 /// A request of the callee with the URI in To that it sent; `None` for any other.
