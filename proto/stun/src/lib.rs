@@ -7,6 +7,7 @@
 //! Does not: long-term credentials, TURN, TCP, or compatibility with RFC 3489, which has no magic cookie.
 //!
 //! Start reading at [`StunClient`].
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,17 +15,16 @@ extern crate alloc;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
-mod answer;
 mod client;
 #[cfg(feature = "integrity")]
 mod integrity;
 mod message;
 mod write;
 
-pub use answer::{Unanswered, write_answer};
 pub use client::{StunClient, StunCounts, StunEvent, StunFailure};
 pub use message::{Class, Message, StunError, TransactionId};
 pub use write::MessageWriter;
+pub use write::{Unanswered, write_answer};
 
 /// Default UDP port of a server (RFC 8489 §18.6).
 pub const DEFAULT_PORT: u16 = 3478;
