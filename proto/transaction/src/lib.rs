@@ -22,7 +22,6 @@ mod requesting;
 mod server;
 mod serving;
 mod slab;
-mod stateless;
 mod stream;
 mod timers;
 mod via;
@@ -30,8 +29,8 @@ mod via;
 pub use client::{ClientId, Outgoing};
 pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
 pub use server::{Allowance, MatchKey, ServerId};
+pub use serving::{answer_rejected, to_tag};
 pub use slab::{Slab, SlabKey};
-pub use stateless::{answer_rejected, to_tag};
 pub use stream::SipFramer;
 pub use timers::{Limits, Timers};
 pub use via::{
