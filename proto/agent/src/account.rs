@@ -1,7 +1,7 @@
 //! Addresses-of-record of accounts.
 
 use crate::draft::is_sips;
-use crate::uri_headers::{HeaderFields, without_headers};
+use crate::draft::{HeaderFields, without_headers};
 use crate::{Account, AccountId, Config, RouteError};
 use alloc::string::String;
 use alloc::vec::Vec;

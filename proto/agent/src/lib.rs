@@ -9,6 +9,7 @@
 //!
 //! Start reading at `agent/mod.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
 //! `agent/dispatch.rs` for received requests.
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,12 +26,10 @@ mod counters;
 mod dialog;
 mod draft;
 mod event;
-mod ids;
 mod next_hop;
 mod registration;
 mod request;
 mod session;
-mod uri_headers;
 
 pub use account::{BadAccount, is_instance};
 pub use agent::UserAgent;
@@ -41,7 +40,7 @@ pub use config::{
 };
 pub use counters::Counters;
 pub use event::{Abilities, Action, AgentEvent, By, Ended, MessageDirection};
-pub use ids::{AccountId, CallId, QueryId};
+pub use event::{AccountId, CallId, QueryId};
 pub use next_hop::RouteError;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;

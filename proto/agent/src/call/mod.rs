@@ -25,7 +25,6 @@ mod callers;
 mod change;
 mod incoming;
 mod outgoing;
-mod referral;
 mod state;
 mod transfer;
 
@@ -45,9 +44,9 @@ use crate::request::reply::{IncomingRequest, phrase_of};
 use crate::request::{Answer, Cancelled};
 use crate::{AccountId, AgentEvent, By, CallId, Ended};
 use callers::CallerAuthenticator;
-use referral::Report;
 use state::Call;
 pub use state::{CallError, CallState, Role};
+use transfer::Report;
 
 /// All calls, their sessions and timers.
 pub(crate) struct Calls {

@@ -14,7 +14,7 @@
 
 use crate::context::{AgentContext, Shared};
 use crate::draft::{Draft, Purpose, text};
-use crate::ids::key_of;
+use crate::event::key_of;
 use crate::{Abilities, CallId, QueryId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -22,17 +22,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use challenge::{AccountCredentials, PeerAnswer, Unanswered};
 use core::net::SocketAddr;
-use peers::{Peers, ResolvedNames, TcpFailures};
 use reply::warning_text;
 use ringway_sansio::{
     ConnectionId, Deadline, Flow, IcmpError, Instant, LocatedServers, TimerKey, Token, Transport, Wheel,
 };
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactions, may_send_to};
+use sending::{Peers, ResolvedNames, TcpFailures};
 use smallvec::SmallVec;
 
 pub(crate) mod challenge;
-mod peers;
 pub(crate) mod reply;
 mod sending;
 
