@@ -8,6 +8,7 @@
 //! carries out each [`Action`].
 //!
 //! Start reading at [`Phone`], then [`Phase`].
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,7 +17,6 @@ extern crate alloc;
 mod action;
 mod call;
 mod call_media;
-mod command;
 mod commands;
 mod config;
 mod event;
@@ -28,7 +28,7 @@ mod signalling;
 pub use action::Action;
 pub use call::{Call, CallEnd, PastCall, Phase};
 pub use call_media::{CallMedia, CallMediaEvent, MediaCommand};
-pub use command::{Digit, PhoneCommand};
+pub use commands::{Digit, PhoneCommand};
 pub use config::{IncomingPolicy, PhoneConfig, PhoneLimits, StunServer, TransferPolicy};
 pub use event::{
     CallNumber, Hold, Levels, MediaReport, NetworkFacts, PhoneEvent, Side, SipMessage, TransferStep,
