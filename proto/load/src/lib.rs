@@ -8,6 +8,7 @@
 //! Does not: open sockets, read clocks or files, collect statistics, or judge a server.
 //!
 //! Start reading at [`Generator`] and [`MediaStreams`].
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,28 +20,25 @@ mod arrivals;
 mod attempt;
 mod authentication;
 mod classic;
-mod config;
 mod generator;
 mod kept;
-mod length;
 mod media;
-mod report;
 mod scenario;
 mod session;
 mod template;
 mod users;
 
+pub use arrivals::Length;
 pub use arrivals::{Arrivals, Spacing};
+pub use attempt::{Outcome, Report};
 pub use classic::{Classic, ClassicError};
-pub use config::{Config, ConnectionUse};
 pub use generator::{Action, Counters, Generator};
-pub use length::Length;
 pub use media::{MediaCounters, MediaStreams, StreamReport};
-pub use report::{Outcome, Report};
 pub use ringway_sdp::{CryptoSuite, Protection};
 pub use scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
 pub use session::{MediaEvent, MediaRefusal, MediaStart, MediaUse};
 pub use template::{Keyword, Template, TemplateError};
+pub use users::{Config, ConnectionUse};
 pub use users::{User, Users, UsersError};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Scenarios: the steps of an attempt.
 
-use crate::length::Length;
+use crate::arrivals::Length;
 use crate::template::{Keyword, Kind, Template};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -7,7 +7,6 @@
 //! All streams of a side share one address. A packet belongs to the stream of its source address and SSRC, if the peer's SDP
 //! has an SSRC (RFC 5576), or else to the stream of its source address (symmetric RTP, RFC 4961).
 
-mod ring;
 mod stream;
 
 #[cfg(test)]
@@ -17,11 +16,11 @@ pub use stream::StreamReport;
 
 use crate::session::{MediaEvent, MediaRefusal, MediaStart};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
-use ring::Ring;
 use ringway_media::rtp::{DatagramKind, RtpPacket};
 use ringway_sansio::{Deadline, Flow, Instant, ListenerId, Outbox, Rng, Seed};
 use ringway_transaction::{Slab, SlabKey};
@@ -303,5 +302,103 @@ impl MediaStreams {
             u64::from(remote.port()) << 40 | u64::from(listener.0) << 32 | u64::from(ssrc.unwrap_or(0)),
         );
         hash.finish()
+    }
+}
+
+/// Time between two packets of a stream.
+const PACKET_INTERVAL: Duration = Duration::from_millis(20);
+/// Largest delay of a slot; packets of older ones are skipped.
+const BEHIND_MAX: Duration = Duration::from_millis(200);
+
+const SLOTS: u64 = 20;
+const SLOT: Duration = Duration::from_millis(1);
+
+/// Streams by the millisecond of the packet interval in which they send.
+#[derive(Debug)]
+struct Ring {
+    slots: [Vec<SlabKey>; SLOTS as usize],
+    origin: Instant,
+    /// Number of the next slot since the origin.
+    next: u64,
+    /// Number of streams of the next slot that have sent.
+    sent: usize,
+}
+
+/// Turn of one stream.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    key: SlabKey,
+    /// Planned time.
+    due: Instant,
+    /// Number of the packet interval since the origin.
+    lap: u64,
+}
+
+impl Ring {
+    fn new(origin: Instant) -> Self {
+        Self { slots: Default::default(), origin, next: 0, sent: 0 }
+    }
+
+    /// Adds a stream to the slot with the fewest streams; among equals to the next one.
+    fn add(&mut self, now: Instant, key: SlabKey) {
+        if self.slots.iter().all(Vec::is_empty) {
+            self.next = now.since(self.origin).as_millis() as u64 + 1;
+            self.sent = 0;
+        }
+        let first = self.next;
+        let slots = (first..first + SLOTS).map(|number| (number % SLOTS) as usize);
+        let least = slots.min_by_key(|&slot| self.slots.get(slot).map_or(0, Vec::len));
+        if let Some(slot) = least.and_then(|slot| self.slots.get_mut(slot)) {
+            slot.push(key);
+        }
+    }
+
+    /// Time of the next slot with streams.
+    fn next_due(&self) -> Option<Instant> {
+        let has_streams =
+            |number: &u64| self.slots.get((number % SLOTS) as usize).is_some_and(|s| !s.is_empty());
+        (self.next..self.next + SLOTS).find(has_streams).map(|number| self.due_at(number))
+    }
+
+    /// Next stream whose packet is due.
+    fn take_due(&mut self, now: Instant) -> Option<Turn> {
+        loop {
+            let due = self.due_at(self.next);
+            if due > now || self.slots.iter().all(Vec::is_empty) {
+                return None;
+            }
+            let slot = self.slots.get((self.next % SLOTS) as usize)?;
+            if let Some(&key) = slot.get(self.sent) {
+                self.sent += 1;
+                return Some(Turn { key, due, lap: self.next / SLOTS });
+            }
+            self.next += 1;
+            self.sent = 0;
+        }
+    }
+
+    /// Removes the stream that [`Ring::take_due`] has returned last.
+    fn remove_taken(&mut self) {
+        let Some(slot) = self.slots.get_mut((self.next % SLOTS) as usize) else { return };
+        if let Some(last) = self.sent.checked_sub(1).filter(|&last| last < slot.len()) {
+            slot.swap_remove(last);
+            self.sent = last;
+        }
+    }
+
+    /// Passes over packet intervals that are more than [`BEHIND_MAX`] late; returns the number of packets that were due in
+    /// them.
+    fn skip_late(&mut self, now: Instant) -> u64 {
+        let late = now.since(self.due_at(self.next));
+        if late <= BEHIND_MAX {
+            return 0;
+        }
+        let laps = (late.as_nanos() / PACKET_INTERVAL.as_nanos()) as u64;
+        self.next += laps * SLOTS;
+        laps * self.slots.iter().map(|slot| slot.len() as u64).sum::<u64>()
+    }
+
+    fn due_at(&self, number: u64) -> Instant {
+        self.origin + Duration::from_nanos(number.saturating_mul(SLOT.as_nanos() as u64))
     }
 }

@@ -1,6 +1,6 @@
 //! One stream: packets of 20 ms in both directions, and what was received.
 
-use super::ring::Turn;
+use super::Turn;
 use crate::session::MediaStart;
 use alloc::vec::Vec;
 use core::time::Duration;
