@@ -37,6 +37,7 @@
 //! # Ok(())
 //! # }
 //! ```
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -48,8 +49,6 @@ extern crate self as ringway_sdp;
 extern crate std;
 
 mod answer;
-mod codec;
-mod crypto_suite;
 mod description;
 mod dtls;
 mod formats;
@@ -63,7 +62,6 @@ mod protect;
 mod refused;
 pub mod sdes;
 mod text;
-mod write;
 
 #[cfg(test)]
 mod corpus_tests;
@@ -77,13 +75,13 @@ mod phones_tests;
 #[cfg(test)]
 mod protect_tests;
 
-pub use codec::{Codec, Direction};
-pub use crypto_suite::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use description::{Origin, SessionDescription};
 pub use dtls::{DtlsRole, Fingerprint, FingerprintHash};
 pub use ice::{IceCredentials, IceParams};
 pub use media::{Attribute, Connection, MediaDescription, Profile, RtcpAttribute, RtpMap};
+pub use media::{Codec, Direction};
 pub use offer_answer::{LocalMedia, OfferAnswer};
+pub use params::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use params::{KeyManagement, MediaParams, Protection};
 pub use protect::{Downgrade, SecurityPolicy};
 pub use refused::{Mismatch, Refused};

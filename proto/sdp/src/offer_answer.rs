@@ -9,10 +9,10 @@
 //! An agreement stays in force until the next one: an offer that is rejected, ours or the peer's, changes
 //! nothing.
 
+use crate::description::address;
 use crate::formats::TELEPHONE_EVENT_TYPE;
 use crate::ice::LocalIce;
 use crate::protect::{OfferedProtection, PriorProtection};
-use crate::write::address;
 use crate::{
     Codec, Connection, CryptoSuite, Direction, Downgrade, Limits, MasterKey, MediaDescription, MediaParams,
     Origin, Profile, Protection, SecurityPolicy, SessionDescription,
