@@ -1,9 +1,9 @@
 //! A master key in use: session keys, identifier and lifetime; settings of an SRTP context.
 
 use crate::SRTCP_PACKETS_MAX;
-use crate::derivation::{Labels, SessionKeys};
-use crate::error::KeyError;
+use crate::packet::KeyError;
 use crate::transforms::{self, CounterMode, Gcm};
+use crate::transforms::{Labels, SessionKeys};
 use alloc::boxed::Box;
 use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use subtle::ConstantTimeEq;

@@ -28,6 +28,7 @@
 //! # Ok(())
 //! # }
 //! ```
+
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -38,8 +39,6 @@ extern crate self as ringway_srtp;
 #[cfg(test)]
 extern crate std;
 
-mod derivation;
-mod error;
 mod key;
 mod packet;
 mod receiver;
@@ -56,8 +55,8 @@ mod rollover_tests;
 #[cfg(test)]
 mod vector_tests;
 
-pub use error::{KeyError, ProtectError, UnprotectError};
 pub use key::SrtpSettings;
+pub use packet::{KeyError, ProtectError, UnprotectError};
 pub use packet::{NoProbe, Probe, Step};
 pub use receiver::{SrtpCounts, SrtpReceiver};
 pub use sender::SrtpSender;

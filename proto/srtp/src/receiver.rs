@@ -3,12 +3,12 @@
 //! A packet that is not authentic is left unchanged.
 
 use crate::PACKET_BYTES_MAX;
-use crate::error::{KeyError, UnprotectError};
 use crate::key::{Cipher, Key, SrtpSettings, rtcp_tag_bytes, rtp_tag_bytes};
 use crate::packet::{
     ENCRYPTED_FLAG, NoProbe, Probe, RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, RtpHeader, Step, rtcp_ssrc,
     rtp_header,
 };
+use crate::packet::{KeyError, UnprotectError};
 use crate::stream::{IndexError, ReplayWindow, Seen, Streams, index_candidates};
 use crate::transforms::{CounterMode, Gcm, TAG_BYTES, rollover_counter, rtcp_associated_data};
 use core::fmt;

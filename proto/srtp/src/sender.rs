@@ -1,7 +1,7 @@
 //! Cryptographic context of the sent stream: encryption and authentication in place (RFC 3711 §3.3).
 
-use crate::error::{KeyError, ProtectError};
 use crate::key::{Cipher, Key, SrtpSettings, rtcp_tag_bytes, rtp_tag_bytes};
+use crate::packet::{KeyError, ProtectError};
 use crate::packet::{NoProbe, Probe, RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, Step, rtcp_ssrc, rtp_header};
 use crate::stream::{IndexError, Seen, Streams, estimate};
 use crate::transforms::{PacketLayout, TAG_BYTES, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};

@@ -5,9 +5,9 @@
 //! checks their vectors with AES and the key derivation, and the packet of the latter then with the real
 //! sender.
 
-use crate::derivation::tests::derive_any;
-use crate::derivation::{AesCounter, SessionKeys};
 use crate::key::tests::of_session_keys;
+use crate::transforms::tests::derive_any;
+use crate::transforms::{AesCounter, SessionKeys};
 use crate::*;
 use aes::Aes128Enc;
 use alloc::string::String;
@@ -64,7 +64,7 @@ fn session_keys_are_derived() {
         let mut derived = vec![0; expected.len()];
         derive_any(suite, &master.key, &master.salt, label, &mut derived);
         assert_eq!(derived, expected, "{}", name(vector));
-        let keys = SessionKeys::derive(suite, &master, crate::derivation::Labels::RTP).unwrap();
+        let keys = SessionKeys::derive(suite, &master, crate::transforms::Labels::RTP).unwrap();
         let part: &[u8] = match label {
             0 => &keys.encryption,
             1 => &keys.authentication,
