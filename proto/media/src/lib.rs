@@ -25,9 +25,8 @@ pub mod reception;
 pub mod rtcp;
 pub mod rtp;
 pub mod session;
-mod sound;
 pub mod tone;
 
 pub use ringway_stun as stun;
 pub use session::MediaSession;
-pub use sound::{Level, Sound};
+pub use tone::{Level, Sound};

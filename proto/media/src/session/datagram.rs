@@ -1,11 +1,10 @@
 //! Handling of received datagrams.
 
+use super::config::MediaEvent;
 use super::control::ReportContent;
-use super::event::MediaEvent;
 use super::latch::{Latch, Sender};
 use super::receive::{Payload, Transit};
-use super::receive_contexts::KeyGeneration;
-use super::srtp_state::Opened;
+use super::srtp_state::{KeyGeneration, Opened};
 use super::{MediaSession, RTCP_PORT, RTP_PORT, ip_header_bytes};
 use crate::rtcp::Compound;
 use crate::rtp::{DatagramKind, RtpPacket};

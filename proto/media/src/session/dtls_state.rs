@@ -12,7 +12,7 @@
 //! handshake takes longer than [`SENDER_MAX`], gives way to the next first message. With ICE only addresses that passed a
 //! check take part, and the first message waits for one.
 
-use super::event::{MediaEvent, SecurityFailure};
+use super::config::{MediaEvent, SecurityFailure};
 use super::latch::{Latch, Sender};
 use super::srtp_state::SrtpState;
 use super::{MediaSession, RTCP_PORT, RTP_PORT, is_reachable};

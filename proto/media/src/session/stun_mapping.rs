@@ -1,7 +1,7 @@
 //! Mapped addresses of our two ports by STUN, with a client for each, since a NAT maps each port separately
 //! (RFC 3605 §1).
 
-use super::event::MediaEvent;
+use super::config::MediaEvent;
 use super::{Deferred, RTCP_PORT, RTP_PORT};
 use crate::stun::{StunClient, StunEvent};
 use core::net::SocketAddr;

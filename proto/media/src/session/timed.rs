@@ -1,7 +1,7 @@
 //! Timers of the session: reports, keep-alives, retransmissions; and its end.
 
+use super::config::{MediaEvent, Sas, SecurityFailure};
 use super::control::ReportBuffer;
-use super::event::{MediaEvent, Sas, SecurityFailure};
 use super::ice_lite::IceLite;
 use super::latch::Latch;
 use super::srtp_state::SrtpState;
