@@ -8,16 +8,14 @@
 //! Does not: access hardware, read clocks, contain anything of SIP, support IPv6.
 //!
 //! Start reading at [`Station`].
+
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod card;
 mod counters;
-mod fetch;
 mod frame;
-mod lease;
 mod neighbours;
 mod paced;
 mod stack;
@@ -26,9 +24,8 @@ mod streams;
 mod tftp;
 mod wire;
 
-pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use counters::StationCounters;
-pub use lease::{Lease, NAME_SERVERS_MAX};
+pub use frame::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use neighbours::NEIGHBOURS_MAX;
 pub use paced::{PacedCounters, PacedStation};
 pub use stack::Change;
@@ -37,3 +34,4 @@ pub use streams::CONNECTIONS_MAX;
 pub use tftp::{
     Download, DownloadError, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress, TFTP_PORT,
 };
+pub use wire::{Lease, NAME_SERVERS_MAX};

@@ -4,11 +4,10 @@
 //! the reply; [`Station::run`] does all other work. The program calls `receive` as long as there are frames, and `run`
 //! when `receive` returned [`Worked::Begun`], and at least every millisecond.
 
-use crate::fetch::Fetch;
 use crate::frame::{self, FrameKind};
 use crate::stack::{Change, Stack, socket_address};
 use crate::streams::{StreamListener, Streams};
-use crate::tftp::{Download, DownloadError};
+use crate::tftp::{Download, DownloadError, Fetch};
 use crate::wire::Wire;
 use crate::{Card, Lease, StationCounters};
 use alloc::boxed::Box;
