@@ -1,13 +1,11 @@
 //! Simulation: hosts, links, and the queue of events.
 
-mod layers;
 mod streams;
 
 pub use streams::Reading;
 
 use crate::faults::Faults;
 use crate::host::{Effects, HostId, SimNode};
-use crate::sim::layers::HostLayers;
 use crate::stream::Connections;
 use crate::trace::{Fate, Trace, TracedPacket};
 use ringway_sansio::{
@@ -20,6 +18,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
+use streams::HostLayers;
 
 /// Network of hosts whose clock advances from one event to the next.
 pub struct Sim {

@@ -1,4 +1,8 @@
-//! Stream connections of a simulation: handshakes, bytes in transit, deadlines, ends.
+//! Stream connections of a simulation: handshakes, bytes in transit, deadlines, ends. Layers of a host's stream
+//! connections, and their turns.
+//!
+//! Computation takes no virtual time. A host has a turn [`TURN`] after each step of a handshake, and others while a layer waits
+//! for its turn, like a driver that polls.
 
 use super::{Host, Sim, SimEvent};
 use crate::connection::{SimConnection, Socket};
@@ -6,7 +10,7 @@ use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Received, Token};
-use ringway_stream::{CloseReason, Origin, StreamLimits};
+use ringway_stream::{CloseReason, Layer, Origin, PlainLayers, StreamLayers, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -218,7 +222,7 @@ impl Sim {
     }
 
     /// Passes the complete messages of a connection to its host, and writes what the connection itself answers.
-    pub(super) fn pass_messages(&mut self, id: ConnectionId) {
+    fn pass_messages(&mut self, id: ConnectionId) {
         loop {
             let Some(end) = self.connections.end_mut(id) else { return };
             let (host, flow) = (end.host, end.flow);
@@ -317,5 +321,94 @@ impl Sim {
     }
 }
 
+/// Source of a host's layers.
+pub(super) struct HostLayers {
+    source: Box<dyn StreamLayers<Layer = Box<dyn Layer>>>,
+    /// True if a [`SimEvent::Turn`] is in the queue.
+    has_turn: bool,
+}
+
+impl HostLayers {
+    /// Creates the layer of a connection that begins at `now`.
+    pub(super) fn layer(&mut self, origin: Origin, flow: &Flow, now: Instant) -> Option<Box<dyn Layer>> {
+        self.source.begin_turn(now);
+        match origin {
+            Origin::Accepted => self.source.accept(flow),
+            Origin::Dialled => self.source.dial(flow),
+        }
+    }
+
+    /// Begins a turn.
+    fn begin_turn(&mut self, now: Instant) {
+        self.source.begin_turn(now);
+    }
+}
+
+impl Default for HostLayers {
+    fn default() -> Self {
+        Self { source: Box::new(Boxed(PlainLayers)), has_turn: false }
+    }
+}
+
+/// Source whose layers are boxed, so that sources of all types are one.
+struct Boxed<S>(S);
+
+impl<S: StreamLayers<Layer: 'static>> StreamLayers for Boxed<S> {
+    type Layer = Box<dyn Layer>;
+
+    fn resumes(&self) -> bool {
+        self.0.resumes()
+    }
+
+    fn begin_turn(&mut self, now: Instant) {
+        self.0.begin_turn(now);
+    }
+
+    fn accept(&mut self, flow: &Flow) -> Option<Box<dyn Layer>> {
+        self.0.accept(flow).map(|layer| Box::new(layer) as Box<dyn Layer>)
+    }
+
+    fn dial(&mut self, flow: &Flow) -> Option<Box<dyn Layer>> {
+        self.0.dial(flow).map(|layer| Box::new(layer) as Box<dyn Layer>)
+    }
+}
+
+impl Sim {
+    /// Sets the layers of a host's connections from now on; without a call they are those of TCP.
+    pub fn set_layers<S: StreamLayers<Layer: 'static> + 'static>(&mut self, host: HostId, source: S) {
+        if let Some(host) = self.hosts.get_mut(host.0) {
+            host.layers.source = Box::new(Boxed(source));
+        }
+    }
+
+    /// Schedules the next turn of a host after a step of a handshake.
+    fn schedule_turn(&mut self, id: HostId) {
+        let Some(host) = self.hosts.get_mut(id.0) else { return };
+        if !std::mem::replace(&mut host.layers.has_turn, true) {
+            self.schedule(self.now + TURN, SimEvent::Turn { host: id });
+        }
+    }
+
+    /// Lets the connections of a host that are in their handshake continue.
+    pub(super) fn turn(&mut self, id: HostId) {
+        let Some(host) = self.hosts.get_mut(id.0).filter(|host| host.node.is_some()) else { return };
+        host.layers.has_turn = false;
+        host.layers.begin_turn(self.now);
+        if !host.layers.source.resumes() {
+            return;
+        }
+        for connection in self.connections.of_host(id) {
+            let Some(end) = self.connections.end_mut(connection) else { continue };
+            if end.connection.is_handshaking() {
+                end.connection.resume(self.now);
+                self.schedule_turn(id);
+                self.pass_messages(connection);
+            }
+        }
+    }
+}
+
 /// Delay of a close, at least that of the bytes before it.
 const CLOSE_DELAY: Duration = Duration::from_millis(1);
+/// Time between two turns.
+const TURN: Duration = Duration::from_millis(1);
