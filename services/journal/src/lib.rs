@@ -11,7 +11,6 @@
 mod damage;
 mod disk;
 mod journal;
-mod pace;
 mod record;
 mod recovery;
 mod scan;
@@ -24,9 +23,8 @@ mod writer_thread;
 pub use damage::{Damage, JournalError, LostKeys};
 pub use disk::{Disk, DiskFile, LocalDisk};
 pub use journal::Journal;
-pub use pace::Durability;
 pub use record::{KEY_BYTES_MAX, LostKey, VALUE_BYTES_MAX};
 pub use recovery::Recovery;
 pub use snapshot::SnapshotSource;
 pub use writer::{BUFFER_BYTES_MAX, Batch, Writer, WriterStats};
-pub use writer_thread::WriterEvent;
+pub use writer_thread::{Durability, WriterEvent};

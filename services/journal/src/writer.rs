@@ -11,11 +11,10 @@
 //! - strict: [`Writer::durable`] reaches a record's number when the record is durable, never before. While the disk
 //!   fails it does not advance, and [`Writer::failed`] is true.
 
-use crate::pace::Durability;
 use crate::record::{RECORD_HEADER_BYTES, encode};
 use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer_thread::{WriterEvent, WriterThread};
+use crate::writer_thread::{Durability, WriterEvent, WriterThread};
 use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
