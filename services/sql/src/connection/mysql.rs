@@ -1,7 +1,7 @@
 //! MySQL and MariaDB.
 
-use crate::connection::answer::{Each, in_time};
 use crate::connection::{DatabaseError, DatabaseUrl};
+use crate::connection::{Each, in_time};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Params, Row, SslOpts, Value};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
-use crate::connection::answer::{Each, Wait, in_time};
 use crate::connection::{DatabaseError, DatabaseUrl};
+use crate::connection::{Each, Wait, in_time};
 use futures_util::future::poll_fn;
 use futures_util::{StreamExt, TryStreamExt};
 use rustls::pki_types::CertificateDer;

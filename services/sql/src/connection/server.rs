@@ -1,9 +1,9 @@
 //! A connection to a database server that blocks the calling thread.
 
-use crate::connection::answer::{Each, Wait};
 use crate::connection::mysql::MySql;
 use crate::connection::postgres::Postgres;
 use crate::connection::{DatabaseError, DatabaseUrl, Engine};
+use crate::connection::{Each, Wait};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
