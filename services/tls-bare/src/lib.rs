@@ -21,7 +21,6 @@ extern crate std;
 mod credentials;
 mod gate;
 mod layer;
-mod layers;
 mod provider;
 mod role;
 #[cfg(test)]
@@ -29,4 +28,4 @@ mod tests;
 
 pub use credentials::{Credentials, CredentialsError};
 pub use gate::{HANDSHAKES_MAX, HandshakeCounters};
-pub use layers::{TlsClient, TlsLayers};
+pub use layer::{TlsClient, TlsLayers};
