@@ -4,7 +4,7 @@
 //! The server's clock drives it. Each `Request` for samples is answered at once with queued samples, padded with
 //! silence, so that the server never waits. Each fragment of the microphone is queued for the call.
 
-use super::connection::{AudioError, Connection, Frame, Names, Reply, SoundServer};
+use super::{AudioError, Connection, Frame, Names, Reply, SoundServer};
 use crate::SAMPLE_RATE_HZ;
 use pulseaudio::protocol::stream::{BufferAttr, StreamFlags};
 use pulseaudio::protocol::{

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::Ringer;
-use crate::pulse::connection::FRAME_MAX;
+use crate::pulse::FRAME_MAX;
 use pulseaudio::protocol::{
     self, AuthReply, Command, CreatePlaybackStreamReply, CreateRecordStreamReply, DescriptorFlags,
     MAX_VERSION, PulseError, Request, ServerInfo, SetClientNameReply, SinkInfo, SourceInfo,
