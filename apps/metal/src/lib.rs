@@ -17,7 +17,6 @@ mod machine;
 mod network;
 mod phone;
 mod program;
-mod tls;
 mod view;
 
 pub use machine::Machine;

@@ -1,4 +1,5 @@
-//! The server as a machine: from the first DHCP packet to serving, with the administration screen.
+//! The server as a machine: from the first DHCP packet to serving, with the administration screen. TLS of the server
+//! machine: certificate and key from the boot medium, and reports of failed handshakes.
 //!
 //! ```text
 //! Addressing --lease--> Fetching(settings) --> Fetching(users) --> Serving
@@ -25,7 +26,7 @@ use ringway_in_memory::{CountedNode, MemoryHost};
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::{Action, BindingChange, Server};
 use ringway_settings::MachineSettings;
-use ringway_tls_bare::TlsLayers;
+use ringway_tls_bare::{Credentials, TlsLayers};
 use ringway_ui::Level;
 use ringway_ui::admin::{self, Admin, What};
 use ringway_users::{NameHash, Subscribers};
@@ -533,6 +534,47 @@ pub(crate) fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
     Seed::from_number(address ^ now.as_nanos())
 }
 
+impl<C: Card> Machine<C> {
+    /// Prepares TLS if a listener needs it.
+    ///
+    /// # Errors
+    /// Certificate and key are missing or unusable, or there is no source of randomness; the message is for the user.
+    fn prepare_tls(&mut self) -> Result<(), String> {
+        if self.has_tls || !self.settings.listen.iter().any(|listener| listener.transport == Transport::Tls) {
+            return Ok(());
+        }
+        let file = self.hardware.boot_file.ok_or(
+            "TLS needs a certificate and its key on the boot medium; build it with --tls FILE.pem, or give tls=off",
+        )?;
+        let seed = self.hardware.tls_seed.take().ok_or(
+            "TLS needs random numbers, and this machine has neither RDRAND nor virtio-rng; give tls=off, or another \
+             machine",
+        )?;
+        let credentials = Credentials::from_pem(file);
+        let prepared =
+            credentials.and_then(|credentials| self.station.layers_mut().set_credentials(credentials, &seed));
+        prepared.map_err(|error| {
+            format!("TLS: {error}; give the boot medium an ECDSA key on P-256 with its certificate, in PEM")
+        })?;
+        self.has_tls = true;
+        Ok(())
+    }
+
+    /// Logs a failed handshake, at most one in [`REPORT_INTERVAL`].
+    fn report_failed_handshake(&mut self, now: Instant) {
+        if now < self.tls_report_at {
+            return;
+        }
+        if let Some((peer, why)) = self.station.layers().take_failure() {
+            self.tls_report_at = now + REPORT_INTERVAL;
+            let failed = self.station.layers().counters().failed;
+            let text =
+                format!("tls: the handshake with {peer} failed: {why}; {failed} failed since the start");
+            self.log(now, Level::Warning, &text);
+        }
+    }
+}
+
 /// Time without a DHCP answer before the first warning, and the interval of the warnings.
 const DHCP_WARNING_AFTER: Duration = Duration::from_secs(5);
 const DHCP_WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -548,3 +590,4 @@ pub(crate) const TRANSACTIONS_MAX: usize = 8192;
 
 /// Free bytes below which new work is refused.
 const MEMORY_RESERVE: u64 = 4 << 20;
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX};
 
-use super::dma::{Buffers, pages};
+use super::{Buffers, pages};
 use super::{CardError, FRAME_BYTES_MIN};
 use crate::clock::{wait, wait_until};
 use crate::paging::map_device;
@@ -282,7 +282,7 @@ struct Ring {
 impl Ring {
     fn new() -> Result<Self, CardError> {
         let descriptors =
-            pages((RING * DESCRIPTOR_BYTES).div_ceil(super::dma::PAGE_BYTES)).ok_or(CardError::Memory)?;
+            pages((RING * DESCRIPTOR_BYTES).div_ceil(super::PAGE_BYTES)).ok_or(CardError::Memory)?;
         let buffers = Buffers::new(RING).ok_or(CardError::Memory)?;
         Ok(Self { descriptors: descriptors.cast(), buffers, next: 0 })
     }

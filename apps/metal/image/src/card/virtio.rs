@@ -17,7 +17,7 @@ use virtio_drivers::transport::pci::PciTransport;
 use virtio_drivers::transport::{DeviceStatus, DeviceType, InterruptStatus, Transport};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::dma::{Buffers, Identity};
+use super::{Buffers, Identity};
 use super::{CardError, FRAME_BYTES_MIN};
 use crate::pci::{self, Function};
 
