@@ -2,9 +2,9 @@
 //!
 //! All output stays in its columns and its row, and inside the screen. A cell never holds a control character.
 
-use crate::cp437;
 use crate::figures::History;
 use crate::style::Style;
+use crate::text;
 use crate::text::{CUT, Clip, each_code, is_typeable, width_of};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -34,7 +34,7 @@ impl Cell {
 
     /// Its character in code page 437, 0x20 to 0x7e or 0x80 to 0xfe: the most similar one.
     pub fn code(&self) -> u8 {
-        if self.is_covered() { cp437::BLANK } else { cp437::similar(self.letter) }
+        if self.is_covered() { text::BLANK } else { text::similar(self.letter) }
     }
 
     /// Its character; a blank if it is covered.
@@ -358,7 +358,7 @@ impl Field<'_> {
 
     /// False: there is no room for more, and the end is marked.
     fn push(&mut self, code: u8) -> bool {
-        if self.letter(cp437::character(code)) {
+        if self.letter(text::character(code)) {
             return true;
         }
         if let Some(last) = self.cells.last_mut() {

@@ -17,7 +17,6 @@ extern crate std;
 
 pub mod admin;
 mod cells;
-mod cp437;
 mod figures;
 mod keys;
 mod log;

@@ -1,6 +1,6 @@
 //! Page 3: every limit, and how often it was reached.
 
-use super::facts::Limit;
+use super::Limit;
 use crate::cells::Cells;
 use crate::figures::{Grouped, Span};
 use crate::keys::Key;

@@ -1,6 +1,6 @@
 //! Page 1: state of the server; rates per second, from counters since the start.
 
-use super::facts::{Authentication, Facts, Memory, Mode, Totals, Users};
+use super::{Authentication, Facts, Memory, Mode, Totals, Users};
 use crate::cells::Cells;
 use crate::figures::{Delay, Grouped, History, MebiBytes};
 use crate::network;

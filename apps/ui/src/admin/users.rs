@@ -1,7 +1,7 @@
 //! Page 2: the registered users, or what changes about them.
 
+use super::Facts;
 use super::changes::Changes;
-use super::facts::Facts;
 use super::listing::{Listing, Move, Prefix, RegistrationSource};
 use crate::cells::Cells;
 use crate::figures::Grouped;

@@ -1,9 +1,9 @@
 //! For tests: a person at the phone, and what they see.
 
 use super::model::{Effect, Event, Host, Model};
-use super::moment::{Now, WallTime};
 use super::settings::{Account, Contact, PasswordPlace, Registration, Settings};
 use super::view;
+use super::{Now, WallTime};
 use crate::cells::Cells;
 use crate::keys::Key;
 use alloc::borrow::ToOwned;

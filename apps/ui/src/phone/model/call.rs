@@ -1,6 +1,6 @@
 //! A call, and its entry in the history.
 
-use crate::phone::moment::Now;
+use crate::phone::Now;
 use crate::text::{Shown, cut, width};
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! Functions of the keys.
 
 use super::call::{Asked, URI_CHARS_MAX};
-use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, front, login};
+use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, login};
 use crate::keys::Key;
+use crate::phone::Now;
 use crate::phone::form::{Field, Pressed};
-use crate::phone::moment::Now;
 use crate::phone::settings::complete_uri;
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
@@ -33,7 +33,7 @@ impl Model {
         if key == Key::Enter && self.enter_answers() {
             return self.answer(effects);
         }
-        if front::on_key(self, key) {
+        if super::on_key(self, key) {
             return;
         }
         let screens = self.host.screens();
@@ -54,7 +54,7 @@ impl Model {
     }
 
     pub(super) fn on_paste(&mut self, text: &str) {
-        front::leave(self);
+        super::leave(self);
         match (&mut self.overlay, self.screen) {
             (Some(Overlay::Transfer { to, .. }), _) => to.insert(text),
             (Some(Overlay::Contact { form, .. }), _) => form.paste(text),
@@ -384,7 +384,7 @@ impl Model {
         if let Some(call) = self.call_mut(number) {
             call.asked = Some(Asked::HangUp);
         }
-        front::leave_if(self, number);
+        super::leave_if(self, number);
     }
 
     /// The same keys decide about a transfer that the other side asks for.
@@ -430,7 +430,7 @@ impl Model {
         };
         call.asked = Some(Asked::HangUp);
         effects.push(Effect::Phone(command));
-        front::leave_if(self, number);
+        super::leave_if(self, number);
     }
 
     fn toggle_hold(&mut self, number: CallNumber, effects: &mut Vec<Effect>) {

@@ -2,7 +2,7 @@
 
 use super::Limits;
 use crate::keys::Key;
-use crate::phone::moment::Now;
+use crate::phone::Now;
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;

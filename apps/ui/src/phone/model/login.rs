@@ -2,8 +2,8 @@
 
 use super::call::REASON_CHARS_MAX;
 use super::{Effect, Host, Model, Registered, Screen, Weight};
+use crate::phone::Now;
 use crate::phone::form::{Entry, Field, Form, choice};
-use crate::phone::moment::Now;
 use crate::phone::settings::{
     Account, PasswordPlace, Registration, Secret, Settings, complete_uri, is_host_port, is_sips,
 };

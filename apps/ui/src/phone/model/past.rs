@@ -4,7 +4,7 @@
 //! out lines that it cannot read.
 
 use super::call::{LOCKS, Origin, Outcome, Party, PastCall, REASON_CHARS_MAX, URI_CHARS_MAX};
-use crate::phone::moment::{Now, WallTime};
+use crate::phone::{Now, WallTime};
 use crate::text::Shown;
 use alloc::collections::VecDeque;
 use alloc::format;

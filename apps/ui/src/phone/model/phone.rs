@@ -1,9 +1,9 @@
 //! Events of the phone. Every text in them may come from a stranger.
 
 use super::call::{Call, Origin, PastCall, Phase, REASON_CHARS_MAX, URI_CHARS_MAX};
-use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight, front};
+use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight};
+use crate::phone::Now;
 use crate::phone::model::call::{DIRECT, NAME_CHARS_MAX, Party};
-use crate::phone::moment::Now;
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -96,7 +96,7 @@ impl Model {
     fn ring_here(&mut self, now: Now, call: Call, effects: &mut Vec<Effect>) {
         let number = call.number;
         self.begin(call);
-        front::bring(self, number);
+        super::bring(self, number);
         self.ring_due = Some(now.elapsed);
         self.ring(now, effects);
     }
@@ -218,7 +218,7 @@ impl Model {
         if self.shown == Some(number) {
             self.shown = None;
         }
-        front::leave_if(self, number);
+        super::leave_if(self, number);
         if matches!(self.overlay, Some(Overlay::Transfer { call, .. }) if call == number) {
             self.overlay = None;
         }

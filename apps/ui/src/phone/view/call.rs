@@ -1,9 +1,9 @@
 //! The call page: the peer, the protection, the sound.
 
-use super::canvas::Canvas;
+use super::Canvas;
+use crate::phone::Now;
+use crate::phone::clock;
 use crate::phone::model::{Asked, Call, Model, Phase, Series, lock_name};
-use crate::phone::moment::Now;
-use crate::phone::moment::clock;
 use crate::style::Style;
 use crate::text::{pad, split, width};
 use alloc::borrow::ToOwned;

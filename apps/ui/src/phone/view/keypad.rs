@@ -1,6 +1,6 @@
 //! The address line, the keys of a telephone, and quick dial.
 
-use super::canvas::Canvas;
+use super::Canvas;
 use crate::phone::model::Model;
 use crate::phone::settings::complete_uri;
 use crate::style::Style;

@@ -1,9 +1,9 @@
 //! The messages between us and the others, one rung each.
 
-use super::canvas::Canvas;
+use super::Canvas;
 use super::lists::rows;
+use crate::phone::Now;
 use crate::phone::model::{Ladder, Model, Rung};
-use crate::phone::moment::Now;
 use crate::style::Style;
 use crate::text::{cut, pad, width};
 use alloc::borrow::ToOwned;

@@ -1,10 +1,9 @@
 //! Lists with a chosen line: contacts, calls.
 
-use super::call;
-use super::canvas::Canvas;
+use super::{Canvas, call};
+use crate::phone::Now;
+use crate::phone::clock;
 use crate::phone::model::{Call, Model, Origin, Outcome, PastCall, lock_name};
-use crate::phone::moment::Now;
-use crate::phone::moment::clock;
 use crate::style::Style;
 use crate::text::{Shown, pad};
 use alloc::borrow::ToOwned;

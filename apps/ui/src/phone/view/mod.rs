@@ -5,7 +5,6 @@
 //! Start reading at [`draw`]; each page has a file.
 
 mod call;
-mod canvas;
 mod keypad;
 mod ladder;
 mod lists;
@@ -16,17 +15,17 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use super::Now;
 use super::form::{Entry, Form};
 use super::model::{Host, Model, Registered, Screen, Weight};
-use super::moment::Now;
 use crate::cells::Cells;
 use crate::network::Network;
 use crate::style::Style;
+use crate::text;
 use crate::text::{cut, pad, split, width};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
-use canvas::Canvas;
 use core::time::Duration;
 use ringway_phone::Protection;
 
@@ -283,5 +282,82 @@ fn duration(seconds: u64) -> String {
         (0, 0, seconds) => format!("{seconds}s"),
         (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
         (hours, minutes, _) => format!("{hours}h {minutes}m"),
+    }
+}
+
+/// A rectangle of the screen; positions in it count from its own corner.
+struct Canvas<'c> {
+    cells: &'c mut Cells,
+    x: usize,
+    y: usize,
+    columns: usize,
+    rows: usize,
+}
+
+impl<'c> Canvas<'c> {
+    /// The whole screen.
+    fn new(cells: &'c mut Cells) -> Self {
+        let (columns, rows) = (cells.columns(), cells.rows());
+        Self { cells, x: 0, y: 0, columns, rows }
+    }
+
+    /// A part of it.
+    fn part(&mut self, x: usize, y: usize, columns: usize, rows: usize) -> Canvas<'_> {
+        let (columns, rows) =
+            (columns.min(self.columns.saturating_sub(x)), rows.min(self.rows.saturating_sub(y)));
+        Canvas { cells: self.cells, x: self.x + x, y: self.y + y, columns, rows }
+    }
+
+    /// All cells, for pages that fill whole rows of the screen, and the row of this part's corner.
+    fn whole_rows(&mut self) -> (&mut Cells, usize) {
+        (self.cells, self.y)
+    }
+
+    /// Writes `text`; what does not fit is left out. Gives the column behind it.
+    fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
+        if y >= self.rows {
+            return x;
+        }
+        let room = self.columns.saturating_sub(x);
+        let end = self.cells.letters(self.x + x, self.y + y, room, style, text);
+        end - self.x
+    }
+
+    /// The same with `…` for what does not fit.
+    fn put_cut(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
+        let room = self.columns.saturating_sub(x);
+        self.put(x, y, &text::cut(text, room), style)
+    }
+
+    /// A line across the screen.
+    fn rule(&mut self, y: usize) {
+        self.cells.rule(self.y + y, Style::Quiet);
+    }
+
+    /// An empty box with a border and a title in the middle; gives its inside.
+    fn window(&mut self, columns: usize, rows: usize, title: &str) -> Canvas<'_> {
+        let (columns, rows) = (columns.min(self.columns), rows.min(self.rows));
+        let (x, y) = ((self.columns - columns) / 2, (self.rows - rows) / 2);
+        self.cells.frame(self.x + x, self.y + y, columns, rows, Style::Strong, title);
+        self.part(x + 2, y + 1, columns.saturating_sub(4), rows.saturating_sub(2))
+    }
+
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Puts the cursor there, if it is inside.
+    fn set_cursor(&mut self, x: usize, y: usize) {
+        if x < self.columns && y < self.rows {
+            self.cells.set_cursor(self.x + x, self.y + y);
+        }
+    }
+
+    fn hide_cursor(&mut self) {
+        self.cells.hide_cursor();
     }
 }

@@ -1,10 +1,9 @@
 //! Addresses of this phone, and how others see them.
 
-use super::canvas::Canvas;
-use super::{Machine, registered};
+use super::{Canvas, Machine, registered};
 use crate::network;
+use crate::phone::Now;
 use crate::phone::model::{Host, Mapping, Model};
-use crate::phone::moment::Now;
 use crate::phone::settings::Registration;
 use crate::style::Style;
 use crate::text::{Shown, pad, split};

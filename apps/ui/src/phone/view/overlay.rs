@@ -1,7 +1,6 @@
 //! Windows over a page: help, questions, small forms.
 
-use super::canvas::Canvas;
-use super::form;
+use super::{Canvas, form};
 use crate::phone::model::{Model, Overlay};
 use crate::style::Style;
 use crate::text::{Shown, pad};
