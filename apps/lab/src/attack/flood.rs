@@ -1,7 +1,7 @@
 //! Requests of many sources at a steady rate.
 
+use super::message::{Serial, Template};
 use super::script::bind;
-use super::template::{Serial, Template};
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};

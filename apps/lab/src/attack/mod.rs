@@ -7,4 +7,3 @@ pub mod message;
 pub mod peer;
 pub mod script;
 pub mod target;
-mod template;

@@ -1,10 +1,9 @@
 //! Callers: a user with a password, or a stranger; requests with retransmissions and credentials.
 
 use super::credentials::Credentials;
-use super::message::{Draft, copy_routes, respond, status, value};
+use super::message::{Draft, Serial, copy_routes, respond, status, value};
 use super::script::{T1, bind};
 use super::target::aor;
-use super::template::Serial;
 use crate::server::Algorithm;
 use anyhow::{Context, Result, bail};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};

@@ -1,7 +1,6 @@
 //! Scripted contacts: one thread each, which answers until the contact is dropped.
 
-use super::message::{respond, value, with_one_via};
-use super::template::Serial;
+use super::message::{Serial, respond, value, with_one_via};
 use crate::sys::large_buffers;
 use anyhow::{Context, Result};
 use std::collections::HashMap;

@@ -1,8 +1,7 @@
 //! UDP sockets of one side of the load.
 
 use super::locals::Locals;
-use super::tokens::{Input, Place, token};
-use super::wire_counters::WireCounters;
+use super::{Input, Place, WireCounters, token};
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{
     BATCH_MAX, Epoll, IcmpBatch, Interest, ReceiveBatch, SendBatch, Sending, Wait, queue_icmp_errors,

@@ -1,5 +1,5 @@
-//! Load: the generators of `ringway-load` on sockets and threads, in an open loop ([`Session::start`]) or in a closed one
-//! ([`Session::start_window`]).
+//! Load: the generators of `ringway-load` on sockets and threads, in an open loop ([`Session::start`]) or in a closed
+//! one ([`Session::start_window`]).
 //!
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
@@ -21,10 +21,9 @@ mod streams;
 mod target;
 mod thread;
 mod timeline;
-mod tokens;
-mod wire_counters;
 
 use std::num::NonZero;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -37,7 +36,7 @@ pub use ringway_load::{
     ConnectionUse, CryptoSuite, Length, MediaUse, Scenario, Spacing, User, Users, UsersError,
 };
 pub use ringway_sansio::Transport;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{IcmpError, Instant, Received, Seed};
 pub use ringway_transaction::Timers;
 use rustix::thread::set_current_timer_slack;
 
@@ -50,11 +49,11 @@ pub use media::MediaStatistics;
 use media::MediaThread;
 pub use plan::{Files, Flow, LoadTls, Plan};
 use player::Player;
+use ringway_transaction::SlabKey;
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 use target::LastMessage;
 use thread::play;
 pub use timeline::Slot;
-pub use wire_counters::WireCounters;
 
 /// Waiting of a thread for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -473,5 +472,121 @@ fn exact_timers() -> Result<()> {
     set_current_timer_slack(NonZero::new(1)).context("ask for exact timers")
 }
 
+/// Descriptor of a player that epoll watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Datagram socket or listening socket.
+    Socket(usize),
+    /// Connection.
+    Connection(SlabKey),
+}
+
+/// Token of a descriptor of the player with number `player`.
+pub(crate) fn token(player: u8, place: Place) -> u64 {
+    let low = match place {
+        Place::Socket(index) => index as u64 & u64::from(u32::MAX),
+        Place::Connection(key) => {
+            CONNECTION | u64::from(key.generation & 0xffff) << 32 | u64::from(key.index)
+        }
+    };
+    u64::from(player) << PLAYER_SHIFT | low
+}
+
+/// Number of the player and descriptor of a token.
+pub(crate) fn read_token(token: u64) -> (u8, Place) {
+    let index = token as u32;
+    let place = match token & CONNECTION {
+        0 => Place::Socket(index as usize),
+        _ => Place::Connection(SlabKey { index, generation: (token >> 32) as u32 & 0xffff }),
+    };
+    ((token >> PLAYER_SHIFT) as u8, place)
+}
+
+const PLAYER_SHIFT: u32 = 56;
+const CONNECTION: u64 = 1 << 55;
+
+/// Input of a generator from its sockets.
+pub(crate) enum Input<'a> {
+    /// Message of a peer.
+    Message(Received<'a>),
+    /// ICMP error for a datagram of the generator.
+    Icmp(IcmpError<'a>),
+}
+
+/// Counters of the generator's sockets; the values only increase, except for `connections`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WireCounters {
+    /// Packets that were not sent: to an address that is not permitted.
+    pub not_permitted: u64,
+    /// Packets that the system did not accept: no room in the socket's buffer, or an error.
+    pub unsent: u64,
+    /// Refusals of the target: ICMP errors, refused connections.
+    pub refused: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Connections that this side opened.
+    pub opened: u64,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that could not be established, refused ones included.
+    pub not_opened: u64,
+    /// Connections that the peer closed or reset.
+    pub closed_by_peer: u64,
+    /// Connections that were closed because a limit of [`StreamLimits`](ringway_linux::StreamLimits) was reached, or for bytes
+    /// that are no SIP.
+    pub broken: u64,
+    /// Connections that were not opened or not accepted because of the limit of connections or of open files.
+    pub over_limit: u64,
+    /// Connections that were not opened because the local address had no free port.
+    pub no_port: u64,
+    /// Full TLS handshakes.
+    pub tls_full: u64,
+    /// Resumed TLS handshakes.
+    pub tls_resumed: u64,
+    /// Failed TLS handshakes.
+    pub tls_failed: u64,
+}
+
+impl WireCounters {
+    /// Share of resumed handshakes among those that succeeded. `None`: none did.
+    pub fn resumed_share(&self) -> Option<f64> {
+        let all = self.tls_full + self.tls_resumed;
+        (all > 0).then(|| self.tls_resumed as f64 / all as f64)
+    }
+}
+
+impl AddAssign for WireCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.not_permitted += other.not_permitted;
+        self.unsent += other.unsent;
+        self.refused += other.refused;
+        self.connections += other.connections;
+        self.opened += other.opened;
+        self.accepted += other.accepted;
+        self.not_opened += other.not_opened;
+        self.closed_by_peer += other.closed_by_peer;
+        self.broken += other.broken;
+        self.over_limit += other.over_limit;
+        self.no_port += other.no_port;
+        self.tls_full += other.tls_full;
+        self.tls_resumed += other.tls_resumed;
+        self.tls_failed += other.tls_failed;
+    }
+}
+
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back() {
+        let key = SlabKey { index: u32::MAX, generation: 0xffff };
+        for (player, place) in [(0, Place::Socket(255)), (1, Place::Connection(key)), (255, Place::Socket(0))]
+        {
+            assert_eq!(read_token(token(player, place)), (player, place));
+        }
+    }
+}

@@ -4,7 +4,7 @@ use super::datagrams::Batches;
 use super::media::MediaSide;
 use super::plan::Plan;
 use super::sockets::Sockets;
-use super::tokens::{Input, Place};
+use super::{Input, Place};
 use anyhow::Result;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_load::{Action, Counters, Generator};

@@ -2,8 +2,7 @@
 
 use super::media::MediaStatistics;
 use super::timeline::{Slot, Timeline, histogram, micros};
-use super::wire_counters::WireCounters;
-use super::{Counters, Outcome};
+use super::{Counters, Outcome, WireCounters};
 use hdrhistogram::Histogram;
 use ringway_load::Report;
 use ringway_sansio::Instant;

@@ -5,8 +5,7 @@
 //! packet, and opened again if it was closed. An accepted connection has an ID with [`ACCEPTED`].
 
 use super::locals::Locals;
-use super::tokens::{Input, Place, token};
-use super::wire_counters::WireCounters;
+use super::{Input, Place, WireCounters, token};
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, Interest, accept};
 use ringway_linux::{Filled, More, Stream, StreamLimits, Written, connect};

@@ -1,8 +1,7 @@
 //! Connections between two sides and to plain sockets, with and without a layer.
 
 use super::*;
-use crate::load::now;
-use crate::load::tokens::read_token;
+use crate::load::{now, read_token};
 use ringway_linux::sys::ReadyList;
 use ringway_stream::{Decoded, Encoded, LayerError, PassThrough};
 use std::io::{Read, Write};

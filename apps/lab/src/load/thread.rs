@@ -3,8 +3,7 @@
 use super::datagrams::Batches;
 use super::player::{Buffers, Player};
 use super::target::TargetWatch;
-use super::tokens::read_token;
-use super::{Shared, Waiting, exact_timers, now};
+use super::{Shared, Waiting, exact_timers, now, read_token};
 use crate::machine;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, ReadyList};

@@ -5,11 +5,11 @@
 //! sides measure what they receive by the kernel's timestamps.
 
 use super::super::report::Verdict;
-use super::handset::{Handset, number};
-use super::table::PhoneRow;
+use super::PhoneRow;
+use super::setup::{Handset, number};
 use anyhow::{Context, Result, bail};
+use ringway_lab::floor::{Lateness, SleepFloor, TICK_MS};
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
-use ringway_lab::sleep_floor::{Lateness, SleepFloor, TICK_MS};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
