@@ -7,6 +7,7 @@
 //! Does not: contain the stories. They are in `stories/`, one file a subject.
 //!
 //! Start reading at [`World`].
+
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "everything in here is for tests")]
 
@@ -17,7 +18,6 @@ mod load;
 mod phone;
 mod relay;
 mod softphone;
-mod story;
 mod stranger;
 mod tls;
 mod world;
@@ -25,6 +25,5 @@ mod world;
 pub use cluster::{Cluster, Store, StoreState};
 pub use load::Load;
 pub use phone::{Account, Behaviour, Phone, PhoneEvent, Scheme};
-pub use story::Story;
 pub use stranger::{Greeting, Stranger};
-pub use world::{REALM, World};
+pub use world::{REALM, Story, World};

@@ -1,4 +1,4 @@
-//! Network with the server in it.
+//! Network with the server in it. Running a story for each seed.
 
 use crate::phone::Scheme;
 use crate::relay::Relay;
@@ -11,7 +11,9 @@ use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, 
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::host::{HostLimits, TestHost};
 use std::collections::BTreeSet;
+use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -446,6 +448,61 @@ pub(crate) fn default_config() -> Config {
 
 pub(crate) fn password(user: &str) -> String {
     format!("secret of {user}")
+}
+
+/// Story: a test with a name and the differences of its world from the default.
+///
+/// `RINGWAY_SEED` is the first seed (default 1), `RINGWAY_SEEDS` their number (default [`Story::SEEDS`]). A story that
+/// fails prints its seed and the sent packets.
+pub struct Story {
+    name: &'static str,
+    faults: Faults,
+    configure: fn(&mut Config),
+}
+
+impl Story {
+    /// Default number of seeds.
+    pub const SEEDS: u64 = 20;
+
+    /// Creates a story with a good network and the default configuration.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, faults: Faults::default(), configure: |_| {} }
+    }
+
+    /// Sets the faults of the network.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Sets the change of the server's configuration.
+    pub fn configure(mut self, configure: fn(&mut Config)) -> Self {
+        self.configure = configure;
+        self
+    }
+
+    /// Runs it once for each seed. Afterwards the world settles and is checked.
+    pub fn run(self, notify: impl Fn(&mut World)) {
+        let first = number("RINGWAY_SEED").unwrap_or(1);
+        let count = number("RINGWAY_SEEDS").unwrap_or(Self::SEEDS);
+        for seed in first..first.saturating_add(count) {
+            let mut world = World::new(seed, self.faults.clone(), self.configure);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                notify(&mut world);
+                world.settle();
+            }));
+            if let Err(panic) = result {
+                eprintln!("story '{}' fails with RINGWAY_SEED={seed} RINGWAY_SEEDS=1", self.name);
+                eprintln!("{}", world.report());
+                resume_unwind(panic);
+            }
+        }
+    }
+}
+
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 /// Network of the server and the phones.

@@ -27,8 +27,7 @@ mod store;
 
 pub use store::{Store, StoreState};
 
-use crate::story::number;
-use crate::world::{BEGIN, password};
+use crate::world::{BEGIN, number, password};
 use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
 use front::Front;
 use link::Secrets;

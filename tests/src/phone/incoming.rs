@@ -1,8 +1,8 @@
 //! Incoming requests of a phone.
 
 use super::outgoing::uri_of;
-use super::write::{text, values};
-use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent, digest};
+use super::outgoing::{text, values};
+use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent, outgoing};
 use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
@@ -82,7 +82,7 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        if self.behaviour == Behaviour::Challenge && !digest::is_proven(&self.account, message) {
+        if self.behaviour == Behaviour::Challenge && !outgoing::is_proven(&self.account, message) {
             return self.challenge(now, key, message, flow, effects);
         }
         self.events.push(PhoneEvent::Called);
@@ -157,7 +157,7 @@ impl Phone {
             |arena| {
                 let (source, tag) = (Some(flow.remote), Some(tag.as_bytes()));
                 let mut response = MessageWriter::response(arena, message, 407, "Challenge", source, tag);
-                response.header(HeaderName::ProxyAuthenticate, digest::challenge().as_bytes());
+                response.header(HeaderName::ProxyAuthenticate, outgoing::challenge().as_bytes());
                 response.finish().expect("nothing breaks out");
             },
         );

@@ -3,10 +3,8 @@
 //! It is the simplest correct one: one account, no media, retransmissions by `ringway-transaction`, retransmission and
 //! ACK of a 2xx by the phone (RFC 3261 §13).
 
-mod digest;
 mod incoming;
 mod outgoing;
-mod write;
 
 use ringway_sansio::{
     ConnectionId, Context, Deadline, Event, Flow, Framer, HostNameId, Instant, ListenerId, Received, Rng,

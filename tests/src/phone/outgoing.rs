@@ -1,11 +1,15 @@
-//! Outgoing requests of a phone: REGISTER, INVITE, CANCEL, BYE.
+//! Outgoing requests of a phone: REGISTER, INVITE, CANCEL, BYE. Messages of a phone as text. Credentials of a phone for
+//! a digest challenge, with the first supported algorithm.
 
-use super::write::{text, values};
-use super::{Call, CallState, Due, Phone, PhoneEvent, Request, digest};
-use ringway_sansio::{Context, Instant, TimerKey, Token};
+use super::{Account, Call, CallState, Due, Phone, PhoneEvent, Request};
+use base16ct::lower::encode_string as hex;
+use md5::Md5;
+use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
-use ringway_sip::{HeaderName, Message, NameAddr};
+use ringway_sip::grammar::{trim, unquote};
+use ringway_sip::{Fields, HeaderName, Message, NameAddr};
 use ringway_transaction::Outgoing;
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 impl Phone {
@@ -201,7 +205,7 @@ impl Phone {
     fn try_again(&mut self, now: Instant, owner: usize, message: &Message<'_>, effects: &mut Effects) {
         let request = &self.requests[owner];
         let method = request.method;
-        let line = digest::answer(&self.account, message, method, &request.uri, request.challenged + 1);
+        let line = answer(&self.account, message, method, &request.uri, request.challenged + 1);
         let Some(line) = line else {
             self.is_registering &= method != "REGISTER";
             self.events.push(PhoneEvent::Refused(method, 401));
@@ -282,5 +286,119 @@ pub(super) fn uri_of(value: &str) -> String {
     text(NameAddr::parse(value.as_bytes()).expect("our server writes well-formed values").uri.as_bytes())
 }
 
+impl Phone {
+    fn request_text(&self, request: &Request, flow: &Flow, branch: &str) -> String {
+        let mut text = format!("{} {} SIP/2.0\r\n", request.method, request.uri);
+        text.push_str(&self.via(flow, branch));
+        for route in &request.routes {
+            text.push_str(&format!("Route: {route}\r\n"));
+        }
+        let (aor, tag) = (self.aor(), &request.from_tag);
+        text.push_str(&format!("Max-Forwards: {}\r\nFrom: <{aor}>;tag={tag}\r\n", self.hops));
+        text.push_str(&format!("To: {}\r\nCall-ID: {}\r\n", request.to, request.call_id));
+        text.push_str(&format!("CSeq: {} {}\r\n{}", request.cseq, request.method, request.extra));
+        text.push_str(&format!("Content-Length: {}\r\n\r\n{}", request.body.len(), request.body));
+        text
+    }
+
+    /// ACK of a 2xx, which is a request of its own (RFC 3261 §13.2.2.4).
+    fn ack_text(&self, call: &Call, cseq: u32, flow: &Flow, branch: &str) -> String {
+        let request = Request {
+            method: "ACK",
+            uri: call.target.clone(),
+            to: format!("{};tag={}", call.remote, call.remote_tag),
+            from_tag: call.local_tag.clone(),
+            call_id: call.call_id.clone(),
+            cseq,
+            routes: call.routes.clone(),
+            extra: String::new(),
+            body: String::new(),
+            client: None,
+            challenged: 0,
+            is_cancelled: false,
+        };
+        self.request_text(&request, flow, branch)
+    }
+
+    fn via(&self, flow: &Flow, branch: &str) -> String {
+        let transport = flow.transport.via_token();
+        format!("Via: SIP/2.0/{transport} {};rport;branch={branch}\r\n", self.address)
+    }
+}
+
+/// Values of a header field as text.
+pub(super) fn values(message: &Message<'_>, name: HeaderName) -> Vec<String> {
+    message.values(name).map(text).collect()
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Header line with credentials for the challenge in a 401 or 407; `None` without a supported challenge.
+pub(super) fn answer(
+    account: &Account,
+    response: &Fields<'_>,
+    method: &str,
+    uri: &str,
+    count: u32,
+) -> Option<String> {
+    let pairs = [
+        (HeaderName::WwwAuthenticate, "Authorization"),
+        (HeaderName::ProxyAuthenticate, "Proxy-Authorization"),
+    ];
+    for (asked, given) in pairs {
+        for value in response.lines_of(asked) {
+            let value = std::str::from_utf8(value).expect("our server writes text");
+            let (realm, nonce) = (param(value, "realm")?, param(value, "nonce")?);
+            let algorithm = param(value, "algorithm").unwrap_or_else(|| "MD5".into());
+            let hash: fn(&str) -> String = match algorithm.as_str() {
+                "MD5" => |text| hex(&Md5::digest(text)),
+                "SHA-256" => |text| hex(&Sha256::digest(text)),
+                _ => continue,
+            };
+            let ha1 = hash(&format!("{}:{realm}:{}", account.user, account.password));
+            let ha2 = hash(&format!("{method}:{uri}"));
+            let proof = hash(&format!("{ha1}:{nonce}:{count:08x}:cnonce:auth:{ha2}"));
+            return Some(format!(
+                "{given}: Digest username=\"{}\",realm=\"{realm}\",nonce=\"{nonce}\",uri=\"{uri}\",\
+                 response=\"{proof}\",algorithm={algorithm},cnonce=\"cnonce\",qop=auth,nc={count:08x}\r\n",
+                account.user
+            ));
+        }
+    }
+    None
+}
+
+/// Challenge of a phone that wants the credentials of its own account.
+pub(super) fn challenge() -> String {
+    format!("Digest realm=\"trunk\",nonce=\"{NONCE}\",algorithm=MD5,qop=\"auth\"")
+}
+
+/// True for a request with credentials of this account for that challenge.
+pub(super) fn is_proven(account: &Account, request: &Message<'_>) -> bool {
+    request.lines_of(HeaderName::ProxyAuthorization).any(|value| {
+        let value = String::from_utf8_lossy(value);
+        let given = |name| param(&value, name).unwrap_or_default();
+        let hash = |text: String| hex(&Md5::digest(text));
+        let ha1 = hash(format!("{}:trunk:{}", account.user, account.password));
+        let method = String::from_utf8_lossy(request.method().as_bytes());
+        let ha2 = hash(format!("{method}:{}", given("uri")));
+        let proof = format!("{ha1}:{NONCE}:{}:{}:auth:{ha2}", given("nc"), given("cnonce"));
+        given("response") == hash(proof)
+    })
+}
+
+fn param(challenge: &str, name: &str) -> Option<String> {
+    let params = challenge.strip_prefix("Digest ")?;
+    params.split(',').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        let value = unquote(trim(value.as_bytes()));
+        (key.trim() == name).then(|| String::from_utf8_lossy(value).into_owned())
+    })
+}
+
 /// Time until a caller cancels; longer than timer C of the server.
 const PATIENCE: Duration = Duration::from_secs(210);
+/// Nonce of the challenges.
+const NONCE: &str = "nonce-of-the-trunk";
