@@ -1,24 +1,24 @@
-//! Programs under test: started in a process group of their own, with their output kept, waited for with a time limit, and
-//! always ended.
+//! Programs under test: started in a process group of their own, which ends with the process that started them, with
+//! their output kept, waited for with a time limit, and always ended.
 
-mod group;
-mod output;
-
-use self::group::Group;
-use self::output::Output;
 use crate::eventually::{PATIENCE, retry_often};
 use crate::namespace;
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, kill_process, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{io, thread};
 use tempfile::TempDir;
 
 pub use rustix::process::Signal;
@@ -311,6 +311,115 @@ fn spawn(command: &mut Command) -> Result<Child> {
 /// Waits until a condition holds; false if it does not within `limit`.
 fn is_soon(limit: Duration, condition: impl Fn() -> bool) -> bool {
     retry_often(limit, POLL, || condition().then_some(()).ok_or(())).is_ok()
+}
+
+/// The process group of a program, which is killed when the value is dropped.
+struct Group(Pid);
+
+impl Group {
+    /// The group whose first process is `leader`.
+    fn of(leader: Pid) -> Self {
+        report("add", leader);
+        Self(leader)
+    }
+
+    /// Sends SIGKILL to all its processes.
+    fn kill(&self) {
+        // It fails if none is left.
+        let _: Result<(), Errno> = kill_process_group(self.0, Signal::KILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        report("remove", self.0);
+    }
+}
+
+fn report(change: &str, group: Pid) {
+    if let Some(input) = WATCHDOG.lock().unwrap().as_mut() {
+        let _ = writeln!(input, "{change} {}", group.as_raw_nonzero());
+    }
+}
+
+/// Standard input of a shell that kills the groups that are left when this process has ended and its pipe is closed. An
+/// interruption in the terminal reaches only this process, because each program has a group of its own.
+static WATCHDOG: LazyLock<Mutex<Option<ChildStdin>>> = LazyLock::new(|| {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", SCRIPT]).process_group(0).stdin(Stdio::piped());
+    let started = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    Mutex::new(started.ok().and_then(|mut shell| shell.stdin.take()))
+});
+
+const SCRIPT: &str = r#"
+groups=" "
+while read -r change group; do
+    case $change in
+        add) groups="$groups$group " ;;
+        remove) groups="${groups% $group *} ${groups#* $group }" ;;
+    esac
+done
+for group in $groups; do kill -s KILL -- "-$group"; done
+"#;
+
+/// Standard output or standard error of a program.
+enum Output {
+    File(File),
+    Pipe { bytes: Arc<Mutex<Vec<u8>>>, reader: JoinHandle<()> },
+}
+
+impl Output {
+    /// An output in a new file, and the file for the program.
+    fn in_file(path: &Path) -> io::Result<(Self, File)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok((Self::File(file.try_clone()?), file))
+    }
+
+    fn of_pipe(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let to = bytes.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                to.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self::Pipe { bytes, reader }
+    }
+
+    /// True if nothing can follow from a program that has ended.
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::File(_) => true,
+            Self::Pipe { reader, .. } => reader.is_finished(),
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::File(file) => read_all(file).unwrap_or_default(),
+            Self::Pipe { bytes, .. } => bytes.lock().unwrap().clone(),
+        }
+    }
+
+    /// Complete lines.
+    fn lines(&self) -> String {
+        let bytes = self.bytes();
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// The whole file. It does not move the position, which is also that of the program.
+fn read_all(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or_default()];
+    let mut filled = 0;
+    while let count @ 1.. = file.read_at(&mut bytes[filled..], filled as u64)? {
+        filled += count;
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
 }
 
 /// Longest pause between two looks at a program, whose times are measured too.
