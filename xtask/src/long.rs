@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use xtask::workspace::{cargo, has_program, succeed};
 
-use crate::fuzz;
 use crate::steps::{Choice, Outcome};
+use crate::test;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -97,7 +97,7 @@ impl Args {
                 succeed(flights.env("RINGWAY_FLIGHTS", self.flights.to_string()))?;
             }
             Step::Fuzz => {
-                let missing = fuzz::missing();
+                let missing = test::missing();
                 if !missing.is_empty() {
                     return Ok(Outcome::Skipped(missing.join("; ")));
                 }

@@ -11,7 +11,6 @@
 mod ci;
 mod compilations;
 mod crates;
-mod fuzz;
 mod long;
 mod package;
 mod steps;
@@ -42,7 +41,7 @@ enum Task {
     /// Runs the tests of the workspace, several programs at a time
     Test(test::Args),
     /// Runs every fuzz target for some time
-    Fuzz(fuzz::Args),
+    Fuzz(test::FuzzArgs),
     /// Tests Ringway with other implementations
     #[command(disable_help_flag = true)]
     Interop(test::TestbedArgs),
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Sim(args) => test::run_sim(&args),
         Task::Test(args) => test::run(&args),
-        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Fuzz(args) => test::fuzz(&args),
         Task::Interop(args) => test::run_testbed("interop", &args),
         Task::Bench(args) => test::run_testbed("bench", &args),
         Task::Metal(args) => test::run_testbed("metal", &args),

@@ -1,8 +1,10 @@
 //! `cargo xtask test`: the tests of the workspace, several programs at a time; `cargo xtask sim`: the stories in the
-//! simulator, from one seed or many; `cargo xtask interop`, `bench` and `metal`, which build the testbed and run it.
+//! simulator; `cargo xtask fuzz`: every target of `fuzz/` for some time, from its committed corpus.
 //!
 //! `cargo test --workspace` runs the same programs one by one. A program of integration tests runs as one process for each of
 //! its modules, because most of their tests wait for other processes.
+//!
+//! Needs a nightly toolchain and `cargo install cargo-fuzz`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -13,7 +15,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use xtask::workspace::{cargo, succeed, target_dir};
+use xtask::workspace::{cargo, first_line, root, succeed, target_dir};
 
 use crate::compilations::{self, Built};
 
@@ -242,6 +244,63 @@ pub(crate) fn testbed_command() -> Command {
 /// The testbed, if it was built.
 pub(crate) fn program() -> PathBuf {
     target_dir().join("debug/testbed")
+}
+
+#[derive(clap::Args)]
+pub(crate) struct FuzzArgs {
+    /// Seconds for which each target runs
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Only targets whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+}
+
+pub(crate) fn fuzz(args: &FuzzArgs) -> Result<()> {
+    let missing = missing();
+    if !missing.is_empty() {
+        bail!("missing for fuzzing: {}", missing.join("; "));
+    }
+    let mut ran = 0_usize;
+    for target in targets()? {
+        if args.only.as_ref().is_some_and(|only| !target.contains(only.as_str())) {
+            continue;
+        }
+        println!("== fuzz {target}, {} s", args.seconds);
+        let mut command = Command::new("cargo");
+        command.args(["+nightly", "fuzz", "run", "--release", target.as_str(), "--"]);
+        command.arg(format!("-max_total_time={}", args.seconds)).arg("-timeout=5");
+        command.arg(format!("-dict={}", root().join("fuzz/sip.dict").display())).current_dir(root());
+        succeed(&mut command)
+            .with_context(|| format!("fuzz target {target}: the input is under fuzz/artifacts"))?;
+        ran += 1;
+    }
+    if ran == 0 {
+        bail!("no fuzz target has that name");
+    }
+    println!("fuzz: {ran} targets without findings");
+    Ok(())
+}
+
+/// Names of the targets, in the order of `fuzz/Cargo.toml`.
+pub(crate) fn targets() -> Result<Vec<String>> {
+    let path = root().join("fuzz/Cargo.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let manifest: toml::Table = text.parse().context("fuzz/Cargo.toml is not TOML")?;
+    let bins =
+        manifest.get("bin").and_then(toml::Value::as_array).context("fuzz/Cargo.toml has no [[bin]]")?;
+    Ok(bins.iter().filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned)).collect())
+}
+
+pub(crate) fn missing() -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if first_line(Command::new("cargo").args(["+nightly", "--version"])).is_none() {
+        missing.push("a nightly toolchain (`rustup toolchain install nightly`)");
+    }
+    if first_line(Command::new("cargo").args(["fuzz", "--version"])).is_none() {
+        missing.push("cargo-fuzz (`cargo install cargo-fuzz`)");
+    }
+    missing
 }
 
 #[cfg(test)]

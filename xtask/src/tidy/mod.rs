@@ -6,7 +6,6 @@ mod architecture;
 mod lengths;
 mod links;
 mod modules;
-mod stages;
 mod tables;
 mod vocabulary;
 
@@ -61,7 +60,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
         }
     }
     findings.extend(modules::findings(&files));
-    findings.extend(stages::findings(&files));
+    findings.extend(modules::core_findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(links::page_findings(&files));
     findings.extend(tables::findings(&files));

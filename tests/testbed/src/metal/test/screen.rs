@@ -11,12 +11,11 @@ use ringway_test_support::eventually::retry;
 
 use crate::machine::{Machine, Medium};
 
-use super::booted::Booted;
-use super::figures;
+use super::{Booted, note};
 use crate::interop::{Scenario, Stage};
 use crate::process::{PATIENCE, Process};
 use ringway_lab::registering::Registering;
-use xtask::image::{Image, elf};
+use xtask::image::{Image, memory_bytes};
 use xtask::workspace::{root, target_dir};
 
 pub(super) fn checks(makes_pictures: bool) -> Vec<Scenario> {
@@ -39,9 +38,9 @@ fn memory(stage: &Stage) -> Result<()> {
         row(page, "Registered")?.contains(&registered).then_some(())?;
         figures_mib(row(page, "Memory")?)
     })?;
-    let image_mib = elf::memory_bytes(&Image::server().elf)? as f64 / f64::from(1 << 20);
+    let image_mib = memory_bytes(&Image::server().elf)? as f64 / f64::from(1 << 20);
     let total_mib = most_mib + image_mib;
-    figures::note(
+    note(
         format!("memory with {USERS} users registered by digest"),
         format!("≤ {MEMORY_MIB_MAX} MiB"),
         format!(
