@@ -13,29 +13,25 @@ mod cluster;
 mod databases;
 mod entered;
 mod generator;
+mod in_process;
 mod instructions;
 mod machines;
 mod ordinary;
-mod parse;
 mod phone;
 mod profile;
-mod record;
 mod records;
 mod relay;
 mod report;
-mod route;
 mod rows;
-mod sections;
 mod tls;
 mod tls_engines;
 mod without_sockets;
 
-pub(crate) use record::Record;
-use sections::publish;
-pub(crate) use sections::with_section;
+pub(crate) use instructions::Record;
+pub(crate) use report::with_section;
 
 use anyhow::{Context, Result, bail};
-use report::{Circumstances, Row, Verdict};
+use report::{Circumstances, Row, Verdict, publish};
 use ringway_lab::measure::{Counting, Plan};
 use ringway_lab::server::{Environment, find_kamailio};
 use ringway_lab::{floor, machine};
@@ -264,7 +260,7 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
         let path = root().join("BENCHMARKS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let after = match args.names.as_slice() {
-            [] => sections::with_section(&before, report::HEADING, &text),
+            [] => report::with_section(&before, report::HEADING, &text),
             _ => without_sockets::with_section(&before, &text),
         };
         std::fs::write(&path, after).with_context(|| path.display().to_string())?;

@@ -1,7 +1,7 @@
 //! Profile of a row: its most expensive functions, by sampling with `perf`, or by callgrind if there is no
 //! `perf`.
 
-use super::parse;
+use super::in_process;
 use super::rows::{Bench, RowName};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
@@ -28,7 +28,7 @@ pub(super) fn print(bench: &Bench, name: RowName) -> Result<()> {
     match name.operation() {
         None if has_perf && name == RowName::Parse => {
             let sampler = Sampler::start(bench, &[getpid()])?;
-            parse::repeat_for(sampler.duration)?;
+            in_process::repeat_for(sampler.duration)?;
             sampler.print()
         }
         None => {

@@ -1,7 +1,7 @@
 //! Rows of the table, with the servers that each needs and its target.
 
+use super::in_process;
 use super::report::{Row, TimeTarget, Times};
-use super::{parse, route};
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::floor::Kind;
 use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
@@ -109,10 +109,10 @@ impl Bench {
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         if self.wants(RowName::Parse) {
-            rows.push(parse::row(self.plan.repeats));
+            rows.push(in_process::row(self.plan.repeats));
         }
         if self.wants(RowName::Route) {
-            rows.push(route::row(self.plan.repeats));
+            rows.push(in_process::lookup_row(self.plan.repeats));
         }
         let first = [RowName::Register, RowName::Call, RowName::NotFound, RowName::Scale];
         if first.into_iter().any(|name| self.wants(name)) {

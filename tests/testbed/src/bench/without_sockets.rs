@@ -1,9 +1,9 @@
 //! Rows of the server without sockets: the network loop and the server of the image with a simulated network
 //! card, in its own process, compared with the server with sockets in the same run.
 
+use super::report;
 use super::report::Row;
 use super::rows::{Bench, RowName};
-use super::sections;
 use anyhow::{Context, Result};
 use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
 use ringway_lab::measure::{Contestant, Readings, measure};
@@ -106,7 +106,7 @@ impl Bench {
 /// `file` with these rows as its section.
 pub(super) fn with_section(file: &str, rendered: &str) -> String {
     let body = rendered.split_once("\n\n").map_or(rendered, |(_title, body)| body);
-    sections::with_section(file, HEADING, &format!("{HEADING}\n{body}"))
+    report::with_section(file, HEADING, &format!("{HEADING}\n{body}"))
 }
 
 fn compared(what: &str, (target, must): (&str, Option<f64>), ours: &[f64], with_sockets: &Readings) -> Row {

@@ -10,11 +10,10 @@ use anyhow::{Context, Result, bail, ensure};
 use ringway_test_support::eventually::holds;
 use ringway_test_support::namespace;
 
-use super::audio::{Recording, write_tone};
+use super::audio::{Recording, SoundCard, write_tone};
 use super::certificates::CA_FILE;
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
-use super::sound_card::SoundCard;
 use super::{Scenario, Stage, Transport};
 use crate::process::{PATIENCE, Process, free_port};
 

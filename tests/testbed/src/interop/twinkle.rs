@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::Stage;
+use super::audio::SoundCard;
 use super::softphone::{Keys, Line, Softphone};
-use super::sound_card::SoundCard;
 use crate::process::{Process, free_port};
 
 /// A twinkle that sends a tone and records received sound.

@@ -1,6 +1,5 @@
 //! `cargo xtask metal`: Ringway without an operating system, built as an image and run in an emulated PC.
 
-mod build;
 mod phone;
 mod run;
 mod test;
@@ -17,7 +16,7 @@ pub(crate) struct Args {
 enum Task {
     /// Builds the images of server and phone: an ELF file for `qemu -kernel`, and an ISO file for a CD or a
     /// USB stick
-    Build(build::Args),
+    Build(run::BuildArgs),
     /// Runs the image in QEMU, with SIP on a port of this machine; Ctrl-C ends it
     Run(run::Args),
     /// Boots the phone's image in QEMU; it registers at a local server, receives a call and makes one
@@ -28,7 +27,7 @@ enum Task {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.task {
-        Task::Build(args) => build::run(args),
+        Task::Build(args) => run::build(args),
         Task::Run(args) => run::run(args),
         Task::Phone(args) => phone::run(args),
         Task::Test(args) => test::run(args),

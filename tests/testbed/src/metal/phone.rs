@@ -12,7 +12,7 @@ use ringway_test_support::process::run_to_end;
 use serde_json::Value;
 use xtask::image::Image;
 
-use crate::machine::emulator::{BootFrom, Card, Emulator, Network};
+use crate::machine::{BootFrom, Card, Emulator, Network};
 
 use crate::interop::audio::Recording;
 use crate::process::{Process, free_port};

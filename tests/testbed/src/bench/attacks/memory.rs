@@ -1,10 +1,11 @@
-//! Memory: large INVITEs to a user with ten silent contacts.
+//! Memory: large INVITEs to a user with ten silent contacts; and a leak: requests to a contact whose final responses
+//! have only one Via, the server's.
 
 use super::super::report::Row;
 use anyhow::{Result, anyhow};
 use ringway_lab::attack::flood::{Flood, request, wait};
 use ringway_lab::attack::peer::Peer;
-use ringway_lab::attack::script::{Contact, Script, bind};
+use ringway_lab::attack::script::{Contact, Script, T1, bind};
 use ringway_lab::attack::target::{Target, aor};
 use ringway_lab::statistics::median;
 use ringway_lab::subject::Environment;
@@ -100,6 +101,36 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
+pub(super) fn of_leak(environment: &Environment, flood_for: Duration) -> Result<Vec<Row>> {
+    let contact = Contact::start(Ipv4Addr::new(127, 0, 2, 1), Script::OneVia)?;
+    let contacts: Vec<_> = (0..USERS).map(|user| (user, contact.address)).collect();
+    let target = Target::start(environment, &contacts)?;
+    let templates = |source| {
+        let both = |user| ["INVITE", "OPTIONS"].map(|method| request(method, &aor(user), source, 0));
+        (0..USERS).flat_map(both).collect()
+    };
+    let mut flood = Flood::new(LEAK_SOURCES, target.address, templates)?;
+    let traffic = flood.run("leak", LEAK_RATE, flood_for, || Ok(String::new()))?;
+    wait("leak: transactions end", 64 * T1 + Duration::from_secs(2), || Ok(target.stats()?.text(&KEPT)))?;
+    let stats = target.stats()?;
+    let kept: Vec<f64> = KEPT.iter().map(|name| stats.figure(name)).collect::<Result<_>>()?;
+    let answered = stats.figure("without_next_via")?;
+    let what = format!(
+        "{LEAK_SOURCES} strangers, {LEAK_RATE} requests a second each for {} s to {USERS} users whose contact answers with one Via: left \
+         after 64·T1",
+        flood_for.as_secs()
+    );
+    let mut row = Row::single(&what, "0 of each", stats.text(&KEPT), kept.iter().all(|kept| *kept == 0.0));
+    row.note = format!("leak: {} requests, {answered} such responses", traffic.requests);
+    // Without such responses the test proves nothing.
+    let mut tried =
+        Row::single("responses with one Via that reached it", "> 0", answered.to_string(), answered > 0.0);
+    tried.note =
+        stats.text(&["over_user_requests", "over_memory", "over_rate", "forwarded", "transactions_refused"]);
+    target.stop()?;
+    Ok(vec![row, tried])
+}
+
 const SOURCES: u8 = 20;
 const RATE: u32 = 195;
 /// 60 kB with the header.
@@ -110,3 +141,10 @@ const SETTLED_AFTER: Duration = Duration::from_secs(60);
 const CALL_EVERY: Duration = Duration::from_millis(500);
 const RESIDENT_MAX: u64 = 256_000_000;
 const GROWTH_MAX: u64 = 32_000_000;
+/// Gauges of the state of pending requests.
+const KEPT: [&str; 4] =
+    ["requests_forwarding", "server_transactions", "client_transactions", "reserved_bytes"];
+/// Number of callees; each may have some hundred pending requests of strangers.
+const USERS: u32 = 32;
+const LEAK_SOURCES: u8 = 24;
+const LEAK_RATE: u32 = 200;

@@ -7,10 +7,8 @@
 //!
 //! Start reading at [`Attack::rows`]; one module for each attack.
 
+mod accounts;
 mod dead_dns;
-mod ends;
-mod fork_bomb;
-mod leak;
 mod memory;
 mod reflection;
 mod shards;
@@ -119,12 +117,12 @@ impl Attack {
     fn rows(self, environment: &Environment, plan: Plan) -> Result<Vec<Row>> {
         match self {
             Self::Memory => memory::rows(environment, plan.memory),
-            Self::Leak => leak::rows(environment, plan.leak),
-            Self::ForkBomb => fork_bomb::rows(environment, plan.fork_bomb),
+            Self::Leak => memory::of_leak(environment, plan.leak),
+            Self::ForkBomb => accounts::rows(environment, plan.fork_bomb),
             Self::Shards => shards::rows(environment, plan.shards),
             Self::Reflection => reflection::rows(environment),
             Self::DeadDns => dead_dns::rows(environment, plan.dead_dns),
-            Self::Ends => ends::rows(environment, plan.ends),
+            Self::Ends => accounts::of_ends(environment, plan.ends),
         }
     }
 

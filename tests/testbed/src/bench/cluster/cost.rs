@@ -1,7 +1,7 @@
 //! CPU time of a REGISTER in nodes beside a server alone, and of a call over a link beside one at one node.
 
+use super::super::machines::Site;
 use super::node::{Cost, Node};
-use super::site::Site;
 use super::{Row, USERS};
 use anyhow::{Result, ensure};
 use ringway_lab::load::{Flow, Run, Session};

@@ -1,8 +1,8 @@
 //! Calls and registrations while the store is away, and when a node is killed.
 
+use super::super::machines::Site;
 use super::node::Node;
 use super::seen::Probe;
-use super::site::Site;
 use super::{Row, USERS};
 use anyhow::{Result, ensure};
 use ringway_lab::load::{Flow, Length, Plan, Session, Statistics};

@@ -12,14 +12,12 @@ mod cost;
 mod faults;
 mod node;
 mod seen;
-mod site;
-mod start;
 
+use super::machines::Site;
 use super::report::{Row, Verdict};
 use super::{environment, publish};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
-use site::Site;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -81,7 +79,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
     add("store away", &|site| faults::of_store(site, Duration::from_secs(args.outage_s)))?;
     add("node lost", &faults::of_node)?;
-    add("start", &|site| start::of_node(site, args.bindings))?;
+    add("start", &|site| seen::of_node(site, args.bindings))?;
     let text = render(&rows, args.rounds, [&load, &machine::load_average()]);
     publish(workspace, HEADING, &text, args.write)?;
     match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {

@@ -1,7 +1,7 @@
 //! A running server: its configuration, its figures, load for it.
 
 use super::super::machines::Machines;
-use super::site::{SERVERS, Site};
+use super::super::machines::{SERVERS, Site};
 use crate::interop::Stage;
 use crate::interop::cluster::{Redis, Shared};
 use anyhow::{Context, Result, anyhow, ensure};

@@ -1,6 +1,6 @@
 //! Delay of the answer to a REGISTER at several rates, measured by the generator with busy waiting.
 
-use super::{Plan, generator};
+use super::{Plan, sipp};
 use crate::bench::report::{Row, Verdict};
 use anyhow::{Context, Result, bail};
 use ringway_lab::floor::Kind;
@@ -71,7 +71,7 @@ impl Server {
         // Exponential intervals have no fixed phase to a clock of the server.
         let plan = ringway_lab::load::Plan {
             spacing: Spacing::Poisson,
-            ..generator::plan(Flow::Update, USERS, subject.port())?
+            ..sipp::plan(Flow::Update, USERS, subject.port())?
         };
         Ok(Self { session: Some(Session::open(&plan)?.spinning()), _subject: subject })
     }

@@ -1,9 +1,7 @@
 //! Load at a fixed rate on one server after another, and the CPU time that each uses for it.
 
-use super::Plan;
-use super::generator::Generator;
-use super::point::{Played, Point, Traffic};
-use super::sipp::Phones;
+use super::sipp::{Generator, Phones};
+use super::{Plan, Played, Point, Traffic};
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::floor::Kind;
 use ringway_lab::server::Algorithm;

@@ -1,12 +1,16 @@
-//! Load by SIPp, as a cross-check of the generator.
+//! Load by SIPp, as a cross-check of the generator. Load by the generator: a session with its users, for one reading
+//! after another.
 
-use super::point::{Played, Point, Traffic};
-use crate::interop::sipp::{Connections, Load, Sipp, Statistics, User};
-use crate::interop::{Stage, Transport};
+use super::{Played, Point, Traffic};
+use crate::interop::sipp::{self, Connections, Load, Sipp, User};
+use crate::interop::{self, Stage};
 use anyhow::{Context, Result, ensure};
-use ringway_lab::server::Carrier;
+use ringway_lab::load::{Flow, Length, Plan, Session, Statistics, Transport, Users};
 use ringway_lab::server::PASSWORD;
+use ringway_lab::server::{Carrier, DOMAIN};
 use ringway_lab::subject::{Environment, Routing, free_port};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 /// Minimum share of the rate that SIPp must reach in a valid reading.
 const RATE_MIN: f64 = 0.95;
@@ -73,7 +77,7 @@ impl Phones {
     }
 
     /// Registers every user once at `rate`.
-    fn register(&mut self, point: &Point, phone: Phone, rate: u32) -> Result<Statistics> {
+    fn register(&mut self, point: &Point, phone: Phone, rate: u32) -> Result<sipp::Statistics> {
         self.runs += 1;
         let parts: &[&str] = if point.traffic == Traffic::RegisterPair { &["digest"] } else { &[] };
         let words = [
@@ -89,7 +93,7 @@ impl Phones {
     }
 
     /// Lets every user call the next one.
-    fn call(&self, point: &Point) -> Result<Statistics> {
+    fn call(&self, point: &Point) -> Result<sipp::Statistics> {
         let mut answering = self.sipp(point, "load-answer", self.callee);
         answering.server = None;
         let _answering = answering.start(&self.stage)?;
@@ -126,10 +130,10 @@ fn rows(count: u32) -> Vec<User> {
     (0..count).map(user).collect()
 }
 
-const fn transport(carrier: Carrier) -> Transport {
+const fn transport(carrier: Carrier) -> interop::Transport {
     match carrier {
-        Carrier::Udp => Transport::Udp,
-        Carrier::Tcp => Transport::Tcp,
+        Carrier::Udp => interop::Transport::Udp,
+        Carrier::Tcp => interop::Transport::Tcp,
     }
 }
 
@@ -147,6 +151,68 @@ fn slow(reached: f64, operations: f64, rate: u32) -> Option<String> {
     let seconds_max = operations / (RATE_MIN * f64::from(rate)) + LAST_OPERATION_S;
     (operations / reached > seconds_max)
         .then(|| format!("SIPp reached {reached:.0} of {rate} operations a second"))
+}
+
+/// Time that a call rings, and that it lasts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The generator with its sockets and registered users, while no load is under way.
+pub(super) struct Generator {
+    session: Option<Session>,
+    tick: Duration,
+}
+
+impl Generator {
+    /// Registers `users` users with the server at `port`, or those that will be called.
+    pub(super) fn start(point: &Point, users: u32, port: u16) -> Result<Self> {
+        let flow = match point.traffic {
+            Traffic::Register | Traffic::RegisterPair => Flow::Update,
+            Traffic::Call => Flow::Call,
+        };
+        let transport = match point.carrier {
+            Carrier::Udp => Transport::Udp,
+            Carrier::Tcp => Transport::Tcp,
+        };
+        let plan = Plan { transport, ..plan(flow, users, port)? };
+        Ok(Self { session: Some(Session::open(&plan)?), tick: Duration::ZERO })
+    }
+
+    /// Lets messages in both directions wait for a tick.
+    pub(super) fn ticking(self, tick: Duration) -> Self {
+        Self { session: self.session.map(|session| session.ticking(tick)), tick }
+    }
+
+    /// Makes the load of `point` once.
+    pub(super) fn play(&mut self, point: &Point, seconds: u32) -> Result<Played> {
+        let session = self.session.take().context("an earlier reading failed")?;
+        let length = Duration::from_secs(seconds.into());
+        let (statistics, session) = session.start(point.rate.into(), length)?.finish_session()?;
+        self.session = Some(session);
+        Ok(played(&statistics, self.tick))
+    }
+}
+
+/// Plan of a session; rate and length are those of each load.
+pub(super) fn plan(flow: Flow, users: u32, port: u16) -> Result<Plan> {
+    let callers = Users::by_rule("u", 7, 0, users, PASSWORD)?;
+    // Each calls the next one.
+    let peers = Users::by_rule("u", 7, 1, users, PASSWORD)?;
+    Ok(Plan {
+        // A floor that relays records no route.
+        is_outbound_proxy: true,
+        domain: DOMAIN.to_owned(),
+        ring: Length::Fixed(PAUSE),
+        talk: Length::Fixed(PAUSE),
+        ..Plan::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), flow, callers, peers)
+    })
+}
+
+fn played(statistics: &Statistics, tick: Duration) -> Played {
+    Played {
+        successful: statistics.successes(),
+        retransmissions: statistics.counters().retransmissions,
+        slow: statistics.health().invalid_with(tick).map(|(reason, _)| reason),
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
-//! Row "call set-up": time from the first INVITE to the answer, through the server, with digest and SDES.
+//! Row "call set-up": time from the first INVITE to the answer, through the server, with digest and SDES. `ringway
+//! call` and `ringway answer` as processes: one side of a call each, pinned to a processor.
 
 use super::super::report::Verdict;
-use super::handset::{Handset, number};
-use super::table::PhoneRow;
-use anyhow::{Context, Result};
+use super::PhoneRow;
+use crate::process;
+use anyhow::{Context, Result, ensure};
+use ringway_lab::machine;
 use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
 use ringway_lab::process::Process;
 use ringway_lab::statistics::median;
 use ringway_test_support::process::run_to_end;
+use serde_json::Value;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
@@ -95,6 +98,51 @@ fn add_user(ringway: &Path, configuration: &Path, user: &str) -> Result<()> {
     let mut command = Command::new(ringway);
     command.args(["user", "add", user, "--password-stdin", "--config"]).arg(configuration);
     run_to_end(&mut command, PASSWORD).map(drop)
+}
+
+/// One side of a call.
+pub(super) struct Handset(process::Process);
+
+impl Handset {
+    /// Starts `ringway` with these arguments on this processor; `password` is written to its standard input.
+    pub(super) fn start(ringway: &Path, arguments: &[&str], password: &str, cpu: usize) -> Result<Self> {
+        // The threads that read its output stay here.
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string()]).arg(ringway).args(arguments);
+        let mut process = process::Process::start_with_pipes("ringway", &mut command)?;
+        // A command without a password does not read it.
+        let _ = process.type_line(password);
+        process.close_input();
+        Ok(Self(process))
+    }
+
+    /// First line of its output that contains `part`.
+    pub(super) fn line(&self, part: &str) -> Result<String> {
+        self.0.wait_for_line(PATIENCE, part, |line| line.contains(part))
+    }
+
+    /// CPU time of its threads in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> Result<u64> {
+        machine::process_cpu_ns(self.0.id())
+    }
+
+    /// Waits for its end and parses the printed results, one object for each call.
+    ///
+    /// # Errors
+    /// It does not end within `patience`, or fails.
+    pub(super) fn results(self, patience: Duration) -> Result<Vec<Value>> {
+        let status = self.0.wait_for(patience)?;
+        ensure!(status.success(), "ringway ended with {status}: {}", self.0.output().trim());
+        let text = String::from_utf8_lossy(&self.0.out()).into_owned();
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+}
+
+/// Number in a result, by its path.
+pub(super) fn number(result: &Value, path: &[&str]) -> Result<f64> {
+    let found = path.iter().fold(result, |value, field| &value[*field]);
+    found.as_f64().with_context(|| format!("{} in {result}", path.join(".")))
 }
 
 const PASSWORD: &str = "builder";

@@ -3,7 +3,7 @@
 //! Both alternate batch by batch, so that other load affects both.
 
 use super::super::report::Verdict;
-use super::table::PhoneRow;
+use super::PhoneRow;
 use crate::libsrtp::{Library, ROOM_BYTES, Session, Side};
 use anyhow::{Context, Result};
 use ringway_lab::machine;

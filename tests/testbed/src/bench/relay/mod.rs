@@ -7,14 +7,12 @@
 //! Does not: measure rtpengine, or the media.
 
 mod control;
-mod floor;
 
 use super::instructions::total_of;
 use super::report::{Row, Verdict};
 use super::{environment, publish};
 use anyhow::{Context, Result, bail, ensure};
-use control::Relay;
-use floor::Floor;
+use control::{Floor, Relay};
 use ringway_lab::load::{Flow, Length, Plan, Session, Users};
 use ringway_lab::machine;
 use ringway_lab::process::Process;

@@ -4,7 +4,6 @@ mod faults;
 mod front;
 mod nodes;
 mod redis;
-mod refused;
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +36,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/store-away", store_away));
     all.push(Scenario::new("cluster/store-emptied", store_emptied));
     all.push(Scenario::new("cluster/strict", strict));
-    all.push(Scenario::new("cluster/refused", refused::change));
-    all.push(Scenario::new("cluster/name-taken", refused::name));
+    all.push(Scenario::new("cluster/refused", nodes::change));
+    all.push(Scenario::new("cluster/name-taken", nodes::name));
     all.push(Scenario::new("cluster/failover", failover));
     all.push(Scenario::new("cluster/node-killed", node_killed));
     all.push(Scenario::new("cluster/drain", drain));

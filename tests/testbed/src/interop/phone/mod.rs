@@ -4,15 +4,14 @@
 //! TCP. In every call both sides send a tone and record received sound, one of them sends digits, and one of
 //! them holds and resumes the call. The recordings are kept.
 
-mod again;
 pub(crate) mod call;
 mod challenged;
 mod ice;
 mod insisted;
 mod options;
 mod port_row;
+mod protection;
 mod realm;
-mod refused;
 mod sound;
 mod stun;
 mod subject;
@@ -47,8 +46,8 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     all.extend(dtls_calls());
     all.push(long_call(long));
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
-    scenarios.extend(again::scenarios());
-    scenarios.extend(refused::scenarios());
+    scenarios.extend(protection::again_scenarios());
+    scenarios.extend(protection::scenarios());
     scenarios.extend(insisted::scenarios());
     scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());

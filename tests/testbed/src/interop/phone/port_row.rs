@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::super::audio::Recording;
-use super::super::counting_nat::CountingNat;
+use super::super::nat::CountingNat;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use crate::process::Process;

@@ -11,7 +11,7 @@ use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 use super::failover::first_media_port;
 use super::start_relay;
-use super::talk::{Access, Talker, accounts, uri};
+use super::{Access, Talker, accounts, uri};
 use crate::process::free_port;
 use ringway_test_support::rtpengine::Rtpengine;
 

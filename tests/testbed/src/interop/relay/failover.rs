@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
 use super::start_relay;
-use super::talk::{Access, Talker, accounts};
+use super::{Access, Talker, accounts};
 use crate::process::free_port;
 use ringway_test_support::rtpengine::Rtpengine;
 

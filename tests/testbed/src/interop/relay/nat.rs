@@ -10,9 +10,9 @@ use super::super::audio::Recording;
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
-use super::network::{Kind, Network, PRIVATE, PUBLIC};
 use super::start_relay;
-use super::talk::{Access, Talker, accounts, uri};
+use super::{Access, Talker, accounts, uri};
+use super::{Kind, Network, PRIVATE, PUBLIC};
 use crate::process::{Process, free_port};
 use ringway_test_support::namespace;
 

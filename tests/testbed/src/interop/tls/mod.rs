@@ -3,7 +3,6 @@
 //! The certificates are made for each scenario. The phones call each other with SDES through Ringway's server; `openssl`
 //! is a client and a server with certificates that must be refused, and a client by DTLS; Kamailio is a neighbour in both directions.
 
-mod dtls;
 mod kamailio;
 mod openssl;
 mod unfinished;
@@ -27,7 +26,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         }
     }
     all.extend(openssl::scenarios());
-    all.extend(dtls::scenarios());
+    all.extend(openssl::dtls_scenarios());
     all.extend(kamailio::scenarios());
     all.extend(unfinished::scenarios());
     for scenario in &mut all {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ringway_test_support::eventually::retry;
 use xtask::workspace::root;
 
-use super::booted::{ANSWER_TIME, Booted, options};
+use super::{ANSWER_TIME, Booted, options};
 use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};
 

@@ -6,8 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::booted::Booted;
-use super::{figures, tls};
+use super::{Booted, note, tls};
 use crate::bench::Record;
 use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};
@@ -27,7 +26,7 @@ fn count(stage: &Stage, writes: bool) -> Result<()> {
     }
     for ((what, count), goal) in counts.iter().zip(GOALS) {
         let what = format!("instructions of a REGISTER in the image (`{what}`)");
-        figures::note(what, format!("≤ {goal}"), format!("{count:.0}"), *count <= goal);
+        note(what, format!("≤ {goal}"), format!("{count:.0}"), *count <= goal);
     }
     let record = Record {
         path: root().join("tests/testbed/metal-instructions.toml"),

@@ -9,7 +9,7 @@ use xtask::image::Image;
 
 use crate::interop::audio::{Recording, write_stereo_tone};
 use crate::interop::{Scenario, Stage};
-use crate::machine::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
+use crate::machine::{BootFrom, Card, Emulator, Network, SoundCard};
 use crate::process::{Process, free_port};
 
 pub(super) fn checks() -> Vec<Scenario> {

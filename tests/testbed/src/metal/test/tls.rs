@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use ringway_lab::load::LoadTls;
 use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
 
-use super::booted::{Booted, options};
+use super::{Booted, options};
 use crate::interop::certificates::{Authority, CA_FILE, Certificate};
 use crate::interop::{Scenario, Stage};
 use crate::machine::{Machine, Medium};

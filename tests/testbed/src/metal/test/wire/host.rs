@@ -10,12 +10,12 @@ use ringway_test_support::dhcp::{DhcpServer, Offer};
 use ringway_test_support::tftp::TftpServer;
 use smoltcp::wire::ArpOperation;
 
-use super::super::booted::options;
-use super::cable::Cable;
-use super::frames::{
-    self, ALL_CARDS, HOST, HOST_HARDWARE, MACHINE, MACHINE_HARDWARE, MASK, Received, SIP_PORT,
-};
+use super::super::options;
 use super::tftp::{MALLORY, TftpLink};
+use super::{
+    Cable,
+    frames::{self, ALL_CARDS, HOST, HOST_HARDWARE, MACHINE, MACHINE_HARDWARE, MASK, Received, SIP_PORT},
+};
 
 /// Our end of the cable, and what was received there.
 pub(super) struct Host {

@@ -10,8 +10,7 @@ use super::CabledMachine;
 use super::frames::{self, ALL_CARDS, EVERYBODY, HOST, HOST_HARDWARE, IP_BYTES, MACHINE, MACHINE_HARDWARE};
 use super::host::{DHCP_CLIENT, DHCP_SERVER, Host, OTHER_PHONE, machine, phone};
 use crate::interop::{Scenario, Stage};
-use crate::machine::emulator::Card;
-use crate::machine::{Machine, Medium};
+use crate::machine::{Card, Machine, Medium};
 
 pub(super) fn checks() -> Vec<Scenario> {
     let on = |(name, card): (&str, Card)| {
@@ -373,7 +372,7 @@ fn icmp(stage: &Stage) -> Result<()> {
         let echo = frames::echo(number, &payload);
         host.cable.send(&frames::to_machine(&frames::ip(HOST, MACHINE, IpProtocol::Icmp, &echo)))?;
         let answer = (HOST, number, payload);
-        if !host.turn_until(super::super::booted::ANSWER_TIME, |host| host.echoes.contains(&answer))? {
+        if !host.turn_until(super::super::ANSWER_TIME, |host| host.echoes.contains(&answer))? {
             bail!("an echo request of {bytes} bytes is not answered with the same");
         }
     }
