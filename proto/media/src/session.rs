@@ -14,7 +14,6 @@ mod dtls_state;
 mod ice_lite;
 mod latch;
 mod receive;
-mod report;
 mod send;
 mod srtp_state;
 mod stun_mapping;
@@ -35,12 +34,12 @@ pub use config::{MediaEvent, Sas, SecurityFailure};
 pub use config::{PortRow, SessionConfig, SessionLimits, ZrtpSettings};
 use control::Control;
 pub use control::RemoteReception;
+pub use control::{Refused, Report, SentReport};
 use dtls_state::DtlsState;
 use ice_lite::IceLite;
 pub use latch::OfferedSound;
 use latch::{Latch, Offered, PortProbe};
 use receive::Incoming;
-pub use report::{Refused, Report, SentReport};
 use send::Outgoing;
 pub use srtp_state::Security;
 use srtp_state::{KeyChange, SendError, SrtpState};
@@ -296,7 +295,7 @@ impl MediaSession {
         let ptime_ms = self.params.as_ref().map_or(20, |params| params.ptime_ms);
         let delay_ms = round_trip_ms.unwrap_or(0.0) / 2.0 + f64::from(buffer_delay_ms) + f64::from(ptime_ms);
         let codec = self.params.as_ref().map(|params| params.codec);
-        let rating = codec.and_then(|codec| report::rating(codec, &received, &sound, delay_ms));
+        let rating = codec.and_then(|codec| control::rating(codec, &received, &sound, delay_ms));
         let (reports_sent, reports_received) = self.control.counts();
         Report {
             security: self.srtp.security(),
