@@ -18,7 +18,6 @@ mod clients;
 mod control;
 mod dashboard;
 mod pages;
-mod trace_page;
 mod view;
 
 use std::io;
@@ -126,7 +125,7 @@ impl Admin {
         let clients = Arc::new(Clients::default());
         let shown = Arc::clone(&clients);
         let access = Arc::new(AccessCheck::new(self.address, token));
-        let others = changes::router(control).merge(trace_page::router(Arc::clone(&view)));
+        let others = changes::router(control).merge(pages::trace_router(Arc::clone(&view)));
         let router = pages::router(view, others, Arc::clone(&clients), Arc::clone(&access));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
