@@ -7,12 +7,12 @@
 //! Does not: decide about transports and order (`ringway_resolve`), read the wire format of DNS (`hickory-resolver`).
 //!
 //! Start reading at [`Resolver`].
+
 #![forbid(unsafe_code)]
 
 mod answers;
 mod limits;
-mod records;
 mod resolver;
 
-pub use records::Servers;
+pub use answers::Servers;
 pub use resolver::{NotStarted, Resolver};

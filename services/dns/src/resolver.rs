@@ -1,8 +1,8 @@
 //! Queries: their thread, number and time.
 
 use crate::answers::{Answers, Search};
+use crate::answers::{Records, Servers};
 use crate::limits::{EmptyLookups, Share, Shares, SilentNames};
-use crate::records::{Records, Servers};
 use ringway_linux::{Hosts, sys};
 use ringway_resolve::{Locator, NumberSearch, Question, Usable};
 use ringway_sansio::{Event, LocatedServer, LocatedServers, NumberTarget, Target};
