@@ -10,10 +10,9 @@ use core::sync::atomic::{AtomicBool, AtomicU8};
 use core::time::Duration;
 
 use crate::clock;
-use crate::console::Console;
+use crate::console::{Console, Vga};
 use crate::paging::{MemoryKind, kind_of};
 use crate::port::{halt, inb, outb};
-use crate::vga::Vga;
 
 /// Makes the machine stop after a fault's report instead of resetting, for a reader and for tests: QEMU exits if it has
 /// its exit device (`-device isa-debug-exit,iobase=0xf4`).

@@ -22,13 +22,11 @@ mod console;
 mod entropy;
 mod fault;
 mod heap;
-mod keyboard;
 mod machine;
 mod paging;
 mod pci;
 mod port;
 mod serve;
-mod vga;
 
 pub use card::AnyCard;
 pub use serve::run;

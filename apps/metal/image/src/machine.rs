@@ -12,7 +12,7 @@ use crate::boot::{Boot, FILE_BYTES_MAX, Region};
 use crate::card::AnyCard;
 use crate::entropy::{self, Sources};
 use crate::pci::{self, Function};
-use crate::{check, clock, console, fault, heap, paging, port, say, vga};
+use crate::{check, clock, console, fault, heap, paging, port, say};
 
 /// Detected hardware.
 pub(crate) struct Hardware {
@@ -35,12 +35,12 @@ pub(crate) struct Hardware {
 /// # Safety
 /// Called once, with the loader's values, on the stack and the page tables of boot.s.
 pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
-    console::start();
+    console::start_serial();
     // SAFETY: called once.
     unsafe { fault::start() };
     // SAFETY: the caller's contract; until now the image has written only to its own memory.
     let boot = unsafe { Boot::read(magic, information) };
-    vga::start(boot.has_text_screen);
+    console::start_screen(boot.has_text_screen);
     if boot.value("fault") == Some("stop") {
         fault::stop_after_report();
     }

@@ -12,11 +12,9 @@ use ringway_sansio::{Locked, Locks, Seed};
 
 use crate::card::AnyCard;
 use crate::check::Measure;
-use crate::console::{QUEUE_BYTES, Serial};
-use crate::keyboard::Keyboard;
+use crate::console::{Keyboard, QUEUE_BYTES, Serial, Vga};
 use crate::machine::{self, Hardware};
 use crate::port::tsc;
-use crate::vga::Vga;
 use crate::{clock, heap};
 
 /// Starts the machine and runs a program on it for ever.

@@ -9,7 +9,6 @@
 
 mod events;
 mod machine;
-mod pages;
 mod settings;
 mod source;
 
