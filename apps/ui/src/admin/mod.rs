@@ -5,7 +5,6 @@
 //!
 //! Start reading at [`Admin`]; each page has a file.
 
-mod changes;
 mod limits;
 mod listing;
 mod overview;
@@ -22,11 +21,11 @@ use crate::network::Network;
 use crate::style::Style;
 use crate::window::{self, BODY_ROW, BODY_ROWS, LABEL_X, TABS_ROW};
 use alloc::string::String;
-pub use changes::{Change, What};
 use limits::LimitsPage;
 pub use listing::{Prefix, RegistrationSource, Row};
 use overview::Rates;
 use users::UsersPage;
+pub use users::{Change, What};
 
 /// The administrator's screen.
 #[derive(Debug)]

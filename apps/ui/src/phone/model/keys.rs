@@ -1,7 +1,7 @@
 //! Functions of the keys.
 
 use super::call::{Asked, URI_CHARS_MAX};
-use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, login};
+use super::{Effect, Host, Model, Overlay, Screen, Weight, login};
 use crate::keys::Key;
 use crate::phone::Now;
 use crate::phone::form::{Field, Pressed};
@@ -161,10 +161,10 @@ impl Model {
             }
             _ if !self.host.can_save() => {}
             (Key::Char('n'), _) => {
-                self.overlay = Some(Overlay::Contact { at: None, form: contacts::form(None, "") });
+                self.overlay = Some(Overlay::Contact { at: None, form: login::contact_form(None, "") });
             }
             (Key::Char('e'), Some(contact)) => {
-                let form = contacts::form(Some(&contact), "");
+                let form = login::contact_form(Some(&contact), "");
                 self.overlay = Some(Overlay::Contact { at: Some(self.contact), form });
             }
             (Key::Char('d') | Key::Delete, Some(_)) => {
@@ -173,7 +173,7 @@ impl Model {
             (Key::Char(face @ '0'..='9'), Some(mut contact)) => {
                 let quick = face.to_digit(10).and_then(|digit| u8::try_from(digit).ok());
                 contact.quick = quick.filter(|quick| *quick != 0);
-                contacts::put(&mut self.settings.contacts, Some(self.contact), contact);
+                login::put(&mut self.settings.contacts, Some(self.contact), contact);
                 effects.push(Effect::Save(Box::new(self.settings.clone())));
             }
             _ => {}
@@ -206,7 +206,7 @@ impl Model {
                 }
             }
             Key::Char('s') if self.host.can_save() => {
-                self.overlay = Some(Overlay::Contact { at: None, form: contacts::form(None, &address) });
+                self.overlay = Some(Overlay::Contact { at: None, form: login::contact_form(None, &address) });
             }
             _ => {}
         }
@@ -278,11 +278,11 @@ impl Model {
             Overlay::Contact { at, mut form } => match form.press(key) {
                 Pressed::Taken | Pressed::Ignored => Some(Overlay::Contact { at, form }),
                 Pressed::Cancel => None,
-                Pressed::Submit => match contacts::read(&mut form, self.own_uri()) {
+                Pressed::Submit => match login::read_contact(&mut form, self.own_uri()) {
                     None => Some(Overlay::Contact { at, form }),
                     Some(contact) => {
                         self.notify(now, Weight::Note, &format!("{} is saved", contact.name));
-                        contacts::put(&mut self.settings.contacts, at, contact);
+                        login::put(&mut self.settings.contacts, at, contact);
                         effects.push(Effect::Save(Box::new(self.settings.clone())));
                         None
                     }

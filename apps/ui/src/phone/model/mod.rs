@@ -6,7 +6,6 @@
 //! Start reading at [`Model::update`]; keys are in `keys.rs`, the phone's events in `phone.rs`.
 
 mod call;
-mod contacts;
 mod keys;
 mod ladder;
 mod login;
