@@ -1,6 +1,5 @@
 //! Floods, contacts that misbehave, and callers with and without a password.
 
-mod credentials;
 pub mod crowd;
 pub mod flood;
 pub mod message;

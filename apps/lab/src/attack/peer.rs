@@ -1,7 +1,6 @@
 //! Callers: a user with a password, or a stranger; requests with retransmissions and credentials.
 
-use super::credentials::Credentials;
-use super::message::{Draft, Serial, copy_routes, respond, status, value};
+use super::message::{Credentials, Draft, Serial, copy_routes, respond, status, value};
 use super::script::{T1, bind};
 use super::target::aor;
 use crate::server::Algorithm;

@@ -1,7 +1,6 @@
 //! Bindings of the users that a load needs: made before it, removed after it.
 
-use super::player::Player;
-use super::thread::play;
+use super::thread::{Player, play};
 use super::{Shared, Statistics, now, seed};
 use anyhow::{Result, anyhow, bail};
 use ringway_linux::sys::Epoll;

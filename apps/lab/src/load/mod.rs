@@ -14,7 +14,6 @@ mod layers;
 mod locals;
 mod media;
 mod plan;
-mod player;
 mod sockets;
 mod statistics;
 mod streams;
@@ -48,11 +47,10 @@ pub use locals::{local_towards, resolve};
 pub use media::MediaStatistics;
 use media::MediaThread;
 pub use plan::{Files, Flow, LoadTls, Plan};
-use player::Player;
 use ringway_transaction::SlabKey;
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 use target::LastMessage;
-use thread::play;
+use thread::{Player, play};
 pub use timeline::Slot;
 
 /// Waiting of a thread for packets.

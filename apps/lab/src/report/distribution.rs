@@ -4,8 +4,8 @@ use super::data::{Entry, Point as Rate, Results, Variant, response};
 use super::figure::Figure;
 use super::html::{Table, amount, percent};
 use super::plot::{Axis, Line, Plot, Point};
+use super::rows::{ShareRow, Shares};
 use super::scale::Kind;
-use super::shares::{ShareRow, Shares};
 use crate::record::Measurement;
 
 /// Rate whose distribution is shown.

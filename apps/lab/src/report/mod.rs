@@ -17,7 +17,6 @@ mod rates;
 mod rows;
 mod scale;
 mod setup;
-mod shares;
 mod svg;
 mod verdict;
 

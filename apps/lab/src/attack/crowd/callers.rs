@@ -1,8 +1,7 @@
 //! The callers of a crowd.
 
 use super::{CALL_ID, CrowdPlan, Outcomes, Pending, is_cancelled, number_of, send};
-use crate::attack::credentials::Credentials;
-use crate::attack::message::{Draft, copy_routes, status, value};
+use crate::attack::message::{Credentials, Draft, copy_routes, status, value};
 use crate::attack::peer::first_line;
 use crate::attack::script::T2;
 use crate::attack::target::aor;
