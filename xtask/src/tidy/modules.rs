@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::File;
-use super::lengths::code_of;
+use super::{File, code_of};
 
 /// Maximum number of files with `impl` blocks of one type.
 const IMPL_FILES_MAX: usize = 4;
