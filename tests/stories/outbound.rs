@@ -16,6 +16,18 @@ fn register_flow(world: &mut World, phone: HostId, reg_id: u32) {
     assert!(matches!(world.events(phone).first(), Some(PhoneEvent::Registered { .. })), "it is registered");
 }
 
+/// A call to a phone with two flows, whose first one is dead; the caller, and the end of the second flow.
+fn call_with_a_dead_first_flow(world: &mut World) -> [HostId; 2] {
+    let alice = world.registered("alice");
+    let second = world.phone("bob");
+    register_flow(world, second, 2);
+    let first = world.phone("bob");
+    register_flow(world, first, 1);
+    world.crash(first);
+    world.call(alice, "bob");
+    [alice, second]
+}
+
 #[test]
 fn a_phone_that_comes_back_from_a_new_address_rings_there_only() {
     Story::new("new port of the NAT").run(|world| {
@@ -49,13 +61,7 @@ fn without_outbound_the_old_address_rings_too() {
 #[test]
 fn a_call_comes_over_the_second_flow_when_the_first_is_dead() {
     Story::new("a dead flow").run(|world| {
-        let alice = world.registered("alice");
-        let second = world.phone("bob");
-        register_flow(world, second, 2);
-        let first = world.phone("bob");
-        register_flow(world, first, 1);
-        world.crash(first);
-        world.call(alice, "bob");
+        let [alice, second] = call_with_a_dead_first_flow(world);
         // Timer B of the first flow, unless an ICMP error says it earlier.
         world.wait(40);
         assert_eq!(world.calls_up(&[alice, second]), [1, 1]);
@@ -67,13 +73,7 @@ fn a_call_comes_over_the_second_flow_when_the_first_is_dead() {
 fn an_icmp_error_of_the_first_flow_leads_to_the_second_within_a_second() {
     Story::new("a closed flow").run(|world| {
         world.sim.set_closed_ports(ClosedPorts::IcmpError);
-        let alice = world.registered("alice");
-        let second = world.phone("bob");
-        register_flow(world, second, 2);
-        let first = world.phone("bob");
-        register_flow(world, first, 1);
-        world.crash(first);
-        world.call(alice, "bob");
+        let [alice, second] = call_with_a_dead_first_flow(world);
         world.wait_ms(2_500);
         assert_eq!(world.calls_up(&[alice, second]), [1, 1]);
         world.hang_up(alice);
