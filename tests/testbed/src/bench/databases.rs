@@ -10,7 +10,7 @@
 
 use super::instructions::total_of;
 use super::machines::Machines;
-use super::report::{Row, Verdict};
+use super::report::{Row, Verdict, add_rows, add_spaced_notes, ensure_met};
 use super::{environment, publish};
 use crate::interop::Stage;
 use crate::interop::database::{Database, Engine};
@@ -24,7 +24,6 @@ use ringway_lab::server::PASSWORD;
 use ringway_lab::server::Under;
 use ringway_lab::subject::Environment;
 use ringway_test_support::eventually::retry_often;
-use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -80,10 +79,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
     }
     publish(workspace, HEADING, &render(&rows, [&load, &machine::load_average()]), args.write)?;
-    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
-    }
+    ensure_met(&rows)
 }
 
 fn all_rows(site: &Site<'_>, users: u32) -> Vec<Row> {
@@ -325,12 +321,8 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
         load[0],
         load[1],
     );
-    for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, row.verdict);
-    }
-    for row in rows.iter().filter(|row| !row.note.is_empty()) {
-        let _ = write!(text, "\n- {}\n", row.note);
-    }
+    add_rows(&mut text, rows, Verdict::word);
+    add_spaced_notes(&mut text, rows);
     text
 }
 

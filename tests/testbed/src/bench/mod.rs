@@ -8,7 +8,7 @@
 //! Start reading at [`rows`]; readings are taken by `ringway_lab::measure`.
 
 mod attacks;
-mod beside;
+mod calls;
 mod cluster;
 mod databases;
 mod entered;

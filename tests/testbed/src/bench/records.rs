@@ -5,20 +5,15 @@
 //!
 //! Does not: measure the disk or a collector.
 
-use super::instructions::total_of;
-use super::report::{Row, Verdict};
+use super::calls::{Player, instructions};
+use super::report::{Row, Verdict, add_rows, add_spaced_notes, ensure_met, print_rows};
 use super::{environment, publish};
-use anyhow::{Context, Result, bail, ensure};
-use ringway_lab::load::{Flow, Length, Plan, Session, Users};
+use anyhow::{Context, Result};
 use ringway_lab::machine;
-use ringway_lab::process::Process;
-use ringway_lab::server::DOMAIN;
-use ringway_lab::server::PASSWORD;
-use ringway_lab::server::{Under, free_port};
+use ringway_lab::server::Under;
 use ringway_lab::statistics::median;
 use ringway_lab::subject::Environment;
 use ringway_linux::sys::{BATCH_MAX, SendBatch};
-use std::fmt::Write as _;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
@@ -53,12 +48,6 @@ enum Side {
 
 const SIDES: [Side; 4] = [Side::Plain, Side::Records, Side::HepTcp, Side::HepUdp];
 
-/// A server with its load.
-struct Player {
-    process: Process,
-    session: Option<Session>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -71,29 +60,22 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let (rounds, seconds) = if args.quick { (3, 1) } else { (9, 3) };
     let mut players = Vec::new();
     for side in SIDES {
-        players.push(Player::start(&environment, side, args.rate * seconds, Under::Itself)?);
+        players.push(start(&environment, side, args.rate * seconds, Under::Itself)?);
     }
     let (mut readings, mut floors) = ([const { Vec::new() }; 4], Vec::new());
     for round in 1..=rounds {
         for ((player, taken), side) in players.iter_mut().zip(&mut readings).zip(SIDES) {
-            let us = player.reading(args.rate, seconds)?;
+            let us = player.reading(args.rate, seconds, FINISHING)?;
             eprintln!("  round {round} of {rounds}: {side:?} {us:.2} µs");
             taken.push(us);
         }
         floors.push(datagram_us()?);
     }
     let rows = rows(&environment, &readings, median(floors.into_iter()));
-    for row in &rows {
-        let target =
-            if row.target.is_empty() { String::new() } else { format!(" (must reach {})", row.target) };
-        eprintln!("{}: {}{target}", row.what, row.ringway);
-    }
+    print_rows(&rows);
     let text = render(&rows, args, [&load, &machine::load_average()], (rounds, seconds));
     publish(workspace, HEADING, &text, args.write)?;
-    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
-    }
+    ensure_met(&rows)
 }
 
 fn rows(environment: &Environment, readings: &[Vec<f64>; 4], floor_us: f64) -> Vec<Row> {
@@ -120,7 +102,11 @@ fn rows(environment: &Environment, readings: &[Vec<f64>; 4], floor_us: f64) -> V
         "floor: a datagram of that size by sendmmsg to loopback",
         format!("{floor_us:.2} µs"),
     ));
-    let counted = [Side::Plain, Side::Records, Side::HepTcp].map(|side| instructions(environment, side));
+    let counted = [Side::Plain, Side::Records, Side::HepTcp].map(|side| {
+        instructions(environment, &format!("{side:?}"), FINISHING, |users, under| {
+            Ok((start(environment, side, users, under)?, ()))
+        })
+    });
     rows.push(match counted {
         [Ok(plain), Ok(records), Ok(captured)] => Row::compared(
             "instructions for a call: without, records, capture over TCP",
@@ -161,19 +147,6 @@ fn thread_cpu_ns() -> Result<u64> {
     used.parse().context("schedstat has no number")
 }
 
-/// Instructions of the server for a call, without those of the kernel.
-fn instructions(environment: &Environment, side: Side) -> Result<f64> {
-    let mut counts = [0; 2];
-    for (calls, count) in [COUNTED_CALLS, 4 * COUNTED_CALLS].into_iter().zip(&mut counts) {
-        let file = environment.folder.join(format!("callgrind.{side:?}.{calls}.out"));
-        let mut player = Player::start(environment, side, 4 * COUNTED_CALLS, Under::Callgrind(&file))?;
-        player.reading(COUNTED_RATE, calls / COUNTED_RATE)?;
-        player.process.stop()?;
-        *count = total_of(&file)?;
-    }
-    Ok(counts[1].saturating_sub(counts[0]) as f64 / f64::from(3 * COUNTED_CALLS))
-}
-
 fn render(rows: &[Row], args: &Args, load: [&str; 2], (rounds, seconds): (u32, u32)) -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();
     let mut text = format!(
@@ -190,72 +163,24 @@ fn render(rows: &[Row], args: &Args, load: [&str; 2], (rounds, seconds): (u32, u
         load[0],
         load[1],
     );
-    for row in rows {
-        let word = match row.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**MISSED**",
-            Verdict::Failed => "**FAILED**",
-            Verdict::Compared => "compared",
-        };
-        let _ = writeln!(text, "| {} | {} | {} | {word} |", row.what, row.target, row.ringway);
-    }
-    for row in rows.iter().filter(|row| !row.note.is_empty()) {
-        let _ = write!(text, "\n- {}\n", row.note);
-    }
+    add_rows(&mut text, rows, Verdict::word_in_capitals);
+    add_spaced_notes(&mut text, rows);
     text.push_str("\nInstructions are those that callgrind counts, without the kernel's.\n");
     text
 }
 
-impl Player {
-    /// Starts the server and registers `users` users.
-    fn start(environment: &Environment, side: Side, users: u32, under: Under<'_>) -> Result<Self> {
-        let section = match side {
-            Side::Plain => String::new(),
-            Side::Records => {
-                let file = environment.folder.join("calls.jsonl");
-                format!("[records]\nfile = \"{}\"\n", file.display())
-            }
-            Side::HepTcp => format!("[hep]\ncollector = \"tcp:{}\"\n", draining_stream()?),
-            Side::HepUdp => format!("[hep]\ncollector = \"udp:{}\"\n", draining_socket()?),
-        };
-        let (sip, admin) = (free_port()?, free_port()?);
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, sip));
-        let configuration = environment.folder.join(format!("{side:?}.toml"));
-        let text = format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:{server}\"]\nworkers = 1\n[store]\nurl = \"memory:\"\n[auth]\n\
-             enabled = false\n[limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\n\
-             level = \"warn\"\n{section}"
-        );
-        fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
-        let process = environment.serve(&configuration, under)?;
-        let plan = Plan {
-            domain: DOMAIN.to_owned(),
-            ring: Length::Fixed(PAUSE),
-            talk: Length::Fixed(PAUSE),
-            register_window: Some(32),
-            ..Plan::new(
-                server,
-                Flow::Call,
-                Users::by_rule("c", 7, 0, users, PASSWORD)?,
-                Users::by_rule("c", 7, 1, users, PASSWORD)?,
-            )
-        };
-        Ok(Self { process, session: Some(Session::open(&plan)?) })
-    }
-
-    /// CPU time of the server for a call, in µs.
-    fn reading(&mut self, rate: u32, seconds: u32) -> Result<f64> {
-        let session = self.session.take().context("an earlier reading failed")?;
-        let before = self.process.cpu_ns()?;
-        let running = session.start(rate.into(), Duration::from_secs(seconds.into()))?;
-        let (statistics, again) = running.finish_session()?;
-        self.session = Some(again);
-        thread::sleep(FINISHING);
-        let used = self.process.cpu_ns()?.saturating_sub(before);
-        let (offered, done) = (u64::from(rate * seconds), statistics.successes());
-        ensure!(done * 100 >= offered * 99, "{done} of {offered} calls succeeded");
-        Ok(used as f64 / 1000.0 / offered as f64)
-    }
+/// Starts a server with what `side` records, and registers `users` users.
+fn start(environment: &Environment, side: Side, users: u32, under: Under<'_>) -> Result<Player> {
+    let section = match side {
+        Side::Plain => String::new(),
+        Side::Records => {
+            let file = environment.folder.join("calls.jsonl");
+            format!("[records]\nfile = \"{}\"\n", file.display())
+        }
+        Side::HepTcp => format!("[hep]\ncollector = \"tcp:{}\"\n", draining_stream()?),
+        Side::HepUdp => format!("[hep]\ncollector = \"udp:{}\"\n", draining_socket()?),
+    };
+    Player::start(environment, &format!("{side:?}"), &section, users, under)
 }
 
 /// Address of a collector for TCP that reads and forgets, until this program ends.
@@ -288,10 +213,5 @@ const MESSAGES: f64 = 13.0;
 /// Length of a usual packet of the capture.
 const PACKET_BYTES: usize = 700;
 const FLOOR_BATCHES: usize = 500;
-/// Calls of the shorter run that counts instructions, and their number in a second.
-const COUNTED_CALLS: u32 = 100;
-const COUNTED_RATE: u32 = 50;
-/// Time that a call rings, and that it lasts.
-const PAUSE: Duration = Duration::from_millis(50);
 /// Time after the last call in which the server's CPU time still counts: records are written after 200 ms.
 const FINISHING: Duration = Duration::from_millis(400);

@@ -1,7 +1,7 @@
 //! Table of the results, for the terminal and for BENCHMARKS.md. Sections of BENCHMARKS.md; each is written by its own
 //! command, which keeps the others.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ringway_lab::measure::Readings;
 use ringway_lab::{machine, saturation};
 use std::fmt::Write as _;
@@ -19,14 +19,29 @@ pub(super) enum Verdict {
     Compared,
 }
 
-impl std::fmt::Display for Verdict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Verdict {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
             Self::Met => "met",
             Self::Missed => "**missed**",
             Self::Failed => "**failed**",
             Self::Compared => "compared",
-        })
+        }
+    }
+
+    /// Same with capitals for what is not met.
+    pub(super) const fn word_in_capitals(self) -> &'static str {
+        match self {
+            Self::Met | Self::Compared => self.word(),
+            Self::Missed => "**MISSED**",
+            Self::Failed => "**FAILED**",
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.word())
     }
 }
 
@@ -218,6 +233,13 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
         circumstances.others_percent,
         circumstances.steal_percent,
     );
+    add_compared_rows(&mut text, rows);
+    add_notes(&mut text, rows);
+    text
+}
+
+/// Adds the rows of a table with the figures of three servers.
+pub(super) fn add_compared_rows(text: &mut String, rows: &[Row]) {
     for row in rows {
         let _ = writeln!(
             text,
@@ -225,6 +247,17 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
             row.what, row.target, row.floor, row.kamailio, row.ringway, row.verdict
         );
     }
+}
+
+/// Adds the rows of a table with Ringway's figures only.
+pub(super) fn add_rows(text: &mut String, rows: &[Row], word: fn(Verdict) -> &'static str) {
+    for row in rows {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, word(row.verdict));
+    }
+}
+
+/// Adds the notes of a table as one list.
+pub(super) fn add_notes(text: &mut String, rows: &[Row]) {
     let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
     if !notes.is_empty() {
         text.push('\n');
@@ -232,7 +265,31 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
             let _ = writeln!(text, "- {}", row.note);
         }
     }
-    text
+}
+
+/// Adds the notes of a table, each as a list of its own.
+pub(super) fn add_spaced_notes(text: &mut String, rows: &[Row]) {
+    for row in rows.iter().filter(|row| !row.note.is_empty()) {
+        let _ = write!(text, "\n- {}\n", row.note);
+    }
+}
+
+/// Prints each row with its target.
+pub(super) fn print_rows(rows: &[Row]) {
+    for row in rows {
+        let target =
+            if row.target.is_empty() { String::new() } else { format!(" (must reach {})", row.target) };
+        eprintln!("{}: {}{target}", row.what, row.ringway);
+    }
+}
+
+/// # Errors
+/// A row missed its target, or was not measured.
+pub(super) fn ensure_met(rows: &[Row]) -> Result<()> {
+    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
+    }
 }
 
 /// Text of a section from its heading (`## …`) to the next section.

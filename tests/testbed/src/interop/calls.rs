@@ -88,17 +88,29 @@ impl Play<'_> {
         let server = Server::start(self.stage, wanted, &accounts_of(&accounts))?;
         let callee_port = free_port()?;
         self.sipp("register", "register", &callees, callee_port, Some(server.port)).run(self.stage)?;
-        let mut answering = self.sipp("answer", "callee", &callees, callee_port, None);
-        answering.parts = &["routed"];
-        let mut answering = answering.start(self.stage)?;
-        let mut calling = self.sipp("call", "caller", &callers, free_port()?, Some(server.port));
-        calling.connections = Connections::OnePerCall;
-        calling.parts = match (mode, self.digest) {
+        let parts: &[&str] = match (mode, self.digest) {
             (Mode::Stateless, true) => &["digest"],
             (Mode::Stateless, false) => &["open"],
             (Mode::Stateful | Mode::Redirect, true) => &["digest", "stateful"],
             (Mode::Stateful | Mode::Redirect, false) => &["open", "stateful"],
         };
+        self.call([&callers, &callees], callee_port, server.port, parts)
+    }
+
+    /// Callees answer at `callee_port` the calls that callers make through the server at `server_port`, each from a port of its own.
+    pub(crate) fn call(
+        &self,
+        [callers, callees]: [&[User]; 2],
+        callee_port: u16,
+        server_port: u16,
+        parts: &[&str],
+    ) -> Result<()> {
+        let mut answering = self.sipp("answer", "callee", callees, callee_port, None);
+        answering.parts = &["routed"];
+        let mut answering = answering.start(self.stage)?;
+        let mut calling = self.sipp("call", "caller", callers, free_port()?, Some(server_port));
+        calling.connections = Connections::OnePerCall;
+        calling.parts = parts;
         calling.run(self.stage)?;
         succeeded("callee", &mut answering)
     }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::calls::{Play, users};
 use super::server::{Server, Wanted};
-use super::sipp::{Connections, User, succeeded};
+use super::sipp::User;
 use super::{Scenario, Stage, Transport};
 use crate::process::{Process, free_port};
 
@@ -64,14 +64,7 @@ fn numbers(stage: &Stage, records: NumberRecords) -> Result<()> {
     let more = if records == NumberRecords::All { "" } else { route.as_str() };
     let server = Server::start_with(stage, wanted, more)?;
     let play = Play { stage, transport: Transport::Udp, digest: false };
-    let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
-    answering.parts = &["routed"];
-    let mut answering = answering.start(stage)?;
-    let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
-    calling.connections = Connections::OnePerCall;
-    calling.parts = &["open", "stateful"];
-    calling.run(stage)?;
-    succeeded("callee", &mut answering)?;
+    play.call([&callers, &callees], callee_port, server.port, &["open", "stateful"])?;
     let counters = server.counters()?;
     let count = |name| counters.get(name);
     let (asked, found, at_trunk) =
@@ -99,14 +92,7 @@ fn failover(stage: &Stage, transport: Transport) -> Result<()> {
         callees.iter().map(|callee| (callee.name.as_str(), format!("sip:{}@{DOMAIN}", callee.name)));
     server.bind_all(contacts)?;
     let play = Play { stage, transport, digest: false };
-    let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
-    answering.parts = &["routed"];
-    let mut answering = answering.start(stage)?;
-    let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
-    calling.connections = Connections::OnePerCall;
-    calling.parts = &["open", "stateful"];
-    calling.run(stage)?;
-    succeeded("callee", &mut answering)?;
+    play.call([&callers, &callees], callee_port, server.port, &["open", "stateful"])?;
     let failovers = server.counters()?.get("failovers")?;
     ensure!(failovers > 0, "no request went to the second server after the first");
     ensure!(!dns.has_ended()?, "dnsmasq ended: {}", dns.output());

@@ -11,7 +11,6 @@ use ringway_test_support::process::run_to_end;
 
 use super::calls::{Play, users};
 use super::server::{Server, Wanted};
-use super::sipp::{Connections, succeeded};
 use super::{Scenario, Stage, Transport};
 use crate::process::{Process, UDP, await_listener, free_port};
 
@@ -43,14 +42,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
     let callee_port = free_port()?;
     play.sipp("register", "register", &callees, callee_port, Some(server.port)).run(stage)?;
-    let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
-    answering.parts = &["routed"];
-    let mut answering = answering.start(stage)?;
-    let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
-    calling.connections = Connections::OnePerCall;
-    calling.parts = &["open", "stateful"];
-    calling.run(stage)?;
-    succeeded("callee", &mut answering)?;
+    play.call([&callers, &callees], callee_port, server.port, &["open", "stateful"])?;
     options_over_ipv6(server.port)?;
     // Messages of the last moment are sent within 100 ms.
     thread::sleep(Duration::from_millis(500));

@@ -98,16 +98,16 @@ fn ends_row(environment: &Environment, offered_for: Duration, lines: &str) -> Re
         if lines.is_empty() { "`per_source_rate` as shipped" } else { "`per_source_rate = 0`" }
     );
     let is_met = ends.iter().all(|(_, sent)| sent.requests > 0 && sent.failed == 0);
-    let mut ends_row = Row::single(&what, "0", ends.map(text).join(", "), is_met);
+    let mut row = Row::single(&what, "0", ends.map(text).join(", "), is_met);
     let again: Vec<String> = ends.iter().map(|(name, sent)| format!("{} {name}s", sent.again)).collect();
-    ends_row.note = format!(
+    row.note = format!(
         "ends: {} calls offered, {} admitted, refused by status (0: dropped) {:?}; sent again: {}; {figures}",
         outcomes.offered,
         outcomes.admitted,
         outcomes.refused,
         again.join(", ")
     );
-    Ok(ends_row)
+    Ok(row)
 }
 
 const CONTACTS: u32 = 10;

@@ -1,6 +1,6 @@
 //! Dead DNS: calls to names whose DNS server never answers, beside calls between users of the server.
 
-use super::super::beside::{Calls, Reading, compare};
+use super::super::calls::{Calls, Reading, compare};
 use super::super::report::Row;
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::attack::flood::{Flood, request};

@@ -13,12 +13,11 @@ mod memory;
 mod reflection;
 mod shards;
 
-use super::report::{Row, Verdict};
+use super::report::{Row, Verdict, add_notes, add_rows, ensure_met};
 use super::{environment, publish};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ringway_lab::machine;
 use ringway_lab::subject::Environment;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -94,7 +93,13 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         let measured =
             measured.unwrap_or_else(|error| vec![Row::failed(attack.name(), "to be measured", &error)]);
         for row in &measured {
-            eprintln!("{}: {}: {} (must reach {})", word(row.verdict), row.what, row.ringway, row.target);
+            eprintln!(
+                "{}: {}: {} (must reach {})",
+                row.verdict.word_in_capitals(),
+                row.what,
+                row.ringway,
+                row.target
+            );
             if !row.note.is_empty() {
                 eprintln!("  {}", row.note);
             }
@@ -103,10 +108,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
     let section = render(&rows, [&load, &machine::load_average()]);
     publish(workspace, HEADING, &section, args.write)?;
-    match rows.iter().filter(|row| row.verdict != Verdict::Met).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
-    }
+    ensure_met(&rows)
 }
 
 impl Attack {
@@ -180,26 +182,9 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
         load[0],
         load[1],
     );
-    for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, word(row.verdict));
-    }
-    let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
-    if !notes.is_empty() {
-        text.push('\n');
-        for row in notes {
-            let _ = writeln!(text, "- {}", row.note);
-        }
-    }
+    add_rows(&mut text, rows, Verdict::word_in_capitals);
+    add_notes(&mut text, rows);
     text
-}
-
-const fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Met => "met",
-        Verdict::Missed => "**MISSED**",
-        Verdict::Failed => "**FAILED**",
-        Verdict::Compared => "compared",
-    }
 }
 
 /// Heading of the section.

@@ -14,11 +14,10 @@ mod node;
 mod seen;
 
 use super::machines::Site;
-use super::report::{Row, Verdict};
+use super::report::{Row, Verdict, add_rows, add_spaced_notes, ensure_met};
 use super::{environment, publish};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ringway_lab::machine;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -82,10 +81,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     add("start", &|site| seen::of_node(site, args.bindings))?;
     let text = render(&rows, args.rounds, [&load, &machine::load_average()]);
     publish(workspace, HEADING, &text, args.write)?;
-    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
-    }
+    ensure_met(&rows)
 }
 
 fn render(rows: &[Row], rounds: u32, load: [&str; 2]) -> String {
@@ -104,12 +100,8 @@ fn render(rows: &[Row], rounds: u32, load: [&str; 2]) -> String {
         load[0],
         load[1],
     );
-    for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, row.verdict);
-    }
-    for row in rows.iter().filter(|row| !row.note.is_empty()) {
-        let _ = write!(text, "\n- {}\n", row.note);
-    }
+    add_rows(&mut text, rows, Verdict::word);
+    add_spaced_notes(&mut text, rows);
     text
 }
 

@@ -11,14 +11,13 @@ mod delay;
 mod load;
 mod sipp;
 
-use super::report::{Row, Verdict};
+use super::report::{Row, Verdict, add_compared_rows, add_notes};
 use super::{Disturbance, environment, publish};
 use anyhow::{Context, Result, bail};
 use load::{Readings, Side};
 use ringway_lab::machine;
 use ringway_lab::server::Carrier;
 use ringway_lab::subject::{Environment, Routing};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// Measures the CPU time of the whole server at ordinary rates, beside Kamailio and a bare echo, and with SIPp as load.
@@ -286,20 +285,8 @@ fn render(rows: &[Row], plan: Plan, load: [&str; 2], [others, steal]: [f64; 2]) 
         load[0],
         load[1],
     );
-    for row in rows {
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} |",
-            row.what, row.target, row.floor, row.kamailio, row.ringway, row.verdict
-        );
-    }
-    let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
-    if !notes.is_empty() {
-        text.push('\n');
-        for row in notes {
-            let _ = writeln!(text, "- {}", row.note);
-        }
-    }
+    add_compared_rows(&mut text, rows);
+    add_notes(&mut text, rows);
     text
 }
 

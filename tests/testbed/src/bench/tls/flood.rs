@@ -1,6 +1,6 @@
 //! A flood of handshakes beside calls over UDP.
 
-use super::super::beside::{Calls, compare};
+use super::super::calls::{Calls, compare};
 use super::super::report::Row;
 use super::load::{Load, SECONDS};
 use super::servers::{Handshake, Servers};

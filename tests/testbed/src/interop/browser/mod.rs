@@ -6,7 +6,6 @@
 mod dashboard;
 mod phone;
 mod phones;
-mod tabs;
 
 pub(super) use phones::Phones;
 
@@ -20,7 +19,7 @@ use super::server::{Server, Wanted};
 use super::{Scenario, Stage};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let mut all = tabs::scenarios();
+    let mut all = phone::tab_scenarios();
     all.extend(phone::scenarios());
     all.extend(dashboard::scenarios());
     for scenario in &mut all {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::nodes::{Nodes, eventually, within};
-use super::redis::Redis;
+use super::nodes::{Nodes, Redis, eventually, within};
 use super::{register, two_users};
 use crate::interop::calls::users;
 use crate::interop::server::Wanted;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::nodes::{Nodes, eventually};
-use super::redis::Redis;
+use super::nodes::{Nodes, Redis, eventually};
 use super::{two_users, user};
 use crate::interop::baresip::Phone;
 use crate::interop::server::{Server, Wanted};
@@ -38,17 +37,7 @@ fn front(stage: &Stage, transport: Transport) -> Result<()> {
     // The nodes are not in the path of requests inside a call: it needs the front only.
     let (mut nodes, wanted) = nodes_behind(stage, &redis, ("record_route = false", ""), transport)?;
     let mut front = start_front(&stage.within("front")?, wanted)?;
-    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, transport))?;
-    bob.registered()?;
-    let mut alice =
-        linphone::Phone::start(stage, Line::at_server("alice", 440.0, front.port, Transport::Tcp))?;
-    alice.registered()?;
-    eventually("both users at both nodes", || {
-        nodes.servers.iter().try_for_each(|node| node.expect_registered(["alice", "bob"].into_iter(), true))
-    })?;
-    alice.dial("sip:bob@example.org")?;
-    alice.established()?;
-    bob.established()?;
+    let (mut bob, mut alice) = call_over_front(stage, &front, &nodes, transport)?;
     let calls = |node: &Server| node.counters()?.get("requests_invite");
     let index = if calls(nodes.node(0)?)? > 0 { 0 } else { 1 };
     ensure!(calls(nodes.node(1 - index)?)? == 0, "the call went over both nodes");
@@ -118,15 +107,14 @@ fn start_front(stage: &Stage, wanted: Wanted) -> Result<Server> {
     Ok(front)
 }
 
-/// The node of bob's calls drains under one of them: a new registration and a new call go to the other node at once, the call ends by a BYE,
-/// and the node has no calls then. It gets the next one after the end of the drain.
-fn drained(stage: &Stage) -> Result<()> {
-    let redis = Redis::single(stage)?;
-    // The nodes list answered calls, and are in the way of the BYE.
-    // Over TCP their addresses are not those that they listen at, on one machine.
-    let (nodes, wanted) = nodes_behind(stage, &redis, ("", "[records]\nenabled = true\n\n"), Transport::Udp)?;
-    let front = start_front(&stage.within("front")?, wanted)?;
-    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, Transport::Udp))?;
+/// Alice calls bob over the front, when both are registered at both nodes.
+fn call_over_front(
+    stage: &Stage,
+    front: &Server,
+    nodes: &Nodes,
+    transport: Transport,
+) -> Result<(Phone, linphone::Phone)> {
+    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, transport))?;
     bob.registered()?;
     let mut alice =
         linphone::Phone::start(stage, Line::at_server("alice", 440.0, front.port, Transport::Tcp))?;
@@ -137,6 +125,18 @@ fn drained(stage: &Stage) -> Result<()> {
     alice.dial("sip:bob@example.org")?;
     alice.established()?;
     bob.established()?;
+    Ok((bob, alice))
+}
+
+/// The node of bob's calls drains under one of them: a new registration and a new call go to the other node at once, the call ends by a BYE,
+/// and the node has no calls then. It gets the next one after the end of the drain.
+fn drained(stage: &Stage) -> Result<()> {
+    let redis = Redis::single(stage)?;
+    // The nodes list answered calls, and are in the way of the BYE.
+    // Over TCP their addresses are not those that they listen at, on one machine.
+    let (nodes, wanted) = nodes_behind(stage, &redis, ("", "[records]\nenabled = true\n\n"), Transport::Udp)?;
+    let front = start_front(&stage.within("front")?, wanted)?;
+    let (mut bob, mut alice) = call_over_front(stage, &front, &nodes, Transport::Udp)?;
     let index = if nodes.node(0)?.calls()? > 0 { 0 } else { 1 };
     let (draining, other) = (nodes.node(index)?, nodes.node(1 - index)?);
     ensure!((draining.calls()?, other.calls()?) == (1, 0), "the call is not at one node");

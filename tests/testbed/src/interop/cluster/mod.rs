@@ -3,7 +3,6 @@
 mod faults;
 mod front;
 mod nodes;
-mod redis;
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 
 pub(crate) use self::nodes::Shared;
 use self::nodes::{Nodes, eventually};
-pub(crate) use self::redis::Redis;
 use super::calls::{Play, users};
 use super::database::{Database, Engine};
 use super::server::{Server, Wanted, await_sip, kamailio};
@@ -19,6 +17,7 @@ use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport, audio, baresip, linphone, provisioning};
 use crate::process::{Process, free_port};
+pub(crate) use nodes::Redis;
 
 /// Starts a store.
 type StartStore = fn(&Stage) -> Result<Redis>;

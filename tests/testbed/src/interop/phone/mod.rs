@@ -7,11 +7,8 @@
 pub(crate) mod call;
 mod challenged;
 mod ice;
-mod insisted;
 mod options;
-mod port_row;
 mod protection;
-mod realm;
 mod sound;
 mod stun;
 mod subject;
@@ -48,11 +45,11 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
     scenarios.extend(protection::again_scenarios());
     scenarios.extend(protection::scenarios());
-    scenarios.extend(insisted::scenarios());
-    scenarios.extend(realm::scenarios());
+    scenarios.extend(protection::insisted_scenarios());
+    scenarios.extend(challenged::realm_scenarios());
     scenarios.extend(stun::scenarios());
     scenarios.extend(ice::scenarios());
-    scenarios.extend(port_row::scenarios());
+    scenarios.extend(stun::port_row_scenarios());
     scenarios.extend(challenged::scenarios());
     scenarios.extend(options::scenarios());
     scenarios.extend(sound::scenarios());
