@@ -207,11 +207,6 @@ impl Sim {
         self.send_lost_again();
     }
 
-    /// Sets the limits of all connections.
-    pub fn set_stream_limits(&mut self, limits: StreamLimits) {
-        self.stream_limits = limits;
-    }
-
     /// Sets what happens to datagrams for addresses that no host has.
     pub fn set_closed_ports(&mut self, closed_ports: ClosedPorts) {
         self.closed_ports = closed_ports;
