@@ -1,7 +1,7 @@
 //! The dashboard's files, the paths behind it, and their description.
 
-use super::{Recorder, Three, ask, get, no_tls};
-use ringway_admin::{Admin, AdminServer, Change, Control, RoutesEdit, RoutesEffect, TextPosition, UserQuery};
+use super::{Recorder, ask, get, serve};
+use ringway_admin::{AdminServer, Change, RoutesEdit, RoutesEffect, TextPosition, UserQuery};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -21,19 +21,13 @@ fn exchange(address: SocketAddr, request: &str) -> (String, String) {
 /// A server whose changes are recorded.
 fn served() -> (Arc<Recorder>, AdminServer) {
     let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "t0ken", no_tls())
-        .unwrap();
+    let server = serve(Arc::clone(&control), "t0ken");
     (control, server)
 }
 
 #[test]
 fn the_files_of_the_dashboard_need_no_token_and_hold_no_data() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "t0ken");
     let address = server.address();
     let get = |path: &str, host: &str| {
         exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
@@ -168,10 +162,7 @@ fn routes_are_changed_by_who_names_their_version() {
 #[test]
 fn the_description_has_the_paths_of_the_router() {
     let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as _, "", no_tls())
-        .unwrap();
+    let server = serve(Arc::clone(&control), "");
     let address = server.address();
     let text = get(address, "/api/openapi.json").1;
     let description: serde_json::Value = serde_json::from_str(&text).unwrap();

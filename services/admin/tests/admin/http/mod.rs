@@ -4,8 +4,9 @@
 mod dashboard;
 
 use ringway_admin::{
-    Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock,
-    NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, TokenProof, User, UserQuery, View,
+    Admin, AdminServer, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards,
+    NewBlock, NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, TokenProof, User, UserQuery,
+    View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -135,8 +136,10 @@ fn registration(name: &str) -> Registration {
     }
 }
 
-fn no_tls() -> TlsSource {
-    Arc::new(|| None)
+/// A server on a free port, without TLS.
+fn serve(control: Arc<Recorder>, token: &str) -> AdminServer {
+    let admin = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    admin.serve(Arc::new(Three), control, token, Arc::new(|| None)).unwrap()
 }
 
 /// Sends `request` and gives status and body.
@@ -173,10 +176,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 #[test]
 fn registrations_come_in_parts_with_a_cursor() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "");
     let (status, body) = get(server.address(), "/api/registrations?limit=2");
     assert_eq!(status, 200);
     assert_eq!(
@@ -213,10 +213,7 @@ fn registrations_come_in_parts_with_a_cursor() {
 
 #[test]
 fn requests_that_should_not_be_served_are_not() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "t0ken");
     let address = server.address();
     let request = |line: &str, headers: &str| ask(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
     let good = "Host: localhost\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n";
@@ -239,10 +236,7 @@ fn requests_that_should_not_be_served_are_not() {
 
 #[test]
 fn wrong_tokens_are_slowed_by_source_and_counted() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "t0ken");
     let get = |from: &str, path: &str, token: &str| {
         let stream = connect_from(from, server.address());
         let head = format!(
@@ -268,10 +262,7 @@ fn wrong_tokens_are_slowed_by_source_and_counted() {
 #[test]
 fn a_long_token_passes_from_an_address_that_is_slowed() {
     let token = "a-token-of-32-random-characters!";
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), token, no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), token);
     let get = |token: &str| {
         let head = format!(
             "GET /api/calls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
@@ -285,10 +276,7 @@ fn a_long_token_passes_from_an_address_that_is_slowed() {
 #[test]
 fn a_server_with_the_token_proves_it_to_a_client_that_has_it() {
     for token in ["t0ken", ""] {
-        let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-            .unwrap()
-            .serve(Arc::new(Three), Arc::new(Recorder::default()), token, no_tls())
-            .unwrap();
+        let server = serve(Arc::default(), token);
         let prove = |line: &str, authorization: &str| {
             let head = format!(
                 "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
@@ -314,10 +302,7 @@ fn a_server_with_the_token_proves_it_to_a_client_that_has_it() {
 
 #[test]
 fn a_page_that_navigates_here_starts_no_trace() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "");
     let get = |path: &str, site: &str, mode: &str| {
         let fetch = format!("Sec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}\r\n");
         ask(
@@ -343,10 +328,7 @@ fn a_page_that_navigates_here_starts_no_trace() {
 #[test]
 fn forwards_of_a_user_are_shown_replaced_and_ended() {
     let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "", no_tls())
-        .unwrap();
+    let server = serve(Arc::clone(&control), "");
     let address = server.address();
     let send = |method: &str, user: &str, headers: &str, body: &str| {
         let start = format!(
@@ -377,10 +359,7 @@ fn forwards_of_a_user_are_shown_replaced_and_ended() {
 
 #[test]
 fn clients_that_hang_keep_nobody_from_being_served() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
-        .unwrap();
+    let server = serve(Arc::default(), "");
     let address = server.address();
     let mut hanging = Vec::new();
     for (crowd, begun) in [(64, ""), (64, "GET /api/stats HTTP/1.1\r\nHost: loc"), (436, "G")] {
@@ -399,10 +378,7 @@ fn clients_that_hang_keep_nobody_from_being_served() {
 
 #[test]
 fn a_stopped_listener_frees_its_port_and_a_taken_one_is_named() {
-    let mut server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
-        .unwrap();
+    let mut server = serve(Arc::default(), "");
     let address = server.address();
     let error = Admin::bind(address).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
@@ -454,10 +430,7 @@ fn a_client_that_begins_tls_is_answered_by_the_certificate_of_now() {
 #[test]
 fn changes_need_the_token_the_method_and_this_origin() {
     let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as _, "t0ken", no_tls())
-        .unwrap();
+    let server = serve(Arc::clone(&control), "t0ken");
     let address = server.address();
     let good = format!("Host: {address}\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n");
     let ask = |line: &str, headers: &str, body: &str| {
@@ -508,10 +481,7 @@ fn changes_need_the_token_the_method_and_this_origin() {
 #[test]
 fn bodies_are_bounded_and_checked() {
     let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as _, "", no_tls())
-        .unwrap();
+    let server = serve(Arc::clone(&control), "");
     let address = server.address();
     let post = |path: &str, body: &str| {
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
