@@ -73,6 +73,18 @@ fn recover_files(files: &[(&str, &[u8])]) -> (State, Recovery, tempfile::TempDir
     (state, recovery, folder)
 }
 
+/// Starts a journal whose first snapshot has `state`, and stops it when that is written.
+fn write_snapshot(path: &Path, state: &State) {
+    let table = state.clone();
+    let source: SnapshotSource = Box::new(move |put| {
+        table.iter().for_each(|(key, value)| put(key.as_bytes(), value.as_bytes()));
+    });
+    let writer = start(path, source);
+    wait_until("a snapshot is there", || writer.stats().snapshots == 1);
+    writer.stop();
+    drop(writer);
+}
+
 /// Flips every bit after the two copies of the header.
 #[test]
 fn one_flipped_bit_loses_at_most_its_own_record_and_is_reported() {
@@ -320,14 +332,7 @@ fn damage_is_reported_once() {
         assert_eq!(recover(&path).1.damage.len(), 1);
     }
     let (state, _) = recover(&path);
-    let table = state.clone();
-    let source: SnapshotSource = Box::new(move |put| {
-        table.iter().for_each(|(key, value)| put(key.as_bytes(), value.as_bytes()));
-    });
-    let writer = start(&path, source);
-    wait_until("a snapshot is there", || writer.stats().snapshots == 1);
-    writer.stop();
-    drop(writer);
+    write_snapshot(&path, &state);
     let (after, recovery) = recover(&path);
     assert_eq!((after, recovery.damage.len()), (state, 0));
     let names =
@@ -444,14 +449,7 @@ fn files_of_version_1_are_read_and_replaced() {
         recover_files(&[("r.bindings", &v1_file(2, 2, &snapshot)), ("r.bindings.2", &segment)]);
     assert_eq!((state.len(), recovery.damage.len()), (19, 0));
     let path = folder.path().join("r.bindings");
-    let table = state.clone();
-    let source: SnapshotSource = Box::new(move |put| {
-        table.iter().for_each(|(key, value)| put(key.as_bytes(), value.as_bytes()));
-    });
-    let writer = start(&path, source);
-    wait_until("a snapshot is there", || writer.stats().snapshots == 1);
-    writer.stop();
-    drop(writer);
+    write_snapshot(&path, &state);
     assert_eq!(fs::read(&path).unwrap()[8], 2, "the snapshot is of this version");
     assert_eq!(recover(&path).0, state);
 
