@@ -17,9 +17,17 @@ const NS_MAX: f64 = 500.0;
 /// Number of different messages parsed in turn, so that the branch predictor cannot learn them.
 const MESSAGES: u32 = 256;
 
-/// Cost of parsing one kind of message.
+/// Maximum time of a lookup, in nanoseconds.
+const LOOKUP_NS_MAX: f64 = 1000.0;
+
+/// Number of routes, and of different numbers that are looked up in turn.
+const ROUTES: u32 = 10_000;
+const NUMBERS: u32 = 4096;
+
+/// Cost of an operation.
 struct Cost {
     ns: f64,
+    /// Allocations of all operations.
     allocations: u64,
 }
 
@@ -63,58 +71,38 @@ fn cost(operation: Operation, repeats: u32) -> Result<Cost> {
             bail!("the parser rejects a message of the benchmark: {:?}", rejected.reason);
         }
     }
-    let mut readings = Vec::new();
-    let mut allocations = 0;
-    for _ in 0..=repeats {
-        let mut used = 0;
-        let counted = allocation_counter::measure(|| {
-            let before = machine::thread_cpu_ns();
-            for _ in 0..ROUNDS {
-                for message in &messages {
-                    let _ = black_box(Message::parse(black_box(message), &limits));
-                }
+    cost_of(repeats, ROUNDS * MESSAGES, || {
+        for _ in 0..ROUNDS {
+            for message in &messages {
+                let _ = black_box(Message::parse(black_box(message), &limits));
             }
-            used = machine::thread_cpu_ns().saturating_sub(before);
-        });
-        allocations += counted.count_total;
-        readings.push(used as f64 / f64::from(ROUNDS * MESSAGES));
-    }
-    // The first round warms the caches.
-    let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
-    Ok(Cost { ns: median(warm.iter().copied()), allocations })
+        }
+    })
 }
-
-/// Maximum time of a lookup, in nanoseconds.
-const LOOKUP_NS_MAX: f64 = 1000.0;
-
-/// Number of routes, and of different numbers that are looked up in turn.
-const ROUTES: u32 = 10_000;
-const NUMBERS: u32 = 4096;
 
 pub(super) fn lookup_row(repeats: u32) -> Row {
     let what = "route of a number, 10,000 prefixes of 3 to 9 characters / 10,000 prefixes and patterns";
     let target = "≤ 1 µs, 0 allocations";
     eprintln!("{what}");
-    let costs =
-        || -> Result<[(f64, u64); 2]> { Ok([lookup_cost(repeats, false)?, lookup_cost(repeats, true)?]) };
+    let costs = || -> Result<[Cost; 2]> { Ok([lookup_cost(repeats, false)?, lookup_cost(repeats, true)?]) };
     match costs() {
-        Ok([(prefixes, first), (patterns, second)]) => {
+        Ok([prefixes, patterns]) => {
+            let allocations = prefixes.allocations + patterns.allocations;
             let figure = format!(
-                "{:.3} µs / {:.3} µs, {} allocations",
-                prefixes / 1e3,
-                patterns / 1e3,
-                first + second
+                "{:.3} µs / {:.3} µs, {allocations} allocations",
+                prefixes.ns / 1e3,
+                patterns.ns / 1e3
             );
             eprintln!("  {figure}");
-            let met = prefixes <= LOOKUP_NS_MAX && patterns <= LOOKUP_NS_MAX && first + second == 0;
+            let met = prefixes.ns <= LOOKUP_NS_MAX && patterns.ns <= LOOKUP_NS_MAX && allocations == 0;
             Row::single(what, target, figure, met)
         }
         Err(error) => Row::failed(what, target, &error),
     }
 }
 
-/// Time of a lookup in nanoseconds, and the number of allocations of all.
-fn lookup_cost(repeats: u32, has_patterns: bool) -> Result<(f64, u64)> {
+/// Looks up numbers.
+fn lookup_cost(repeats: u32, has_patterns: bool) -> Result<Cost> {
     const ROUNDS: u32 = 100;
     let routes = (0..ROUTES).map(|number| route(number, has_patterns)).collect();
     let table = RouteTable::new(routes).map_err(|bad| anyhow!("a route of the benchmark is bad: {bad:?}"))?;
@@ -124,25 +112,32 @@ fn lookup_cost(repeats: u32, has_patterns: bool) -> Result<(f64, u64)> {
     if numbers.len() != NUMBERS as usize || found < numbers.len() / 2 {
         bail!("{found} of {} numbers have a route", numbers.len());
     }
+    cost_of(repeats, ROUNDS * NUMBERS, || {
+        for _ in 0..ROUNDS {
+            for number in &numbers {
+                let _ = black_box(table.of_number(black_box(number)));
+            }
+        }
+    })
+}
+
+/// Cost of one of `count` operations, all of which a call of `operations` runs.
+fn cost_of(repeats: u32, count: u32, mut operations: impl FnMut()) -> Result<Cost> {
     let mut readings = Vec::new();
     let mut allocations = 0;
     for _ in 0..=repeats {
         let mut used = 0;
         let counted = allocation_counter::measure(|| {
             let before = machine::thread_cpu_ns();
-            for _ in 0..ROUNDS {
-                for number in &numbers {
-                    let _ = black_box(table.of_number(black_box(number)));
-                }
-            }
+            operations();
             used = machine::thread_cpu_ns().saturating_sub(before);
         });
         allocations += counted.count_total;
-        readings.push(used as f64 / f64::from(ROUNDS * NUMBERS));
+        readings.push(used as f64 / f64::from(count));
     }
     // The first round warms the caches.
     let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
-    Ok((median(warm.iter().copied()), allocations))
+    Ok(Cost { ns: median(warm.iter().copied()), allocations })
 }
 
 /// A route with a prefix of 3 to 9 characters; with patterns, every second one has a set and an open end.
