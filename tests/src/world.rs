@@ -1,4 +1,4 @@
-//! Network with the server in it. Running a story for each seed.
+//! Network with the server in it, and a story that runs in one for each seed.
 
 use crate::phone::Scheme;
 use crate::relay::Relay;

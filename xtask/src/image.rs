@@ -1,6 +1,6 @@
-//! Builds `apps/metal/image` for a machine without an operating system, with the core library of the standard target.
-//! Checks of the image's ELF file, read with the crate `object`. Linking also succeeds with a shared C library, so a
-//! successful link proves nothing.
+//! Builds `apps/metal/image` for a machine without an operating system, with the core library of the standard target,
+//! and checks its ELF file with the crate `object`: linking also succeeds with a shared C library, so a successful link
+//! proves nothing.
 //!
 //! The flags are given only here, so that the rest of the workspace is built as usual. The target is named on
 //! the command line, because otherwise cargo would apply the flags to build scripts too.

@@ -1,4 +1,4 @@
-//! Floor: the cost of the same messages in the kernel alone. Threads that only sleep until each tick, on the same
+//! Floors: the cost of the same messages in the kernel alone; and threads that only sleep until each tick, on the same
 //! processors and with the same priority as calls: the best timing that a program can have on the machine.
 //!
 //! A server that reads only the first letter of a message and looks for the end of its first line: it answers a REGISTER or an

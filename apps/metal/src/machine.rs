@@ -1,5 +1,5 @@
-//! The server as a machine: from the first DHCP packet to serving, with the administration screen. TLS of the server
-//! machine: certificate and key from the boot medium, and reports of failed handshakes.
+//! The server as a machine: from the first DHCP packet to serving, with the administration screen, and with TLS by a
+//! certificate and key from the boot medium.
 //!
 //! ```text
 //! Addressing --lease--> Fetching(settings) --> Fetching(users) --> Serving

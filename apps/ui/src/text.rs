@@ -1,5 +1,5 @@
 //! Text that is safe to show. What comes from the network may hold escape sequences, characters that turn the reading
-//! direction around, letters nobody sees and marks piled up by the thousand. Text made safe and short, to keep. Code
+//! direction around, letters nobody sees and marks piled up by the thousand. Text made safe and short, to keep; code
 //! page 437, the character set of a PC's text mode.
 //!
 //! Only 0x20 to 0x7e and 0x80 to 0xfe are used: lower codes are pictures on a PC and control characters on a terminal.

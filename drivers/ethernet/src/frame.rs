@@ -1,5 +1,5 @@
-//! Parsing of received frames without a copy, writing of datagrams directly into the card's buffer, and the Internet
-//! checksum (RFC 1071), computed eight bytes at a time. Interface to a network card.
+//! Interface to a network card; parsing of received frames without a copy, writing of datagrams directly into the
+//! card's buffer, and the Internet checksum (RFC 1071), computed eight bytes at a time.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use smoltcp::wire::{

@@ -1,4 +1,4 @@
-//! Link layer of a station: card, addresses and neighbours. Sends datagrams as frames. IP configuration of a station.
+//! Link layer of a station: card, addresses and neighbours; its IP configuration. Sends datagrams as frames.
 
 use crate::frame::{
     self, ARP_FRAME_BYTES, Datagram, FRAGMENT_HEADERS_BYTES, LinkAddresses, PAYLOAD_BYTES_MAX, Part,

@@ -1,4 +1,4 @@
-//! One attempt: its step, its dialog, its times, and the values of the keywords in its messages. Result of one attempt.
+//! One attempt: its step, its dialog, its times, its result, and the values of the keywords in its messages.
 
 use crate::authentication::Challenge;
 use crate::kept::{Dialog, LastHeaders, MESSAGE_BYTES_MAX};

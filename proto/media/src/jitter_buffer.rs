@@ -1,5 +1,5 @@
-//! Adaptive jitter buffer: takes packets as they arrive and returns sound in blocks, with as little delay as needed.
-//! Estimate of transit times: the shortest one, and its distribution above that.
+//! Adaptive jitter buffer: takes packets as they arrive and returns sound in blocks, with as little delay as needed, by
+//! an estimate of transit times: the shortest one, and its distribution above that.
 //!
 //! Time is measured in samples. A sample with timestamp s is played at s + base + target: base is the
 //! shortest recent transit time of a packet, target the additional time that nearly all packets needed, and the

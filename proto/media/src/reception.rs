@@ -1,4 +1,4 @@
-//! Statistics of a received stream: loss by sequence number, delta and jitter by Wireshark's definitions. Interarrival
+//! Statistics of a received stream: loss by sequence number, delta and jitter by Wireshark's definitions, interarrival
 //! jitter (RFC 3550 §6.4.1), and the histogram of the times between packets, for quantiles without storing every value.
 
 mod sequence;

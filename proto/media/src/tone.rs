@@ -1,5 +1,5 @@
-//! Test tones and the tones of a ringing telephone. Interface between a call and its sound, and the loudness of blocks,
-//! for meters.
+//! Interface between a call and its sound, and the loudness of blocks, for meters; test tones and the tones of a
+//! ringing telephone.
 
 use core::f64::consts::TAU;
 

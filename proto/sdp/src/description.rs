@@ -1,5 +1,5 @@
-//! Session descriptions (RFC 8866 §5). Serialisation of descriptions: every line ends in CRLF, and the lines have the
-//! order of the grammar (RFC 8866 §9).
+//! Session descriptions (RFC 8866 §5), and their serialisation: every line ends in CRLF, and the lines have the order
+//! of the grammar (RFC 8866 §9).
 
 use crate::text::{RawLine, fields, is_number, lines, number};
 use crate::{Attribute, Connection, Direction, Fault, Limits, Line, Malformed, MediaDescription};

@@ -1,5 +1,5 @@
-//! Media sections (RFC 8866 §5.14): the profile of the `m=` line (§8.2.3), connection data (§5.7), attributes (§6).
-//! Codecs and directions of a stream.
+//! Media sections (RFC 8866 §5.14): the profile of the `m=` line (§8.2.3), connection data (§5.7), attributes (§6);
+//! codecs and directions of a stream.
 
 use crate::text::{RawLine, fields, is_number, number, split_at_byte};
 use crate::{Fault, Limits, Line, Malformed};

@@ -1,5 +1,5 @@
-//! Header fields of RTP and RTCP that SRTP reads (RFC 3711 §3.1, §3.4), and the hook for measuring the steps of
-//! protecting and unprotecting a packet. Errors of keys and packets.
+//! Header fields of RTP and RTCP that SRTP reads (RFC 3711 §3.1, §3.4), the hook for measuring the steps of protecting
+//! and unprotecting a packet, and errors of keys and packets.
 
 /// Fields of an RTP header that SRTP uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Writer of STUN messages. Answers of a server without authentication (RFC 8489 §12.1), as one runs at the port of SIP
-//! (RFC 5626 §8).
+//! Writer of STUN messages, and answers of a server without authentication (RFC 8489 §12.1), as one runs at the port of
+//! SIP (RFC 5626 §8).
 
 use super::message::{fingerprint, join_type, with_length, xor_address};
 use super::{Class, FAMILY_IPV4, FAMILY_IPV6, HEADER_BYTES, MAGIC_COOKIE, Message, TransactionId, attribute};

@@ -1,8 +1,8 @@
-//! The journal's thread: writes and syncs the buffer, starts snapshots, and handles disk failures. Times at which the
-//! journal's thread takes the buffer and syncs.
+//! The journal's thread: writes and syncs the buffer, at the times of [`Pace`], starts snapshots, and handles disk
+//! failures.
 //!
 //! ```text
-//!            buffer due (see `pace.rs`)            due (relaxed: every 500 ms; strict: at once)
+//!            buffer due (see `Pace`)               due (relaxed: every 500 ms; strict: at once)
 //!   wait ------------------------> write ---------------------------------------------------> sync -> durable
 //!     ^                              | error: reported once, retried         error: what was written since the last
 //!     +--- all written ---<----------+ every second, `failed`                sync may be gone -> new segment, snapshot

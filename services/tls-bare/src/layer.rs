@@ -1,5 +1,5 @@
-//! A TLS connection as a layer of a stream connection, on either side. Layers of a station's connections, accepted and
-//! dialled.
+//! A TLS connection as a layer of a stream connection, on either side, and the layers of a station's connections,
+//! accepted and dialled.
 //!
 //! ```text
 //! waiting --its role begins it--> handshake --ended--> open --close_notify, error--> closed

@@ -1,5 +1,5 @@
-//! Outgoing requests of a phone: REGISTER, INVITE, CANCEL, BYE. Messages of a phone as text. Credentials of a phone for
-//! a digest challenge, with the first supported algorithm.
+//! Outgoing requests of a phone (REGISTER, INVITE, CANCEL, BYE) as text, with its credentials for a digest challenge by
+//! the first supported algorithm.
 
 use super::{Account, Call, CallState, Due, Phone, PhoneEvent, Request};
 use base16ct::lower::encode_string as hex;

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the Debian package. Files of the package, and checks of the systemd unit.
+//! `cargo xtask package`: the Debian package: its files, and checks of the systemd unit.
 //!
 //! Does: stages the files of the package, packs them with dpkg-deb, and has systemd check the unit; with `--check` installs,
 //! upgrades and removes the package in a clean Debian, and makes the container of it.

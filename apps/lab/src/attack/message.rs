@@ -1,5 +1,5 @@
-//! Requests and responses as text. Messages of floods: texts with fields of fixed width that are overwritten. Client
-//! side of digest authentication (RFC 7616 §3.4), at minimal cost.
+//! Requests and responses as text, messages of floods with fields of fixed width that are overwritten, and the client
+//! side of digest authentication (RFC 7616 §3.4) at minimal cost.
 
 use crate::server::{Algorithm, DOMAIN, PASSWORD};
 use md5::{Digest, Md5};

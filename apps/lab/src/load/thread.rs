@@ -1,4 +1,4 @@
-//! Loop of a thread. One side of the load: a generator with its sockets.
+//! Loop of a thread, and the sides of the load that it plays: generators with their sockets.
 
 use super::datagrams::Batches;
 use super::media::MediaSide;

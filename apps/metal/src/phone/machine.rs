@@ -1,5 +1,5 @@
-//! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do. Drawing
-//! of the phone's pages, from the state of the machine. The pages of the phone: events go in, commands come out.
+//! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do; its
+//! pages, where events go in and commands come out.
 
 use super::Headset;
 use super::settings::{Answer, PhoneSettings};

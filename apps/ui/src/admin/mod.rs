@@ -207,7 +207,7 @@ fn draw(cells: &mut Cells) {
     }
 }
 
-/// Everything but the registered users (see [`RegistrationSource`](RegistrationSource)). Counts are since the
+/// Everything but the registered users (see [`RegistrationSource`]). Counts are since the
 /// start.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {

@@ -1,4 +1,4 @@
-//! Page 2: the registered users, or what changes about them. The latest changes to the registered users.
+//! Page 2: the registered users, or the latest changes to them.
 
 use super::Facts;
 use super::listing::{Listing, Move, Prefix, RegistrationSource};

@@ -1,4 +1,4 @@
-//! The phone's pages. Time as the pages show it.
+//! The phone's pages, and time as they show it.
 //!
 //! Does: keeps what the user sees of the phone ([`Model`]): keys, pasted text and the phone's events go in, drawn pages
 //! and [`Effect`]s come out. The same pages run in a terminal on Linux and on a machine without an operating system.

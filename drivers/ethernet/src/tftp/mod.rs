@@ -1,5 +1,5 @@
-//! TFTP client that reads files (RFC 1350 with the options of RFC 2347, 2348 and 2349). A running TFTP download with
-//! its UDP socket.
+//! TFTP client that reads files (RFC 1350 with the options of RFC 2347, 2348 and 2349), and a running download with its
+//! UDP socket.
 //!
 //! Does: one [`Download`] for one request: options, blocks, retransmissions, limits.
 //!

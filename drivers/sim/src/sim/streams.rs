@@ -1,5 +1,5 @@
-//! Stream connections of a simulation: handshakes, bytes in transit, deadlines, ends. Layers of a host's stream
-//! connections, and their turns.
+//! Stream connections of a simulation: handshakes, bytes in transit, deadlines, ends; layers of a host's connections,
+//! and their turns.
 //!
 //! Computation takes no virtual time. A host has a turn [`TURN`] after each step of a handshake, and others while a layer waits
 //! for its turn, like a driver that polls.

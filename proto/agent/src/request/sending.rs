@@ -1,5 +1,5 @@
-//! Sending of requests: next hop, flow, credentials, ACKs. Peers of requests: connections to them, the cache of
-//! resolved host names, addresses that large requests could not be sent to by TCP.
+//! Sending of requests: next hop, flow, credentials, ACKs; their peers: connections to them, the cache of resolved host
+//! names, addresses that large requests could not be sent to by TCP.
 
 use crate::context::AgentContext;
 use crate::draft::{Draft, Purpose, Scope, hex, write_request};

@@ -1,4 +1,4 @@
-//! RTCP of the session: our reports, and evaluation of the peer's. Statistics of a session.
+//! RTCP of the session: our reports, and evaluation of the peer's; statistics of the session.
 
 use super::send::{Outgoing, SentCounts};
 use super::srtp_state::Security;

@@ -1,5 +1,5 @@
-//! Current protection of a stream: the two SRTP contexts, kept as long as their keys are the same. SRTP contexts of the
-//! received stream: one for the current key, and for a short time one for the previous key.
+//! Current protection of a stream: the two SRTP contexts, kept as long as their keys are the same; of the received
+//! stream also one for the previous key, for a short time.
 //!
 //! ```text
 //!             other key                       2 s, or 500 ms after the first packet under the new key

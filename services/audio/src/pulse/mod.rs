@@ -1,6 +1,5 @@
-//! Sound cards by PulseAudio's native protocol, which PipeWire's `pipewire-pulse` supports too. Loudspeaker and
-//! microphone of a sound server, as a [`SoundCard`]. Connection to a sound server: its address, its microphones and
-//! loudspeakers, errors of sound.
+//! Sound cards by PulseAudio's native protocol, which PipeWire's `pipewire-pulse` supports too: loudspeaker and
+//! microphone of a sound server, as a [`SoundCard`]; the connection to it, errors of sound.
 //!
 //! Does: lists devices ([`SoundServer::devices`]), and connects a call to a loudspeaker and a microphone
 //! ([`PulseCard`]) on a separate thread, which reconnects when the server is lost.

@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL and MySQL. Answers of a server: values, errors, and the limit in time for each step.
+//! Connections to PostgreSQL and MySQL, and their answers: values, errors, the limit in time for each step.
 //!
 //! Does: connects by a URL ([`DatabaseUrl`]), runs statements and passes rows as texts ([`Server`]), with a limit in time for each
 //! connection and each row; waits for PostgreSQL's notifications. Each [`Server`] has a runtime of its own and blocks the calling

@@ -1,5 +1,5 @@
-//! Instructions per operation, counted by callgrind: independent of other load on the machine. Record of instructions
-//! per operation in a file of the repository, so that an increase is noticed.
+//! Instructions per operation, counted by callgrind: independent of other load on the machine; their record in a file
+//! of the repository, so that an increase is noticed.
 //!
 //! There are two runs, of N and of 4 N operations. Both have the same cost for the start, the registration of
 //! the users and the stop, so the difference is that of 3 N operations. The counts are recorded in a file of

@@ -1,5 +1,5 @@
-//! Table of the results, for the terminal and for BENCHMARKS.md. Sections of BENCHMARKS.md; each is written by its own
-//! command, which keeps the others.
+//! Tables of the results, for the terminal and for BENCHMARKS.md, each of whose sections is written by its own command,
+//! which keeps the others.
 
 use anyhow::{Context, Result, bail};
 use ringway_lab::measure::Readings;

@@ -1,4 +1,4 @@
-//! Network cards. Memory shared with devices (DMA).
+//! Network cards, and the memory shared with devices (DMA).
 
 mod e1000;
 mod virtio;

@@ -6,7 +6,7 @@
 //!
 //! Does not: measure a store on another machine, whose network would add to each time.
 //!
-//! Start reading at [`run`]; its machines are in [`site`].
+//! Start reading at [`run`]; its machines are a [`Site`].
 
 mod cost;
 mod faults;

@@ -1,5 +1,4 @@
-//! Load by SIPp, as a cross-check of the generator. Load by the generator: a session with its users, for one reading
-//! after another.
+//! Load by the generator, in sessions with its users, and by SIPp, as a cross-check.
 
 use super::{Played, Point, Traffic};
 use crate::interop::sipp::{self, Connections, Load, Sipp, User};

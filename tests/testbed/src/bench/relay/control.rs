@@ -1,5 +1,5 @@
-//! Media relays of the measured servers: rtpengine, and an answerer of its protocol. Floor of a request to a media
-//! relay: the same datagrams through an epoll loop that does nothing else.
+//! Media relays of the measured servers: rtpengine, and an answerer of its protocol; the floor of a request to one: the
+//! same datagrams through an epoll loop that does nothing else.
 
 use anyhow::{Context, Result};
 use ringway_lab::floor::Kind;

@@ -1,5 +1,5 @@
-//! Servers that share their registrations. REGISTERs that must get no 200. Debian's Redis: one server, a master with a
-//! replica and sentinels, or a cluster of three masters.
+//! Servers that share their registrations, REGISTERs that must get no 200, and Debian's Redis: one server, a master
+//! with a replica and sentinels, or a cluster of three masters.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `cargo xtask interop --only relay/`: calls through the real rtpengine. Two private networks behind NATs, and a
-//! public one between them. Phones of a relayed call: `ringway call` and `ringway answer`.
+//! `cargo xtask interop --only relay/`: calls through the real rtpengine, between phones (`ringway call` and `ringway
+//! answer`) in private networks behind NATs, with a public one between them.
 //!
 //! Does: phones behind NATs of three kinds in network namespaces, failover between relays, browsers that call other phones,
 //! calls between phones with SRTP and with RTP, a stranger who sends to a call's ports.

@@ -1,6 +1,5 @@
-//! A network under control of the test: the machine's card is at one end of a cable, and at the other a host that sends
-//! invalid frames. A cable to the machine's network card: every datagram between two Unix sockets is one Ethernet
-//! frame.
+//! A network under control of the test: the machine's card is at one end of a cable, on which every datagram between
+//! two Unix sockets is one Ethernet frame, and at the other a host that sends invalid frames.
 //!
 //! Does: truncated, forged and excess frames, ARP floods, DHCP servers that are silent or send invalid
 //! answers, failing TFTP servers.
