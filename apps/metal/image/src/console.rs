@@ -4,8 +4,8 @@
 //! emulates PS/2.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 use core::time::Duration;
 
 use crate::clock::wait_until;

@@ -3,16 +3,16 @@
 mod e1000;
 mod virtio;
 
+use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
-use core::alloc::Layout;
 
-use ringway_ethernet::{Card, CardCounters};
 use alloc::alloc::{alloc_zeroed, dealloc};
+use ringway_ethernet::{Card, CardCounters};
 use virtio_drivers::{BufferDirection, Hal, PhysAddr};
 
-use crate::pci::Function;
 use crate::paging::map_device;
+use crate::pci::Function;
 
 pub(crate) use e1000::E1000;
 pub(crate) use virtio::VirtioNet;
