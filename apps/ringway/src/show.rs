@@ -98,15 +98,29 @@ impl Row for Connection {
 }
 
 impl Row for Trunk {
-    const HEADER: &[&str] = &["TRUNK", "STATE", "CALLS", "LAST RESPONSE", "LOGINS REFUSED", "URI"];
+    const HEADER: &[&str] =
+        &["TRUNK", "STATE", "REGISTERED", "CALLS", "LAST RESPONSE", "LOGINS REFUSED", "URI"];
 
     fn cells(&self) -> Vec<String> {
         let last = match (self.last_status, self.last_answer_s) {
             (Some(status), Some(seconds)) => format!("{status}, {} ago", duration(seconds)),
             (_, _) => "-".to_owned(),
         };
+        let registered = match self.registered {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "-",
+        };
         let (calls, refused) = (self.calls.to_string(), self.logins_refused.to_string());
-        vec![self.name.clone(), self.state.clone(), calls, last, refused, self.uri.clone()]
+        vec![
+            self.name.clone(),
+            self.state.clone(),
+            registered.to_owned(),
+            calls,
+            last,
+            refused,
+            self.uri.clone(),
+        ]
     }
 }
 

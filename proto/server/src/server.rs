@@ -412,6 +412,7 @@ impl Node for Server {
                 self.registrar.on_closed(cx.now, &self.environment.storage(), connection);
                 let env = &mut self.environment.env(cx);
                 self.neighbours.on_closed(env, connection);
+                self.registrations.on_closed(env.cx.now, connection);
                 if self.events.is_on() {
                     self.events.on_closed(env, &mut self.transactions, connection);
                 }

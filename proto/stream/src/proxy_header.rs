@@ -65,8 +65,8 @@ pub enum ProxyHeaderError {
 }
 
 impl ProxyHeader {
-    /// Maximum length of a header in bytes: what the specification has every receiver accept.
-    pub const BYTES_MAX: usize = 536;
+    /// Maximum length of a header in bytes. The specification has every receiver accept 536; the certificate of a TLS client takes more.
+    pub const BYTES_MAX: usize = 4096;
 
     /// Creates a reader that has received nothing.
     pub const fn new() -> Self {
@@ -373,6 +373,6 @@ mod tests {
 
     #[test]
     fn an_error_says_what_is_wrong() {
-        assert!(format!("{}", ProxyHeaderError::TooLong).contains("536"));
+        assert!(format!("{}", ProxyHeaderError::TooLong).contains("4096"));
     }
 }

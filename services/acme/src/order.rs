@@ -44,8 +44,11 @@ impl OrderContext {
     }
 
     pub(crate) async fn order_from(&self, client: DirectoryClient) -> Result<Validity, OrderError> {
-        self.order_by(&client).await.map_err(|failure| {
+        let mut was_issued = false;
+        self.order_by(&client, &mut was_issued).await.map_err(|failure| {
             let least = match failure.kind() {
+                // Another order would be for the same names, of which directories issue few in a week.
+                _ if was_issued => ISSUED_PAUSE,
                 Some(RATE_LIMITED) => RATE_LIMITED_PAUSE,
                 _ => Duration::ZERO,
             };
@@ -54,7 +57,9 @@ impl OrderContext {
         })
     }
 
-    async fn order_by(&self, client: &DirectoryClient) -> Result<Validity, Failure> {
+    /// `was_issued` is true from the time on from which the directory issues a certificate.
+    async fn order_by(&self, client: &DirectoryClient, was_issued: &mut bool) -> Result<Validity, Failure> {
+        self.folder.check()?;
         let account = self.account(client).await?;
         let names: Vec<_> = self.config.domains.iter().cloned().map(Identifier::Dns).collect();
         let order = account.new_order(&NewOrder::new(&names)).await;
@@ -75,6 +80,7 @@ impl OrderContext {
         result?;
         let request = SigningRequest::new(&self.config.domains)?;
         order.finalize_csr(request.der()).await?;
+        *was_issued = true;
         let chain = order.poll_certificate(&POLL).await?;
         let (validity, file) = request.accept(&chain, &self.config.domains, wall_s())?;
         self.folder.set_certificate(&file)?;
@@ -191,7 +197,8 @@ impl Challenges {
         if self.server.is_some() {
             return self.answers.set(&challenge.token, answer.as_str());
         }
-        self.certificates.insert(domain.to_owned(), of_challenge(domain, answer.digest().as_ref())?);
+        self.certificates
+            .insert(domain.to_ascii_lowercase(), of_challenge(domain, answer.digest().as_ref())?);
         (self.set_challenges)(self.certificates.clone());
         Ok(())
     }
@@ -261,6 +268,8 @@ impl From<AcmeError> for Failure {
 
 const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+/// Least pause after a certificate was issued and could not be used.
+const ISSUED_PAUSE: Duration = Duration::from_secs(6 * 3600);
 /// Least pause after a refusal because of the directory's limits, if it names none.
 const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(3600);
 /// Intervals at which an order is looked at, and the time for it.

@@ -116,6 +116,12 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         (trunk("identity = { form = \"x@h\" }"), 4, "[identity] form", "from"),
         (trunk("normalise = { in = \"national\" }"), 4, "[normalise] in", "country"),
         (trunk("normalise = { out = \"+49\" }"), 4, "[normalise] out", "e164"),
+        (
+            format!("[routing]\nrecord_route = false\n{TRUNK}identity = {{ from = \"{{user}}@h\" }}"),
+            3,
+            "trunk",
+            "record_route = true",
+        ),
         (trunk("country = \"+49\""), 4, "[trunk] country", "digits"),
         (trunk("domain = \"a b\""), 4, "[trunk] domain", "example.net"),
         (route("to = [\"a\"]"), 4, "route", "one of `prefix`"),

@@ -3,7 +3,7 @@
 use super::{Reader, Section, store, trunk_identity};
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
-    Trunk, TrunkLogin,
+    NumberForm, Trunk, TrunkLimits, TrunkLogin,
 };
 use ringway_settings::{HostPort, read_networks};
 use ringway_sip::Uri;
@@ -44,6 +44,11 @@ pub(super) fn read(
             false => CallerPrivacy::None,
         };
         let keys = trunk_identity::read(reader, &mut section);
+        let changes_from = keys.identity.from.is_some() || keys.numbers_in != NumberForm::Unchanged;
+        if changes_from && !(server.record_route && server.stateful) {
+            let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
+            reader.error(at, "trunk", message);
+        }
         let trunk = Trunk {
             registers: section.switch(reader, "register", false),
             login: login(reader, &mut section),
@@ -54,6 +59,7 @@ pub(super) fn read(
             privacy: keys.privacy.unwrap_or(privacy),
             international: international(reader, &mut section),
             domain: domain(reader, &mut section),
+            call_limits: call_limits(reader, &mut section),
             identity: keys.identity,
             numbers_in: keys.numbers_in,
             numbers_out: keys.numbers_out,
@@ -219,6 +225,12 @@ fn international(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<
     prefixes.into_iter().map(|(text, _)| text.to_owned()).collect()
 }
 
+fn call_limits(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<TrunkLimits> {
+    let mut limit = |key| Some(section.number(reader, key, 0, 0..=CALLS_MAX)).filter(|most| *most > 0);
+    let limits = TrunkLimits { under_way: limit("calls_max"), per_second: limit("calls_per_s_max") };
+    Some(limits).filter(|limits| *limits != TrunkLimits::default())
+}
+
 fn domain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
     let (text, at) = section.text(reader, "domain")?;
     if text.parse::<HostPort>().is_err() {
@@ -240,6 +252,8 @@ fn is_name(name: &str) -> bool {
 
 /// Maximum number of international prefixes of a trunk.
 const INTERNATIONAL_MAX: usize = 8;
+/// Maximum number in a limit of calls.
+const CALLS_MAX: u32 = 10_000;
 const HEALTH_CHECK: Duration = Duration::from_secs(30);
 /// Short, because the users of a silent node wait for [`TIMEOUT`] until a check has failed.
 const NODE_CHECK: Duration = Duration::from_secs(5);

@@ -61,7 +61,19 @@ fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
     let refused = |trunk: &Trunk| trunk.logins_refused as f64;
     let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
     let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
-    up.into_iter().chain(calls).chain(refused).collect()
+    let known = |what: &dyn Fn(&Trunk) -> Option<f64>, name, help| -> Stats {
+        let stat = |trunk: &Trunk| {
+            let stat = Stat { kind: MetricKind::Gauge, ..Stat::gauge(name, help, what(trunk)?) };
+            Some(stat.labelled("trunk", trunk.name.clone()))
+        };
+        trunks.iter().filter_map(stat).collect()
+    };
+    let registered = |trunk: &Trunk| trunk.registered.map(|is_it| f64::from(u8::from(is_it)));
+    let help = "1 while this server is registered at the trunk.";
+    let registered = known(&registered, "trunk_registered", help);
+    let under_way = |trunk: &Trunk| trunk.under_way.map(f64::from);
+    let under_way = known(&under_way, "trunk_calls_under_way", "Calls to a trunk with a limit of them.");
+    up.into_iter().chain(calls).chain(refused).chain(registered).chain(under_way).collect()
 }
 
 /// The other nodes of the cluster, and those behind this front.

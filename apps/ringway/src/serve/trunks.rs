@@ -24,6 +24,8 @@ pub(super) struct TrunkRow {
     logins_refused: AtomicU64,
     answered: AtomicU64,
     status: AtomicU16,
+    /// The calls under way are counted, since there is a limit of them.
+    pub(super) is_counted: bool,
     /// It registers.
     registers: bool,
     /// Result of its last registration: [`REGISTERED`], or the status of a failure; 0: none yet.
@@ -36,8 +38,9 @@ impl TrunkTable {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let row = |trunk: &Trunk| {
             let is_it = |row: &&Arc<TrunkRow>| {
-                (&row.name, &row.uri, row.neighbour, row.is_node, row.registers)
-                    == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node, trunk.registers)
+                let of_row = (&row.name, &row.uri, row.neighbour, row.is_node);
+                of_row == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node)
+                    && (row.registers, row.is_counted) == (trunk.registers, is_counted(trunk))
             };
             list.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(TrunkRow::new(trunk)))
         };
@@ -82,6 +85,7 @@ impl TrunkRow {
             logins_refused: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             status: AtomicU16::new(0),
+            is_counted: is_counted(trunk),
             registers: trunk.registers,
             registered: AtomicU16::new(0),
         }
@@ -107,6 +111,10 @@ impl TrunkRow {
         let status = self.status.load(Ordering::Relaxed);
         (status != 0).then(|| (Instant::from_nanos(self.answered.load(Ordering::Relaxed)), status))
     }
+}
+
+fn is_counted(trunk: &Trunk) -> bool {
+    trunk.call_limits.is_some_and(|limits| limits.under_way.is_some())
 }
 
 /// Value of a registration that succeeded: no status.

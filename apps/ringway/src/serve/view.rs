@@ -252,6 +252,7 @@ impl View for ServerView {
                 last_status: last.map(|(_, status)| status),
                 logins_refused: row.logins_refused(),
                 registered: row.is_registered(),
+                under_way: row.is_counted.then(|| self.host.tables().trunk_calls(&row.name)),
             }
         };
         rows.iter().enumerate().map(trunk).collect()

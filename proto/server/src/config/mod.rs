@@ -33,7 +33,7 @@ pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{Timers, reply_address};
-pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
+pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLimits, TrunkLogin, Trunking};
 
 /// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,7 @@ pub(crate) struct Features {
     trunks: bool,
     registers: bool,
     routes: bool,
+    call_limits: bool,
     relays: bool,
     conversion: bool,
     recursion: bool,
@@ -131,6 +132,11 @@ impl Features {
     /// There are routes, or numbers are looked up.
     pub(crate) const fn routes(&self) -> bool {
         cfg!(feature = "operator") && self.routes
+    }
+
+    /// A trunk has a limit of calls.
+    pub(crate) const fn call_limits(&self) -> bool {
+        cfg!(feature = "operator") && self.call_limits
     }
 
     /// Some calls pass a media relay.
@@ -174,6 +180,7 @@ impl Features {
             trunks: self.trunks || other.trunks,
             registers: self.registers || other.registers,
             routes: self.routes || other.routes,
+            call_limits: self.call_limits || other.call_limits,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
             recursion: self.recursion || other.recursion,
@@ -189,6 +196,7 @@ impl Features {
             trunks: config.trunking.has_trunks(),
             registers: config.trunking.registering().next().is_some(),
             routes: config.trunking.is_on(),
+            call_limits: config.trunking.trunks.iter().any(|trunk| trunk.call_limits.is_some()),
             relays: config.media.is_on(),
             conversion: config.media.converts(),
             recursion: config.recurse,

@@ -55,6 +55,8 @@ pub struct Trunk {
     pub international: Vec<String>,
     /// Domain of the caller's number; `None`: the host of the URI.
     pub domain: Option<String>,
+    /// Limits of the calls to it; `None`: none.
+    pub call_limits: Option<TrunkLimits>,
     /// The caller's identity in other header fields.
     pub identity: TrunkIdentity,
     /// Form of the numbers in its requests.
@@ -64,6 +66,15 @@ pub struct Trunk {
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
     /// leads to it, and its challenges are for the phone.
     pub is_node: bool,
+}
+
+/// Limits of the calls to a trunk; `None`: without a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrunkLimits {
+    /// Calls that are under way, 1 to 10,000.
+    pub under_way: Option<u32>,
+    /// Calls that begin in a second of the clock, 1 to 10,000.
+    pub per_second: Option<u32>,
 }
 
 /// Credentials for a trunk.
@@ -112,6 +123,7 @@ impl Trunk {
             privacy: CallerPrivacy::None,
             international: Vec::new(),
             domain: None,
+            call_limits: None,
             identity: TrunkIdentity::default(),
             numbers_in: NumberForm::Unchanged,
             numbers_out: NumberForm::Unchanged,

@@ -12,12 +12,12 @@ use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, RegistrationId, Transactions};
 use crate::config::{Advertised, SentBy, Trunk};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
-use crate::tables::{CallRequest, PAUSE_MAX, retry_after};
+use crate::tables::{CallRequest, PAUSE_MAX, put_last, retry_after};
 use crate::{Action, Config, LogEvent, TrunkEvent};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
-use ringway_sansio::{Flow, Instant, LocatedServers, Rng, Seed};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Rng, Seed};
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{Contact, HeaderName, Message, MessageWriter, Method, Uri, hex16, write_number, write_via};
 use ringway_transaction::{ClientId, Notice, Outgoing};
@@ -34,6 +34,8 @@ pub(crate) struct Registrations {
 }
 
 struct Registration {
+    /// Its number in requests and lookups, which a reload does not change.
+    number: u8,
     /// Index of its trunk.
     trunk: usize,
     /// The trunk as it was when this registration began.
@@ -41,6 +43,8 @@ struct Registration {
     phase: Phase,
     flow: Option<Flow>,
     client: Option<ClientId>,
+    /// Connection over which the carrier registered it, and the time.
+    registered_by: Option<(ConnectionId, Instant)>,
     /// Number of the Call-ID, and of the last request in it (RFC 3261 §10.2).
     call: u64,
     cseq: u32,
@@ -96,7 +100,13 @@ impl Registrations {
                     };
                     Registration { trunk: index, of: trunk.clone(), phase, ..present }
                 }
-                None => Registration::new(index, trunk, &mut self.rng),
+                None => {
+                    let is_used = |number: &u8| {
+                        before.iter().chain(&self.list).any(|present| present.number == *number)
+                    };
+                    let number = (0..=u8::MAX).find(|number| !is_used(number)).unwrap_or_default();
+                    Registration::new((number, index), trunk, &mut self.rng)
+                }
             });
         }
         self.ended.extend(before.into_iter().filter_map(|gone| gone.client));
@@ -133,6 +143,26 @@ impl Registrations {
         }
     }
 
+    /// Registers again after the loss of a connection that the carrier may call by, at most once in [`RECONNECT_MIN`].
+    pub(crate) fn on_closed(&mut self, now: Instant, connection: ConnectionId) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
+        let Self { list, rng, .. } = self;
+        for registration in list {
+            let lost = registration.registered_by.take_if(|(by, _)| *by == connection);
+            let (Some((_, since)), Phase::Waiting(at)) = (lost, registration.phase) else { continue };
+            if registration.failures == 0 {
+                let soon = now + Duration::from_millis(500 + rng.below(1500));
+                registration.phase = Phase::Waiting(at.min(soon.max(since + RECONNECT_MIN)));
+            }
+        }
+    }
+
+    fn index_of(&self, number: u8) -> Option<usize> {
+        self.list.iter().position(|registration| registration.number == number)
+    }
+
     fn set_phase(&mut self, index: usize, phase: Phase) {
         if let Some(registration) = self.list.get_mut(index) {
             registration.phase = phase;
@@ -143,7 +173,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
-        let query = Asker::Registration.query(index, registration.attempt);
+        let query = Asker::Registration.query(usize::from(registration.number), registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
         match uri.map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri)) {
             NextHop::Flow(flow) => {
@@ -167,12 +197,15 @@ impl Registrations {
         query: u64,
         servers: &LocatedServers,
     ) -> bool {
-        let Some((index, attempt)) = Asker::Registration.read(query) else { return false };
+        let Some((number, attempt)) = Asker::Registration.read(query) else { return false };
+        let index = u8::try_from(number).ok().and_then(|number| self.index_of(number));
+        let Some(index) = index else { return true };
         let Some(registration) = self.list.get_mut(index) else { return true };
         if registration.attempt != attempt || !matches!(registration.phase, Phase::Locating(_)) {
             return true;
         }
         // Another server of the name after each failure (RFC 3263 §4.3).
+        let servers = put_last(*servers, |server| env.tables.has_failed(env.cx.now, server));
         let count = servers.iter().count().max(1);
         let skipped = registration.failures as usize % count;
         let flows = servers.iter().skip(skipped).chain(servers.iter().take(skipped));
@@ -201,10 +234,7 @@ impl Registrations {
         let covered = Covered { method: Method::Register, uri: registration.of.uri.as_bytes(), body: b"" };
         let credentials =
             env.tables.change_trunk_logins(None, |logins| logins.credentials(trunking, trunk, covered));
-        let id = RegistrationId {
-            registration: u8::try_from(index).unwrap_or(u8::MAX),
-            attempt: registration.attempt,
-        };
+        let id = RegistrationId { registration: registration.number, attempt: registration.attempt };
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Registration(id) };
         let (config, key) = (env.config, &env.keys.line);
         let host = config.sent_by(flow.listener, flow.remote.ip());
@@ -224,9 +254,9 @@ impl Registrations {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: RegistrationId,
-        (message, status): (&Message<'_>, u16),
+        (message, status, flow): (&Message<'_>, u16, &Flow),
     ) {
-        let index = usize::from(id.registration);
+        let Some(index) = self.index_of(id.registration) else { return };
         let Some(registration) = self.list.get_mut(index) else { return };
         if registration.attempt != id.attempt || registration.phase != Phase::Sent || status < 200 {
             return;
@@ -235,6 +265,7 @@ impl Registrations {
         match status {
             200..=299 => {
                 let granted_s = registration.granted_s(&env.keys.line, message);
+                registration.registered_by = flow.connection.map(|connection| (connection, env.cx.now));
                 match granted_s {
                     0 => self.fail(env, index, status, Duration::ZERO),
                     granted_s => self.succeed(env, index, granted_s),
@@ -309,8 +340,9 @@ impl Registrations {
         notices.retain(|notice| {
             let (Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. }) = *notice;
             let Owner::Registration(id) = owner else { return true };
-            let index = usize::from(id.registration);
-            if self.list.get(index).is_some_and(|of| of.attempt == id.attempt && of.phase == Phase::Sent) {
+            let index = self.index_of(id.registration);
+            let is_it = |of: &Registration| of.attempt == id.attempt && of.phase == Phase::Sent;
+            if let Some(index) = index.filter(|index| self.list.get(*index).is_some_and(is_it)) {
                 self.fail(env, index, 408, Duration::ZERO);
             }
             false
@@ -319,18 +351,22 @@ impl Registrations {
 }
 
 impl Registration {
-    fn new(trunk: usize, of: &Trunk, rng: &mut Rng) -> Self {
+    fn new((number, trunk): (u8, usize), of: &Trunk, rng: &mut Rng) -> Self {
         // Spread over a second: a restart of a server with many trunks is no burst.
         let spread = Duration::from_millis(rng.below(1000));
+        let call = rng.next_u64();
         Self {
+            number,
             trunk,
             of: of.clone(),
             phase: Phase::New(spread),
             flow: None,
             client: None,
-            call: rng.next_u64(),
+            registered_by: None,
+            call,
             cseq: 0,
-            attempt: 0,
+            // An answer to another registration that had the number is none of it.
+            attempt: call as u32 & ATTEMPT_MASK,
             failures: 0,
             logins: 0,
             expires_s: EXPIRES_S,
@@ -384,7 +420,8 @@ impl Registration {
         out.push(b'>');
     }
 
-    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite the only one, or list none.
+    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite it, or list none: of several
+    /// without our token the shortest time of the account's counts.
     fn granted_s(&self, key: &[u8; 16], message: &Message<'_>) -> u32 {
         let line = super::line::line_of(key, &self.of);
         let is_ours = |contact: &Contact<'_>| contact.address.uri.params().value(b"line") == Some(&line);
@@ -394,7 +431,12 @@ impl Registration {
         let granted = match contacts().find(is_ours).or(first.filter(|_| is_only)) {
             Some(contact) => contact.expires.or(of_all).unwrap_or(self.expires_s),
             None if is_only => of_all.unwrap_or_default(),
-            None => 0,
+            None => {
+                let is_of_account =
+                    |contact: &Contact<'_>| contact.address.uri.user() == Some(self.of.account().as_bytes());
+                let times = contacts().filter(is_of_account).filter_map(|contact| contact.expires.or(of_all));
+                times.min().unwrap_or_default()
+            }
         };
         granted.min(EXPIRES_S_MAX)
     }
@@ -407,6 +449,8 @@ const ATTEMPT_MASK: u32 = u32::MAX >> 1;
 const EXPIRES_S: u32 = 3600;
 /// Longest time that is requested or counts.
 const EXPIRES_S_MAX: u32 = 86_400;
+/// Shortest time between a registration and the next one because its connection was lost.
+const RECONNECT_MIN: Duration = Duration::from_secs(60);
 /// Shortest time between two refreshes, whatever is granted.
 const REFRESH_MIN: Duration = Duration::from_secs(10);
 /// Challenges that are answered in an attempt: the second one is that of an old nonce.

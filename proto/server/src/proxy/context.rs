@@ -93,6 +93,8 @@ pub(super) struct Branch {
     pub(super) servers: Option<Box<Servers>>,
     /// Flow of datagrams, if the request was sent over TCP for its length: it follows if no connection is established.
     pub(super) datagrams: Option<Flow>,
+    /// Timer of the connection for it.
+    pub(super) connecting: TimerKey,
     /// Number of the caller's CSeq, if the request has another one.
     pub(super) caller_cseq: Option<u32>,
     /// Header field that responses get back as the caller has it.

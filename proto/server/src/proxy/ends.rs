@@ -75,7 +75,7 @@ impl Proxy {
     }
 
     /// Sends a request in a datagram that was too long for one, if no connection was established; the next hop gets no other one of its
-    /// kind for an hour.
+    /// kind for an hour. What took the request and sent nothing back gets none either, but the caller has waited for too long.
     fn sends_datagrams(
         &mut self,
         env: &mut Env<'_>,
@@ -86,13 +86,14 @@ impl Proxy {
         let Some(context) = self.contexts.get(id.context()) else { return false };
         let is_wanted = context.may_replace_branch(env, transactions.is_answered(context.server));
         let Some(branch) = self.contexts.branch_mut(id) else { return false };
-        let may_follow = status == 480 && is_wanted && branch.state.awaits_first_response();
-        let Some(flow) = branch.datagrams.take().filter(|_| may_follow) else { return false };
-        let over = Flow::dial(flow.listener, flow.remote);
-        env.tables.note_failed(env.cx.now, &server_at(&over), env.cx.now + WITHOUT_TCP_TIME);
-        env.counters.long_in_datagrams += 1;
+        let awaits = branch.state.awaits_first_response();
+        let Some(flow) = branch.datagrams.take().filter(|_| awaits) else { return false };
+        let over = server_at(&Flow::dial(flow.listener, flow.remote));
+        env.tables.note_without_tcp(env.cx.now, &over, env.cx.now + WITHOUT_TCP_TIME);
+        if status != 480 || !is_wanted {
+            return false;
+        }
         self.end_branch(env, id, CallResult::Other);
-        self.contexts.decided(env, id.context(), Reason::NoTcp, Detail::Flow(flow));
         self.send_stored(env, transactions, id, flow);
         self.finish_if_done(env, transactions, id.context());
         true
@@ -102,6 +103,7 @@ impl Proxy {
     fn give_up_dials(&mut self, env: &mut Env<'_>) {
         while let Some(id) = self.connecting.expire(env.cx.now) {
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            branch.connecting = TimerKey::NONE;
             let awaits = branch.state.awaits_first_response();
             let Some(flow) = branch.datagrams.filter(|_| awaits) else { continue };
             if let Some(listener) = env.config.listener_for(Transport::Tcp, flow.remote.ip()) {
@@ -292,6 +294,7 @@ impl Proxy {
     pub(super) fn end_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult) {
         if let Some(branch) = self.contexts.branch_mut(id) {
             branch.state = BranchState::Done;
+            self.connecting.cancel(core::mem::replace(&mut branch.connecting, TimerKey::NONE));
             self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
             env.end_call_request(core::mem::take(&mut branch.dialled), result);
         }
@@ -452,6 +455,7 @@ impl Proxy {
         }
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
+            self.connecting.cancel(branch.connecting);
             env.end_call_request(branch.dialled, CallResult::Other);
             // Its memory is not reserved any more.
             match branch.state {

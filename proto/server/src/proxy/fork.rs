@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
+use ringway_sip::{EditSpace, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 impl Proxy {
@@ -197,6 +197,7 @@ impl Proxy {
             is_of_binding: !target.keeps_uri && target.configured_hop().is_none(),
             servers: None,
             datagrams: None,
+            connecting: TimerKey::NONE,
             caller_cseq: None,
             came: None,
             states: stages::begin_branch(env, target),
@@ -252,6 +253,9 @@ impl Proxy {
         if stages::holds(env, context, &mut self.lookups, id, plan) {
             return;
         }
+        if stages::exceeds(env, context, id, plan) {
+            return context.fail_branch(id.parts().1, 503);
+        }
         let (key, number) = id.parts();
         let request = plan.request();
         let is_invite = request.method == Method::Invite;
@@ -272,9 +276,7 @@ impl Proxy {
         let changes = stages::change(env, &mut self.memory, plan, branch);
         let came = changes.came.clone().map(Box::new);
         let plan = plan.with(&changes);
-        let mut client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
-            plan.write(space, branch, offers_alias, arena);
-        });
+        let mut client = start_client(env, transactions, (outgoing, offers_alias), &plan, space);
         let over = client.and_then(|sent| self.send_over_tcp(env, transactions, (sent, outgoing), &plan));
         let datagrams = over.map(|_| flow);
         if let Some((long, _)) = over {
@@ -320,17 +322,24 @@ impl Proxy {
         if env.cx.out.last_bytes().len() <= env.config.datagram_bytes_max as usize {
             return None;
         }
-        let (flow, space) = (plan.over_tcp(env)?, &mut self.space);
+        let Some(flow) = plan.over_tcp(env) else {
+            if !env.config.is_own_address(outgoing.flow.remote) {
+                env.counters.long_in_datagrams += 1;
+                env.decided(plan.request(), Reason::NoTcp, Detail::None);
+            }
+            return None;
+        };
+        let space = &mut self.space;
         env.cx.out.drop_last();
         transactions.drop_client(sent);
         env.counters.long_over_tcp += 1;
-        if let Owner::Branch(id) = outgoing.owner {
-            self.connecting.arm(env.cx.now + CONNECT_TIME, id);
+        if let Owner::Branch(id) = outgoing.owner
+            && let Some(branch) = self.contexts.branch_mut(id)
+        {
+            branch.connecting = self.connecting.arm(env.cx.now + CONNECT_TIME, id);
         }
         let outgoing = Outgoing { flow, ..outgoing };
-        let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
-            plan.over(flow).write(space, branch, false, arena);
-        });
+        let client = start_client(env, transactions, (outgoing, false), &plan.over(flow), space);
         Some((client, flow))
     }
 
@@ -443,6 +452,19 @@ impl Proxy {
         self.send_stored(env, transactions, id, flow);
         true
     }
+}
+
+/// Starts the transaction of a request; `None`: there are too many, or it cannot be written safely.
+fn start_client(
+    env: &mut Env<'_>,
+    transactions: &mut Transactions,
+    (outgoing, offers_alias): (Outgoing<Owner>, bool),
+    plan: &Plan<'_, '_, '_>,
+    space: &mut EditSpace,
+) -> Option<ClientId> {
+    transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+        plan.write(space, branch, offers_alias, arena);
+    })
 }
 
 fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {

@@ -38,6 +38,8 @@ pub(super) struct Changes {
     pub(super) credentials: Option<(HeaderName, Vec<u8>)>,
     /// Parameters of our Record-Route URI.
     pub(super) route_params: Vec<u8>,
+    /// Those of the Route by which the request returns to this server.
+    pub(super) own_route_params: Vec<u8>,
     /// Header field that responses get back as its sender has it.
     pub(super) came: Option<(HeaderName, Vec<u8>)>,
     /// Header fields that the next hop may get.
@@ -66,6 +68,7 @@ impl Changes {
         values: Vec::new(),
         credentials: None,
         route_params: Vec::new(),
+        own_route_params: Vec::new(),
         came: None,
         permitted: Permitted::Most,
         foreign: Foreign::Unknown,
@@ -135,7 +138,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
         let listener = self.config.listener_for(Transport::Tcp, remote.ip())?;
         let over = Flow { host: self.flow.host, ..Flow::dial(listener, remote) };
-        (!env.tables.has_failed(self.now, &server_at(&over))).then_some(over)
+        (!env.tables.is_without_tcp(self.now, &server_at(&over))).then_some(over)
     }
 
     /// Number of its CSeq as it came, if it is changed.
@@ -220,7 +223,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
             self.add_path(&mut edit);
         }
-        if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
+        if self.returns_here() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let hop = (self.flow.transport, self.is_sips());
@@ -231,6 +234,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 let returned = Returned { sender, dialog, client, has_own_uri };
                 let token = Token::Accepted(returned);
                 write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
+                add_params(out, &self.changes.own_route_params);
             });
         }
         edit.stamp_via(self.request.flow.remote);
@@ -367,10 +371,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                     token,
                     made_s,
                 );
-                if !self.changes.route_params.is_empty() && out.pop().is_some() {
-                    out.extend_from_slice(&self.changes.route_params);
-                    out.push(b'>');
-                }
+                add_params(out, &self.changes.route_params);
             });
         };
         push(&came);
@@ -461,8 +462,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 && matches!(Gruu::of(&self.keys.gruu, &self.routed.uri, false), Some(Gruu::Temporary(_))))
     }
 
-    /// True if another pass through this server finds its user.
-    pub(super) fn goes_to_this_server(&self) -> bool {
+    /// True for a request that this server sends to itself, for a user of another shard.
+    pub(super) fn returns_here(&self) -> bool {
+        self.config.is_own_address(self.flow.remote) && self.goes_to_this_server()
+    }
+
+    fn goes_to_this_server(&self) -> bool {
         let is_for_users = match self.target.keeps_uri {
             true => self.routed.is_of_domains,
             false => Uri::parse(self.targets.uri(self.target))
@@ -485,6 +490,14 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         out.extend_from_slice(LOOP_MARK);
         let message = self.request.message;
         out.extend_from_slice(&hex16(loop_hash(self.config, &self.keys.looped, message, self.routed)));
+    }
+}
+
+/// Adds parameters to the URI of a value that ends with it.
+fn add_params(out: &mut Vec<u8>, params: &[u8]) {
+    if !params.is_empty() && out.pop().is_some() {
+        out.extend_from_slice(params);
+        out.push(b'>');
     }
 }
 

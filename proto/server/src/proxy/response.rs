@@ -8,7 +8,7 @@ use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
-use crate::token::caller_uri::with_value;
+use crate::token::caller_uri::{as_its_sender_has, with_value};
 use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,7 +26,11 @@ impl Proxy {
         id: BranchId,
         response: &Response<'_, '_>,
     ) {
-        let came = self.contexts.branch_mut(id).and_then(|branch| branch.came.as_deref());
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        // The dialog stays on the transport of its URIs, whatever the length of this request.
+        let sent_to = branch.datagrams;
+        let response = &Response { sent_to: sent_to.as_ref().or(response.sent_to), ..*response };
+        let came = branch.came.as_deref().filter(|_| cfg!(feature = "operator"));
         let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
         let Some(bytes) = as_sent else { return self.on_any_response(env, transactions, id, response) };
         if let Ok(message) = &Message::parse(&bytes, &Limits::STORED) {
@@ -106,6 +110,10 @@ impl Proxy {
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 self.note_moves(env, key, response);
+                if let Some(branch) = self.contexts.branch_mut(id) {
+                    // Its BYE ends the count of an answered call.
+                    branch.states.counted = None;
+                }
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {
@@ -431,15 +439,17 @@ impl Proxy {
         }
         let tag = to_tag(&env.keys.tag, &message);
         let info = &*context.answer_info;
-        let was_sent = transactions.respond(&mut env.cx, server, status, |arena| {
-            let mut response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
-            if !info.is_empty() {
-                response.header(HeaderName::ProxyAuthenticationInfo, info);
-            }
-            if let Some(after_s) = retry_after_s {
-                response.header_number(HeaderName::RetryAfter, after_s);
-            }
-            let _ = response.finish();
+        let was_sent = as_its_sender_has(env.config, &env.keys.route, &message, |message| {
+            transactions.respond(&mut env.cx, server, status, |arena| {
+                let mut response = MessageWriter::answer(arena, message, status, phrase, source, Some(&tag));
+                if !info.is_empty() {
+                    response.header(HeaderName::ProxyAuthenticationInfo, info);
+                }
+                if let Some(after_s) = retry_after_s {
+                    response.header_number(HeaderName::RetryAfter, after_s);
+                }
+                let _ = response.finish();
+            })
         });
         end_unanswered(transactions, server, status, was_sent);
         self.shrink_answered(env, key, message.as_bytes().len());

@@ -102,7 +102,7 @@ ringway_sansio::counters! {
         failovers,
         /// Requests that were too long for a datagram, and sent over TCP.
         long_over_tcp,
-        /// Those of them that were then sent in a datagram, because no TCP connection was established.
+        /// Requests of that length that were sent in a datagram: over a flow, without a TCP listener, or as no connection was established.
         long_in_datagrams,
         /// Groups of targets whose time passed without a final response, so that those of lower preference were called.
         serial_forks,
@@ -132,6 +132,8 @@ ringway_sansio::counters! {
         trunk_requests,
         /// Requests sent to the next trunk of their route after one failed.
         trunk_failovers,
+        /// Calls that a trunk did not get because it has as many as it may have.
+        trunk_calls_refused,
         /// Requests refused because all trunks of their route are down (503).
         trunks_down,
         /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).

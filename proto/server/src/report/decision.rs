@@ -89,7 +89,7 @@ reasons! {
     // Branches.
     Forwarded "forwarded" "sent to a next hop",
     NotSent "not-sent" "not sent: the next hop cannot be reached",
-    NoTcp "no-tcp" "sends the long request in a datagram: no TCP connection was established",
+    NoTcp "no-tcp" "sends the long request in a datagram: nothing leads there by TCP",
     NextServer "next-server" "tries the next server of the host",
     NextFlow "next-flow" "tries the next flow of the phone",
     NextGroup "next-group" "tries the next phones or trunk",
@@ -102,6 +102,7 @@ reasons! {
     BestResponse "best-response" "answered with the best response of all targets",
     // Trunks.
     TrunksDown "trunks-down" "refused: every trunk of the route is down",
+    TrunkFull "trunk-full" "not sent: the trunk has as many calls as it may have",
     DestinationDenied "destination-denied" "refused: a destination rule forbids the number",
     DestinationRate "destination-rate" "refused: the user made too many calls to such numbers",
     TrunkBypassed "trunk-bypassed" "refused: a trunk is reached by its routes only",

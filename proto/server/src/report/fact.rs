@@ -75,6 +75,8 @@ pub(crate) enum Report<'a> {
     TrunkBypassed { caller: &'a [u8], target: &'a [u8], source: SocketAddr },
     /// A trunk refused our credentials.
     TrunkLoginRefused { name: &'a str, address: SocketAddr },
+    /// A trunk has as many calls as it may have.
+    TrunkFull { name: &'a str },
     /// A trunk gets credentials over this flow.
     TrunkLogin(Flow),
     /// It dials something else than a number that a rule could permit.
@@ -271,6 +273,11 @@ impl<'a> Report<'a> {
             Self::TrunkLoginRefused { name, .. } => Parts::of(
                 |all| &mut all.trunk_auth_failures,
                 Reason::TrunkLoginRefused,
+                Detail::Text(name.as_bytes()),
+            ),
+            Self::TrunkFull { name } => Parts::of(
+                |all| &mut all.trunk_calls_refused,
+                Reason::TrunkFull,
                 Detail::Text(name.as_bytes()),
             ),
             Self::TrunkLogin(flow) => {

@@ -58,7 +58,7 @@ impl Server {
         let Request { message, method, uri, .. } = request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
-        if env.features.trunks()
+        if had.trunks()
             && let Some((bytes, is_by_line)) = translated(env, &request)
         {
             return self.on_translated(cx, request, (&bytes, is_by_line));
@@ -179,7 +179,7 @@ impl Server {
                 self.events.on_response(env, parts, key, (message, status));
             }
             Answer::Pass { owner: Owner::Registration(id), .. } => {
-                self.registrations.on_response(env, &mut self.transactions, id, (message, status));
+                self.registrations.on_response(env, &mut self.transactions, id, (message, status, &flow));
             }
             Answer::Pass { owner: Owner::Message(key), .. } => {
                 self.messages.on_response(env, key, (message, status));

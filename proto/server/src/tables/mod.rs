@@ -10,6 +10,7 @@ mod phone_flows;
 mod rate;
 mod shared;
 mod sides;
+mod trunk_calls;
 mod trunks;
 
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
@@ -28,5 +29,6 @@ pub use shared::{SharedTables, TableLimits};
 use sides::DialogExtensions;
 pub use sides::SideTable;
 pub(crate) use sides::{DialogSide, Moved, Way};
+pub(crate) use trunk_calls::{CountedCall, TrunkCalls};
 pub(crate) use trunks::Learnt;
 pub use trunks::{PausedTrunks, TrunkEvent, TrunkLogins, TrunkPause};

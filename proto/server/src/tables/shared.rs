@@ -1,11 +1,11 @@
 //! The tables that all shards of a server share.
 
 use super::{
-    BlockList, Caller, DialogExtensions, DialogStateFilter, DialogStates, EntryOwner, FailedServers,
-    LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks, Payer,
-    SideTable, Traffic, TrafficRates, TrunkLogins, TrunkPause,
+    BlockList, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates, EntryOwner,
+    FailedServers, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks,
+    Payer, SideTable, Traffic, TrafficRates, TrunkCalls, TrunkLogins, TrunkPause,
 };
-use crate::{CallRate, CallRates, Hold};
+use crate::{CallRate, CallRates, Hold, TrunkLimits};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -53,11 +53,13 @@ pub struct SharedTables {
     sides: Guarded<SideTable>,
     has_moved_sides: AtomicBool,
     failed: Guarded<FailedServers>,
+    without_tcp: Guarded<FailedServers>,
     neighbours: Guarded<NeighbourTable>,
     locates: Guarded<LocateLimits>,
     paused_trunks: Guarded<PausedTrunks>,
     trunk_logins: Guarded<TrunkLogins>,
     call_rates: Guarded<CallRates>,
+    trunk_calls: Guarded<TrunkCalls>,
     dialog_state_filter: Arc<DialogStateFilter>,
     dialog_states: Guarded<DialogStates>,
 }
@@ -89,11 +91,13 @@ impl SharedTables {
             sides: Guarded::new::<L>(SideTable::new(&seed.part(209), limits.sides_max)),
             has_moved_sides: AtomicBool::new(false),
             failed: Guarded::new::<L>(FailedServers::default()),
+            without_tcp: Guarded::new::<L>(FailedServers::default()),
             neighbours: Guarded::new::<L>(NeighbourTable::default()),
             locates: Guarded::new::<L>(LocateLimits::new(limits.hold, &seed.part(207))),
             paused_trunks: Guarded::new::<L>(PausedTrunks::default()),
             trunk_logins: Guarded::new::<L>(TrunkLogins::new(&seed.part(208))),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
+            trunk_calls: Guarded::new::<L>(TrunkCalls::new(&seed.part(210))),
             dialog_states: Guarded::new::<L>(DialogStates::new(
                 Arc::clone(&dialog_state_filter),
                 &seed.part(206),
@@ -305,6 +309,16 @@ impl SharedTables {
         self.failed.change((), |failed| failed.note(now, server, until));
     }
 
+    /// True if no TCP connection to this next hop was established a short time ago, so that long requests go there in datagrams.
+    pub(crate) fn is_without_tcp(&self, now: Instant, server: &LocatedServer) -> bool {
+        self.without_tcp.read(false, |failed| failed.has(now, server))
+    }
+
+    /// Notes the same until `until`.
+    pub(crate) fn note_without_tcp(&self, now: Instant, server: &LocatedServer, until: Instant) {
+        self.without_tcp.change((), |failed| failed.note(now, server, until));
+    }
+
     /// Reads the table of neighbours.
     pub fn read_neighbours<R>(&self, otherwise: R, read: impl FnMut(&NeighbourTable) -> R) -> R {
         if cfg!(feature = "operator") { self.neighbours.read(otherwise, read) } else { otherwise }
@@ -364,6 +378,31 @@ impl SharedTables {
             return CallRate::Admitted;
         }
         self.call_rates.change(CallRate::Admitted, |rates| rates.admit(now, aor, prefix, per_hour))
+    }
+
+    /// Counts a call to a trunk with limits (see [`TrunkCalls::begin`]).
+    pub(crate) fn begin_trunk_call(
+        &self,
+        time: (Instant, Instant),
+        trunk: (&str, &TrunkLimits),
+        call: u64,
+    ) -> Option<CountedCall> {
+        self.trunk_calls.change(None, |calls| calls.begin(time, trunk, call))
+    }
+
+    /// Ends a call that was not answered.
+    pub(crate) fn end_trunk_call(&self, call: CountedCall) {
+        self.trunk_calls.change((), |calls| calls.end(call));
+    }
+
+    /// Ends an answered call, if it has this hash.
+    pub(crate) fn end_answered_call(&self, call: u64) {
+        self.trunk_calls.change((), |calls| calls.end_answered(call));
+    }
+
+    /// Number of calls under way to a trunk that has a limit of them.
+    pub fn trunk_calls(&self, trunk: &str) -> u32 {
+        self.trunk_calls.read(0, |calls| calls.len_of(trunk))
     }
 
     /// Filter in front of the table of lamps.

@@ -3,6 +3,7 @@
 //! `ri=` in our Record-Route has both, sealed for the Call-ID. Inside, the server sees the caller's own: a request of the callee, whose To
 //! has the other one, gets the caller's before anything else reads it.
 
+use super::Mark;
 use super::sealed::{open, seal};
 use crate::Config;
 use alloc::vec::Vec;
@@ -26,16 +27,60 @@ impl CallerUris {
         seal(key, message.call_id(), &text, out);
     }
 
-    /// Those in a Route of this server, if the caller has two.
+    /// Those in a Route of this server, if the caller has two. They prove nothing: the mark beside them does.
     pub(crate) fn of_request(config: &Config, key: &[u8; 16], message: &Message<'_>) -> Option<Self> {
-        let has_some = |value: &&[u8]| memchr::memmem::find(value, CALLER_URIS).is_some();
-        let value = message.values(HeaderName::Route).take(OWN_ROUTES_MAX).find(has_some)?;
-        let route = NameAddr::parse(value).ok().filter(|route| config.domain_of(&route.uri).is_some())?;
-        let text = open(key, message.call_id(), route.uri.params().value(b"ri")?)?;
+        let route = own_route(config, message)?;
+        let text = open(key, message.call_id(), route.params().value(b"ri")?)?;
         let (len, uris) = text.split_first()?;
         let (own, shown) = uris.split_at_checked(usize::from(*len))?;
         Some(Self { own: own.to_vec(), shown: shown.to_vec() })
     }
+
+    /// The request of the callee with `to` in place of the other of both in To, if the dialog is proven with the caller's own.
+    fn in_to(
+        &self,
+        config: &Config,
+        key: &[u8; 16],
+        message: &Message<'_>,
+        to: CallerUri,
+    ) -> Option<Vec<u8>> {
+        let (own, shown) = (Uri::parse(&self.own).ok()?, Uri::parse(&self.shown).ok()?);
+        let (from, uri) = match to {
+            CallerUri::Own => (&shown, &self.own),
+            CallerUri::Shown => (&own, &self.shown),
+        };
+        if is_same(&own, &shown) || !is_same(&message.to().uri, from) {
+            return None;
+        }
+        let bytes = with_value(message, HeaderName::To, &with_uri(message.first(HeaderName::To)?, uri)?)?;
+        let is_proven = match to {
+            CallerUri::Own => {
+                Message::parse(&bytes, &Limits::STORED).is_ok_and(|message| is_proven(config, key, &message))
+            }
+            CallerUri::Shown => is_proven(config, key, message),
+        };
+        is_proven.then_some(bytes)
+    }
+}
+
+/// One of the caller's URIs.
+#[derive(Clone, Copy)]
+enum CallerUri {
+    Own,
+    Shown,
+}
+
+/// The first Route that has both URIs, of those of this server at the top.
+fn own_route<'a>(config: &Config, message: &Message<'a>) -> Option<Uri<'a>> {
+    let routes = message.values(HeaderName::Route).take(OWN_ROUTES_MAX);
+    let uris = routes.map_while(|value| NameAddr::parse(value).ok().map(|route| route.uri));
+    uris.take_while(|uri| config.domain_of(uri).is_some()).find(|uri| uri.params().has(b"ri"))
+}
+
+/// True for a request of the callee in a dialog of this server.
+fn is_proven(config: &Config, key: &[u8; 16], message: &Message<'_>) -> bool {
+    let mark = own_route(config, message).and_then(|route| Mark::read(key, message, &route));
+    matches!(mark, Some(Mark::Dialog { is_of_caller: false, .. }))
 }
 
 /// A request of the callee with the caller's own URI in To; `None` for any other.
@@ -43,9 +88,7 @@ pub(crate) fn with_own_uri(config: &Config, key: &[u8; 16], message: &Message<'_
     if !message.has(HeaderName::Route) || message.to().tag().is_none() {
         return None;
     }
-    let uris = CallerUris::of_request(config, key, message)?;
-    let is_shown = Uri::parse(&uris.shown).is_ok_and(|shown| is_same(&message.to().uri, &shown));
-    is_shown.then(|| changed(message, HeaderName::To, &uris.own)).flatten()
+    CallerUris::of_request(config, key, message)?.in_to(config, key, message, CallerUri::Own)
 }
 
 /// Calls `act` with a request as its sender has it, for a response of this server.
@@ -55,28 +98,15 @@ pub(crate) fn as_its_sender_has<T>(
     message: &Message<'_>,
     act: impl FnOnce(&Message<'_>) -> T,
 ) -> T {
-    if let Some(bytes) = with_shown_uri(config, key, message)
+    let may_differ =
+        cfg!(feature = "operator") && message.has(HeaderName::Route) && message.to().tag().is_some();
+    let uris = if may_differ { CallerUris::of_request(config, key, message) } else { None };
+    if let Some(bytes) = uris.and_then(|uris| uris.in_to(config, key, message, CallerUri::Shown))
         && let Ok(message) = &Message::parse(&bytes, &Limits::STORED)
     {
         return act(message);
     }
     act(message)
-}
-
-/// A request of the callee with the URI in To that it sent; `None` for any other.
-fn with_shown_uri(config: &Config, key: &[u8; 16], message: &Message<'_>) -> Option<Vec<u8>> {
-    if !config.trunking.has_trunks() || !message.has(HeaderName::Route) {
-        return None;
-    }
-    let uris = CallerUris::of_request(config, key, message)?;
-    let is_own = Uri::parse(&uris.own).is_ok_and(|own| is_same(&message.to().uri, &own));
-    is_own.then(|| changed(message, HeaderName::To, &uris.shown)).flatten()
-}
-
-/// A message with another URI in From or To.
-fn changed(message: &Message<'_>, name: HeaderName, uri: &[u8]) -> Option<Vec<u8>> {
-    let value = with_uri(message.first(name)?, uri)?;
-    with_value(message, name, &value)
 }
 
 /// A message with another value of a header field.

@@ -95,7 +95,7 @@ fn a_refused_connection_is_followed_by_a_datagram_and_not_tried_for_an_hour() {
         let later = the_request(world.udp(ALICE, &long("3")));
         assert_eq!(later.flow.transport, Transport::Tcp, "{method}");
         let counted = (world.server.counters().long_over_tcp, world.server.counters().long_in_datagrams);
-        assert_eq!(counted, (2, 1), "{method}");
+        assert_eq!(counted, (2, 2), "{method}");
         nothing_is_left(&mut world, method);
     }
 }
@@ -146,4 +146,16 @@ fn the_connection_is_charged_to_the_sender() {
     let mut world = world(|_| {});
     let sent = the_request(world.udp(ALICE, &long()));
     assert_ne!(sent.dialler, ringway_sansio::Dialler::OWN);
+}
+
+/// A peer that establishes a connection and sends nothing costs one call its time, and not each.
+#[test]
+fn a_next_hop_that_is_silent_over_tcp_gets_the_next_one_in_a_datagram() {
+    let mut world = world(|_| {});
+    let first = the_request(world.udp(ALICE, &long()));
+    assert_eq!(first.flow.transport, Transport::Tcp);
+    let sent = world.pass(Duration::from_secs(200));
+    assert!(statuses(&sent).contains(&408), "{:?}", statuses(&sent));
+    let next = the_request(world.udp(ALICE, &long().call_id("next")));
+    assert_eq!(next.flow.transport, Transport::Udp);
 }

@@ -15,6 +15,7 @@
 mod advertised;
 mod amplification;
 mod blocks;
+mod call_limits;
 mod call_records;
 mod cancel;
 mod certificates;

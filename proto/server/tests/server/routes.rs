@@ -47,6 +47,12 @@ pub(crate) fn carriers(config: &mut Config) {
     config.trunking.routes = RouteTable::new(routes).unwrap();
 }
 
+/// Routes all numbers to the first trunk alone.
+pub(crate) fn only_first(config: &mut Config) {
+    config.trunking.trunks.truncate(1);
+    config.trunking.routes = RouteTable::new(vec![to_trunks(prefix("+"), &[0])]).unwrap();
+}
+
 fn closed_carriers(config: &mut Config) {
     carriers(config);
     config.auth.enabled = true;

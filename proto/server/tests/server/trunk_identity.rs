@@ -245,3 +245,81 @@ fn numbers_of_a_trunk_have_one_form_inside() {
     assert!(answer.header("From").starts_with("<sip:0201234567@carrier.example>"), "{}", answer.text());
     world.pass(Duration::from_millis(1));
 }
+
+/// A template that makes the caller's own URI changes nothing, and what was sealed so by an earlier server does no harm.
+#[test]
+fn a_from_that_is_the_same_already_stays() {
+    let mut world = World::with(|config| {
+        reading_from(config);
+        config.trunking.trunks[0].domain = Some("example.org".into());
+        config.trunking.trunks[0].identity.from = template("{user}@{domain}");
+    });
+    let (sent, _) = answered(&mut world);
+    assert!(!sent.header("Record-Route").contains(";ri="), "{}", sent.text());
+    let passed = forwarded(world.udp(CARRIER_A, &of_carrier(&sent, "BYE", 20)));
+    assert_eq!(passed.to(), ALICE);
+}
+
+/// A tag in To is no dialog: the request is a new one for the trunk.
+#[test]
+fn a_made_up_tag_does_not_show_the_callers_own_from() {
+    let mut world = World::with(reading_from);
+    let request = invite("sip:+441234@example.org").to("<sip:+441234@example.org>;tag=made-up");
+    let sent = only(requests(world.udp(ALICE, &request)));
+    assert!(sent.header("From").starts_with(&format!("<{SHOWN}>;")), "{}", sent.text());
+}
+
+/// The sealed URIs are worth something together with the mark of their dialog only: nobody gets another From by them, or reads them.
+#[test]
+fn the_parameter_without_its_dialog_says_nothing() {
+    let mut world = World::with(reading_from);
+    let (sent, answer) = answered(&mut world);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    // To a user of ours, with the parameter and a made-up tag.
+    let mut elsewhere = of_alice(&answer, "INVITE", 30);
+    elsewhere.uri = "sip:bob@example.org".into();
+    let elsewhere = elsewhere.to("<sip:bob@example.org>;tag=made-up");
+    for sent in requests(world.udp(ALICE, &elsewhere)) {
+        assert!(!sent.header("From").contains("carrier.example"), "{}", sent.text());
+    }
+    // As a stranger who asks what is in it.
+    for to in [SHOWN, "sip:alice@example.org"] {
+        let mut asks = of_carrier(&sent, "INFO", 31).to(&format!("<{to}>;tag=made-up"));
+        asks.from = "<sip:eve@example.net>;tag=e".into();
+        asks.max_forwards = Some(0);
+        for answer in world.udp(STRANGER, &asks).iter().filter(|sent| sent.text().starts_with("SIP/2.0")) {
+            assert!(answer.header("To").contains(to), "{}", answer.text());
+        }
+    }
+}
+
+/// Failures of this server to requests of the carrier too have the To that it sent.
+#[test]
+fn answers_of_this_server_to_the_carrier_have_its_to() {
+    let mut world = World::with(reading_from);
+    let (sent, _) = answered(&mut world);
+    forwarded(world.udp(CARRIER_A, &of_carrier(&sent, "INFO", 20)));
+    let cancelled = of_carrier(&sent, "INVITE", 21);
+    forwarded(world.udp(CARRIER_A, &cancelled));
+    let mut answers = world.udp(CARRIER_A, &cancelled.cancel());
+    answers.extend(world.pass(Duration::from_secs(60)));
+    let answers = answers.iter().filter(|sent| sent.to() == CARRIER_A && sent.text().starts_with("SIP/2.0"));
+    let tos: Vec<String> = answers.map(|answer| answer.header("To")).collect();
+    assert!(!tos.is_empty() && tos.iter().all(|to| *to == sent.header("From")), "{tos:?}");
+}
+
+/// A long call to a carrier that answers over TCP goes on as any other.
+#[test]
+fn a_long_call_to_a_trunk_is_a_call_with_that_trunk() {
+    let mut world = World::with(reading_from);
+    let long = invite("sip:+441234@example.org").line(&format!("Subject: {}", "x".repeat(1200)));
+    let sent = only(requests(world.udp(ALICE, &long)));
+    assert_eq!(sent.flow.transport, ringway_sansio::Transport::Tcp);
+    let answer = sent.answer_tagged(200, "theirs", &[&format!("Contact: <{TARGET}>")]);
+    let answer = only(world.message(crate::harness::tcp_flow(9, CARRIER_A), &answer));
+    for (cseq, method) in (2..).zip(["INVITE", "UPDATE", "INFO"]) {
+        let passed = only(requests(world.udp(ALICE, &of_alice(&answer, method, cseq))));
+        assert_eq!(passed.to(), CARRIER_A, "{method}");
+        world.udp(CARRIER_A, &passed.answer(200, &[&format!("Contact: <{TARGET}>")]));
+    }
+}

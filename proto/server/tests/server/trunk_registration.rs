@@ -256,3 +256,33 @@ fn a_reload_keeps_the_registration_of_a_trunk_that_stays_and_ends_others() {
     world.server.reconfigure(std::sync::Arc::new(config));
     assert_eq!(within(&mut world, 700).0.len(), 0, "nobody refreshes it");
 }
+
+/// Two registrations, the second one under way, and a reload without the first: its answer is still its own, and so is its silence.
+#[test]
+fn a_reload_in_the_middle_of_an_attempt_loses_no_registration() {
+    for answers in [true, false] {
+        let mut world = World::with(|config| {
+            registering(config);
+            let second = Trunk {
+                name: "second".into(),
+                uri: "sip:198.51.100.2:5060".into(),
+                ..config.trunking.trunks[0].clone()
+            };
+            config.trunking.trunks.push(second);
+        });
+        let registers = within(&mut world, 1).0;
+        let second = registers.into_iter().find(|sent| sent.to() == "198.51.100.2:5060").unwrap();
+        let mut config = crate::harness::config();
+        registering(&mut config);
+        config.trunking.trunks[0].name = "second".into();
+        config.trunking.trunks[0].uri = "sip:198.51.100.2:5060".into();
+        world.server.reconfigure(std::sync::Arc::new(config));
+        if answers {
+            assert!(world.udp("198.51.100.2:5060", &granted(&second, 600)).is_empty());
+            assert_eq!(world.server.counters().trunk_registrations, 1);
+        } else {
+            let (again, _) = within(&mut world, 60);
+            assert!(again.iter().any(|sent| sent.to() == "198.51.100.2:5060"), "it is tried again");
+        }
+    }
+}

@@ -23,6 +23,7 @@ mod records;
 mod relay;
 mod report;
 mod rows;
+mod size;
 mod tls;
 mod tls_engines;
 mod without_sockets;
@@ -119,6 +120,8 @@ enum Special {
     Databases(databases::Args),
     /// Measures what a media relay adds to the CPU time of a call
     Relay(relay::Args),
+    /// Adds up the bytes of the release binary by what they are
+    Size(size::Args),
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -149,6 +152,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Special::TlsEngines(args)) = &args.command {
         return tls_engines::run(args, &root());
     }
+    if let Some(Special::Size(args)) = &args.command {
+        return build("ringway").and_then(|()| size::run(args, &root()));
+    }
     if cfg!(debug_assertions) {
         return run_as_release();
     }
@@ -177,6 +183,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Records(_)
             | Special::Databases(_)
             | Special::Relay(_)
+            | Special::Size(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }
@@ -203,6 +210,7 @@ fn run_beside_server(command: &Special) -> Option<Result<()>> {
         | Special::Core { .. }
         | Special::Profile { .. }
         | Special::TlsEngines(_)
+        | Special::Size(_)
         | Special::Floor { .. } => return None,
     })
 }

@@ -36,7 +36,8 @@ impl NumberForm {
         let read = match self {
             _ if !is_number => None,
             Self::Unchanged | Self::E164 => None,
-            Self::Plain => (!digits.starts_with(b"0")).then(|| strip(b"", b"+")).flatten(),
+            Self::Plain if digits.len() >= GLOBAL_DIGITS_MIN && !digits.starts_with(b"0") => strip(b"", b"+"),
+            Self::Plain => None,
             Self::DoubleZero => strip(b"00", b"+"),
             Self::National { country, prefix } => strip(b"00", b"+").or_else(|| {
                 let is_area_code = prefix.is_empty() || digits.get(prefix.len()) != Some(&b'0');
@@ -71,6 +72,8 @@ impl NumberForm {
     }
 }
 
+/// Minimum number of digits of a number with the code of its country: fewer are a service, such as `116117`.
+const GLOBAL_DIGITS_MIN: usize = 8;
 /// Minimum number of digits behind a prefix: fewer are a service code, such as `0800` without a number.
 const SUBSCRIBER_DIGITS_MIN: usize = 5;
 
@@ -107,6 +110,8 @@ mod tests {
         }
         for (form, text) in [
             (NumberForm::Plain, "110"),
+            (NumberForm::Plain, "11833"),
+            (NumberForm::Plain, "116117"),
             (NumberForm::Plain, "030123456"),
             (NumberForm::DoubleZero, "030123456"),
             (NumberForm::E164, "0049301234567"),

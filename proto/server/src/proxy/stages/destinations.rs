@@ -1,7 +1,7 @@
 //! Destination rules: the numbers that trunks may get, and how often.
 
 use crate::base::{Env, Request, TrunkTarget};
-use crate::config::{DestinationRule, Route, RouteTo, is_plain_name};
+use crate::config::{DestinationRule, NumberForm, Route, RouteTo, is_plain_name};
 use crate::policy::ends_or_completes;
 use crate::proxy::call::{Answer, Call};
 use crate::report::{DestinationRefusal, Report};
@@ -31,6 +31,8 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
+    /// All trunks of the route that are up have as many calls as they may have.
+    AllFull,
     /// All nodes behind this server are down.
     NodesDown,
 }
@@ -46,6 +48,9 @@ impl From<RouteRefusal> for Answer {
             RouteRefusal::Forbidden => Self::new(403, "Destination Not Allowed"),
             RouteRefusal::TooManyCalls => Self::new(403, "Too Many Calls To This Destination"),
             RouteRefusal::AllDown => all_down("All Trunks Are Down"),
+            RouteRefusal::AllFull => {
+                Self { reason: Some(Reason::TrunkFull), ..all_down("All Trunks Are Full") }
+            }
             RouteRefusal::NodesDown => all_down("All Nodes Are Down"),
         }
     }
@@ -91,7 +96,9 @@ pub(super) fn admit_number(
         add_readings(number, &known, &mut numbers);
     }
     let forms = trunks.iter().filter_map(|trunk| list.get(*trunk)).map(|trunk| &trunk.numbers_out);
-    numbers.extend(forms.filter(|form| form.changes()).map(|form| form.read(number)));
+    for form in forms.filter(|form| form.changes()) {
+        add_forms(form, number, &mut numbers);
+    }
     let counts = is_counted(call.request);
     admit(call, payer, &numbers, counts)
 }
@@ -130,8 +137,9 @@ pub(super) fn admit_user_part(
     let mut numbers = Readings::new();
     for number in [Some(number), local].into_iter().flatten() {
         add_readings(&number, &prefixes, &mut numbers);
-        let forms = trunking.trunks.iter().map(|trunk| &trunk.numbers_out).filter(|form| form.changes());
-        numbers.extend(forms.map(|form| form.read(&number)));
+        for form in trunking.trunks.iter().map(|trunk| &trunk.numbers_out).filter(|form| form.changes()) {
+            add_forms(form, &number, &mut numbers);
+        }
     }
     for number in numbers.clone() {
         let of_route = match trunking.routes.of_number(&number) {
@@ -162,6 +170,12 @@ fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
             readings.extend(prefixes.iter().filter_map(|prefix| international(&part, prefix)));
         }
     }
+}
+
+/// Adds what a trunk that writes numbers in this form reads into one, and into what follows a service code in it.
+fn add_forms(form: &NumberForm, number: &Number, readings: &mut Readings) {
+    readings.push(form.read(number));
+    readings.extend(number.behind_codes().map(|part| form.read(&part)));
 }
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to

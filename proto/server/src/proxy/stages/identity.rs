@@ -11,7 +11,7 @@ use crate::proxy::rewrite::Rewrite;
 use crate::token::caller_uri::{CallerUris, is_same, with_uri};
 use crate::{CallerNumber, CallerPrivacy, Number, Trunk};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Uri};
+use ringway_sip::{HeaderName, Message, Uri};
 
 /// Sets the caller's identity for a target at a trunk. That of a trusted proxy is believed, unless the trunk has a number for the user.
 pub(super) fn add(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &mut Rewrite) {
@@ -84,32 +84,43 @@ fn form_of_sender<'e>(env: &Env<'e>, request: &Request<'_, '_>) -> Option<&'e Nu
 }
 
 /// Changes From of a request whose next hop has another one than the caller: of the first request by its target, or by the form of a
-/// trunk's numbers; in a dialog as its Route says.
+/// trunk's numbers; in a dialog as its Route says. A tag in To alone proves no dialog.
 pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
     let (message, key) = (plan.request().message, &env.keys.route);
-    if message.to().tag().is_some() {
+    let from = &message.from().uri;
+    if plan.routed().mark.is_some() {
         if let Some(uris) = CallerUris::of_request(env.config, key, message) {
-            change_in_dialog(plan, &uris, changes);
+            return change_in_dialog(env, plan, &uris, changes);
         }
-        return;
+        if message.to().tag().is_some() {
+            return;
+        }
     }
     let shown = match plan.shown_from() {
         Some(shown) => Some(shown.to_vec()),
         None => normalised(env, plan),
     };
-    let own = message.from().uri.as_bytes();
-    let Some(shown) = shown.filter(|_| own.len() <= URI_BYTES_MAX) else { return };
+    let is_other = |shown: &Vec<u8>| Uri::parse(shown).is_ok_and(|shown| !is_same(&shown, from));
+    let own = from.as_bytes();
+    let Some(shown) = shown.filter(|shown| from.is_sip() && own.len() <= URI_BYTES_MAX && is_other(shown))
+    else {
+        return;
+    };
     show(plan, &shown, changes);
-    if plan.begins_dialog() {
+    if plan.begins_dialog() && message.to().tag().is_none() {
         CallerUris { own: own.to_vec(), shown }.write(key, message, &mut changes.route_params);
     }
 }
 
-fn change_in_dialog(plan: &Plan<'_, '_, '_>, uris: &CallerUris, changes: &mut Changes) {
+/// The same in a dialog. This server itself gets the caller's own, and the other one beside its mark.
+fn change_in_dialog(env: &Env<'_>, plan: &Plan<'_, '_, '_>, uris: &CallerUris, changes: &mut Changes) {
     let message = plan.request().message;
     let Ok(own) = Uri::parse(&uris.own) else { return };
     if is_same(&message.from().uri, &own) {
-        show(plan, &uris.shown, changes);
+        match plan.returns_here() {
+            true => uris.write(&env.keys.route, message, &mut changes.own_route_params),
+            false => show(plan, &uris.shown, changes),
+        }
     } else if is_same(&message.to().uri, &own)
         && let Some(to) = message.first(HeaderName::To).and_then(|to| with_uri(to, &uris.shown))
     {
@@ -130,7 +141,7 @@ fn show(plan: &Plan<'_, '_, '_>, uri: &[u8], changes: &mut Changes) {
 fn normalised(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Vec<u8>> {
     let from = &plan.request().message.from().uri;
     let form = form_of_sender(env, plan.request())?;
-    if plan.goes_to_this_server() || !from.is_sip() {
+    if plan.returns_here() || !from.is_sip() {
         return None;
     }
     let (number, _) = Number::of_uri(from)?;
@@ -142,6 +153,12 @@ fn normalised(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Vec<u8>> {
     let at = memchr::memchr(b':', uri)? + 1;
     let rest = uri.get(at..)?.strip_prefix(user)?;
     Some([uri.get(..at)?, read.as_bytes(), rest].concat())
+}
+
+/// Bytes that a branch keeps for its responses.
+pub(super) fn cost_of(message: &Message<'_>) -> usize {
+    let len_of = |name| message.first(name).map_or(0, <[u8]>::len);
+    len_of(HeaderName::From).max(len_of(HeaderName::To))
 }
 
 /// True for a caller that is not to be known.

@@ -4,6 +4,7 @@
 //! A new routing feature has its file here, a row in the tables that it needs, a [`State`](super::states::State) if it keeps something
 //! with a request, and its values in the configuration.
 
+mod call_limits;
 mod conversion;
 mod destinations;
 mod dialog_state;
@@ -209,7 +210,9 @@ pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candid
 
 /// Bytes that stages may add to each branch of a request.
 pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
-    if env.features.relays() { relays::cost_of(message) } else { 0 }
+    let of_media = if env.features.relays() { relays::cost_of(message) } else { 0 };
+    let of_identity = if env.features.trunks() { identity::cost_of(message) } else { 0 };
+    of_media + of_identity
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -278,6 +281,7 @@ pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
     BranchStates {
         flows: target.flows.clone(),
         trunk: target.configured_hop().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
+        counted: None,
         conversion: Conversion::None,
         media: None,
     }
@@ -306,6 +310,16 @@ pub(super) fn holds(
     env.features.relays() && relays::ask_offer(env, context, lookups, id, plan)
 }
 
+/// True: a limit of the next hop does not permit the call of a branch.
+pub(super) fn exceeds(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    id: BranchId,
+    plan: &Plan<'_, '_, '_>,
+) -> bool {
+    env.features.call_limits() && call_limits::exceeds(env, context, id, plan)
+}
+
 /// Changes of stages to the request of a branch.
 pub(super) fn change(
     env: &mut Env<'_>,
@@ -330,7 +344,10 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
     let mut changes = Changes::default();
     if env.features.trunks() {
         trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
-        identity::change(env, plan, &mut changes);
+        // Without state no response would get its From back.
+        if env.config.stateful {
+            identity::change(env, plan, &mut changes);
+        }
     }
     changes
 }
@@ -426,6 +443,9 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if env.features.presence() {
         end_dialog(env, bye, ended);
     }
+    if env.features.call_limits() {
+        call_limits::on_bye(env, bye);
+    }
 }
 
 /// True if a relay has, or is to have, the media of a branch.
@@ -456,6 +476,8 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
+    let counted = context.branches.get_mut(id.parts().1).and_then(|branch| branch.states.counted.take());
+    call_limits::end(env, counted);
     if context.branches.get(id.parts().1).is_some_and(has_media) {
         relays::end(&mut env.cx, context, id, status);
     }
@@ -473,6 +495,7 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
     if !context.states.is_empty() {
         dialog_state::on_end(env, context);
     }
+    context.branches.iter_mut().for_each(|branch| call_limits::end(env, branch.states.counted.take()));
     for branch in context.branches.iter_mut().filter(|branch| has_media(branch)) {
         relays::give_up(&mut env.cx, lookups, branch);
     }

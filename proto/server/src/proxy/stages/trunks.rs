@@ -10,7 +10,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
-use crate::proxy::stages::{identity, relays};
+use crate::proxy::stages::{call_limits, identity, relays};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -203,6 +203,15 @@ fn targets_at(
         call.env.counters.trunks_down += 1;
         return Err(RouteRefusal::AllDown);
     }
+    if call.env.features.call_limits() && is_new_call(call.request) {
+        let is_open =
+            |trunk: &usize| list.get(*trunk).is_some_and(|trunk| !call_limits::is_full(call.env, trunk));
+        if !order.iter().any(is_open) {
+            call.env.counters.trunk_calls_refused += 1;
+            return Err(RouteRefusal::AllFull);
+        }
+        order.retain(is_open);
+    }
     match dialled {
         Dialled::Number(number) => destinations::admit_number(call, payer, number, &order)?,
         Dialled::Uri(uri) | Dialled::Other(uri) => {
@@ -229,6 +238,11 @@ fn targets_at(
         targets.push(StoredTarget::ranked(&uri, keeps_uri, rewrite, rank));
     }
     Ok(targets)
+}
+
+/// True for a request that begins a call.
+fn is_new_call(request: &Request<'_, '_>) -> bool {
+    request.method == Method::Invite && request.message.to().tag().is_none()
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.

@@ -7,6 +7,7 @@ use crate::base::Grant;
 use crate::dialog::route::Routed;
 use crate::dialog_state::ShownDialogs;
 use crate::proxy::targets::{StoredTarget, Target, Targets};
+use crate::tables::CountedCall;
 use crate::{Aor, Condition, Forwards, Trunking};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -155,6 +156,8 @@ pub(super) struct BranchStates {
     pub(super) flows: Option<Box<OtherFlows>>,
     /// Trunk or node that it is for.
     pub(super) trunk: Option<TrunkBranch>,
+    /// Its call, as its trunk counts it until it is answered.
+    pub(super) counted: Option<CountedCall>,
     /// Conversion of its offer between SRTP and RTP.
     pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.

@@ -1,0 +1,193 @@
+//! Calls to trunks that have a limit: those under way, and those of the present second.
+
+use crate::config::TrunkLimits;
+use core::hash::BuildHasher;
+use core::time::Duration;
+use hashbrown::HashMap;
+use ringway_auth::SeededHash;
+use ringway_sansio::{Instant, Seed};
+use smallvec::SmallVec;
+
+/// Calls of all trunks, shared by all shards in [`SharedTables`](crate::SharedTables). A trunk is its name, so that a reload keeps its calls.
+///
+/// There are no more of them than the limits of all trunks permit.
+#[derive(Debug)]
+pub(crate) struct TrunkCalls {
+    /// By the hash of Call-ID and caller's tag, which a caller may use for several calls.
+    calls: HashMap<u64, Calls, SeededHash>,
+    trunks: HashMap<u64, Count, SeededHash>,
+    /// Time of the last search for calls that have ended without a BYE.
+    swept: Instant,
+}
+
+/// Call that was counted: its trunk, and its own hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountedCall {
+    trunk: u64,
+    call: u64,
+}
+
+/// Calls with the same Call-ID and caller's tag.
+#[derive(Debug)]
+struct Calls {
+    until: Instant,
+    /// Trunk of each.
+    trunks: SmallVec<[u64; 1]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    under_way: u32,
+    second: u64,
+    in_second: u32,
+}
+
+impl TrunkCalls {
+    /// Creates it without calls.
+    pub(crate) fn new(seed: &Seed) -> Self {
+        let hash = SeededHash::new(seed);
+        Self {
+            calls: HashMap::with_hasher(hash),
+            trunks: HashMap::with_hasher(hash),
+            swept: Instant::default(),
+        }
+    }
+
+    /// Counts a call to a trunk until `until` at most; `None`: it would be one too many.
+    pub(crate) fn begin(
+        &mut self,
+        (now, until): (Instant, Instant),
+        (trunk, limits): (&str, &TrunkLimits),
+        call: u64,
+    ) -> Option<CountedCall> {
+        let trunk = self.calls.hasher().hash_one(trunk);
+        let has_room = |count: &Count| limits.under_way.is_none_or(|most| count.under_way < most);
+        if !self.trunks.get(&trunk).is_none_or(has_room) && now.since(self.swept) >= SWEEP_INTERVAL {
+            self.sweep(now);
+        }
+        let count = self.trunks.entry(trunk).or_default();
+        let second = now.as_secs();
+        if count.second != second {
+            (count.second, count.in_second) = (second, 0);
+        }
+        if !has_room(count) || limits.per_second.is_some_and(|most| count.in_second >= most) {
+            return None;
+        }
+        count.in_second += 1;
+        if limits.under_way.is_some() {
+            count.under_way += 1;
+            let calls = self.calls.entry(call).or_insert_with(|| Calls { until, trunks: SmallVec::new() });
+            calls.until = calls.until.max(until);
+            calls.trunks.push(trunk);
+        }
+        Some(CountedCall { trunk, call })
+    }
+
+    /// Ends a call that was not answered.
+    pub(crate) fn end(&mut self, call: CountedCall) {
+        self.end_where(call.call, |trunk| *trunk == call.trunk);
+    }
+
+    /// Ends an answered call with this hash, to whichever trunk.
+    pub(crate) fn end_answered(&mut self, call: u64) {
+        self.end_where(call, |_| true);
+    }
+
+    /// Number of calls to a trunk that are under way.
+    pub(crate) fn len_of(&self, trunk: &str) -> u32 {
+        self.trunks.get(&self.calls.hasher().hash_one(trunk)).map_or(0, |count| count.under_way)
+    }
+
+    fn end_where(&mut self, call: u64, is_it: impl FnMut(&u64) -> bool) {
+        let Some(calls) = self.calls.get_mut(&call) else { return };
+        let Some(at) = calls.trunks.iter().position(is_it) else { return };
+        let trunk = calls.trunks.swap_remove(at);
+        if calls.trunks.is_empty() {
+            self.calls.remove(&call);
+        }
+        Self::release(&mut self.trunks, trunk);
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        self.swept = now;
+        let Self { calls, trunks, .. } = self;
+        calls.retain(|_, calls| {
+            let is_live = calls.until > now;
+            if !is_live {
+                calls.trunks.iter().for_each(|trunk| Self::release(trunks, *trunk));
+            }
+            is_live
+        });
+        trunks.retain(|_, count| count.under_way > 0 || count.second + 1 >= now.as_secs());
+    }
+
+    fn release(trunks: &mut HashMap<u64, Count, SeededHash>, trunk: u64) {
+        if let Some(count) = trunks.get_mut(&trunk) {
+            count.under_way = count.under_way.saturating_sub(1);
+        }
+    }
+}
+
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 1_800_000_000;
+
+    fn table() -> TrunkCalls {
+        TrunkCalls::new(&Seed::from_number(1))
+    }
+
+    fn at(second: u64) -> (Instant, Instant) {
+        (Instant::from_secs(T + second), Instant::from_secs(T + second + 100))
+    }
+
+    #[test]
+    fn calls_under_way_are_limited_for_each_trunk_and_end() {
+        let (mut table, limits) = (table(), TrunkLimits { under_way: Some(2), per_second: None });
+        let begin = |table: &mut TrunkCalls, trunk, call| table.begin(at(0), (trunk, &limits), call);
+        let first = begin(&mut table, "a", 1).unwrap();
+        assert!(begin(&mut table, "a", 2).is_some() && begin(&mut table, "a", 3).is_none());
+        let other = begin(&mut table, "b", 1).unwrap();
+        assert_eq!((table.len_of("a"), table.len_of("b"), table.len_of("c")), (2, 1, 0));
+        table.end(other);
+        table.end(other);
+        assert_eq!((table.len_of("a"), table.len_of("b")), (2, 0), "the call to the other trunk goes on");
+        table.end(first);
+        assert!(begin(&mut table, "a", 4).is_some() && begin(&mut table, "a", 5).is_none());
+        table.end_answered(4);
+        table.end_answered(4);
+        table.end_answered(2);
+        assert_eq!((table.len_of("a"), table.calls.len()), (0, 0));
+    }
+
+    #[test]
+    fn calls_with_the_same_identifiers_are_counted_each() {
+        let (mut table, limits) = (table(), TrunkLimits { under_way: Some(3), per_second: None });
+        let admitted = (0..10).filter_map(|_| table.begin(at(0), ("a", &limits), 7)).count();
+        assert_eq!((admitted, table.len_of("a")), (3, 3));
+        table.end_answered(7);
+        assert_eq!(table.len_of("a"), 2);
+    }
+
+    #[test]
+    fn a_call_without_a_bye_ends_in_time() {
+        let (mut table, limits) = (table(), TrunkLimits { under_way: Some(1), per_second: None });
+        assert!(table.begin(at(0), ("a", &limits), 1).is_some());
+        assert!(table.begin(at(99), ("a", &limits), 2).is_none());
+        assert!(table.begin(at(101), ("a", &limits), 2).is_some());
+        assert_eq!((table.len_of("a"), table.calls.len()), (1, 1));
+    }
+
+    #[test]
+    fn calls_of_a_second_are_limited() {
+        let (mut table, limits) = (table(), TrunkLimits { under_way: None, per_second: Some(5) });
+        for second in 0..3 {
+            let admitted = (0..20).filter_map(|call| table.begin(at(second), ("a", &limits), call)).count();
+            assert_eq!(admitted, 5);
+        }
+        assert_eq!((table.len_of("a"), table.calls.len()), (0, 0), "without another limit none is kept");
+    }
+}
