@@ -80,8 +80,8 @@ impl OrderContext {
         result?;
         let request = SigningRequest::new(&self.config.domains)?;
         order.finalize_csr(request.der()).await?;
-        *was_issued = true;
         let chain = order.poll_certificate(&POLL).await?;
+        *was_issued = true;
         let (validity, file) = request.accept(&chain, &self.config.domains, wall_s())?;
         self.folder.set_certificate(&file)?;
         Ok(validity)

@@ -129,11 +129,18 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// RFC 3261 §18.1.1: flow of a request that is too long for a datagram; `None`: it has a flow of its own, no connection was
-    /// established there within the last hour, or there is no listener for TCP.
+    /// established there within the last hour, there is no listener for TCP, or it goes between a front and a node, whose transport the
+    /// configuration chose.
     pub(super) fn over_tcp(&self, env: &Env<'_>) -> Option<Flow> {
         let Flow { transport, remote, .. } = self.flow;
         let is_by_address = transport == Transport::Udp && self.target.flow.is_none();
-        if !is_by_address || self.config.is_own_address(remote) {
+        let is_of_us = || {
+            let config = self.config;
+            config.is_own_address(remote)
+                || config.is_of_front(&self.flow)
+                || config.trunking.has_node_at(remote.ip())
+        };
+        if !is_by_address || is_of_us() {
             return None;
         }
         let listener = self.config.listener_for(Transport::Tcp, remote.ip())?;

@@ -113,7 +113,7 @@ fn directory(stage: &Stage, ports: &Ports) -> Result<(Process, Process)> {
     await_listener(dns_port, UDP)?;
     let mut command = Command::new("pebble");
     command.args(["-config", "pebble.json", "-dnsserver", &format!("127.0.0.1:{dns_port}")]);
-    command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "20");
+    command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
     let directory = Process::start("pebble", &mut command, &stage.folder)?;
     await_listener(ports.directory, TCP)?;
     Ok((dns, directory))
