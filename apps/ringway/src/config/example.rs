@@ -1,7 +1,44 @@
-//! `ringway config example`: a configuration file with every key, its default and its meaning, from the table in the documents.
+//! `ringway config example`: a configuration file with every key, its default and its meaning, from the table in the
+//! documents.
 
 use super::Config;
-use super::table::{Row, rows};
+
+/// Row of the table of keys in the documents, the only list of keys with their defaults and meanings for people.
+pub(crate) struct Row {
+    /// Keys, as in `auth.realm`; more than one share the row.
+    pub(crate) keys: Vec<&'static str>,
+    /// Default, in the words of the page.
+    pub(crate) default: &'static str,
+    /// Range, in the words of the page.
+    pub(crate) range: &'static str,
+    /// Meaning, in Markdown.
+    pub(crate) meaning: &'static str,
+}
+
+/// Rows of the table, in its order.
+pub(crate) fn rows() -> impl Iterator<Item = Row> {
+    let page = include_str!("../../../../docs/reference/configuration.md");
+    let table = page.split_once(HEAD).map_or("", |(_, table)| table);
+    table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| {
+        let mut cells = line.trim_matches('|').splitn(4, '|').map(str::trim);
+        let keys = cells.next()?.split('`').skip(1).step_by(2).collect();
+        Some(Row { keys, default: cells.next()?, range: cells.next()?, meaning: cells.next()? })
+    })
+}
+
+impl Row {
+    /// The default as a value of TOML; `None` if it is no single value.
+    pub(crate) fn value(&self) -> Option<String> {
+        let first = self.default.split(';').next()?.split(", none").next()?;
+        let number = first.replace(',', "");
+        match first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) {
+            Some(list) if list.starts_with('[') => Some(list.to_owned()),
+            Some(word) => Some(format!("{word:?}")),
+            None if first == "true" || first == "false" || number.parse::<u64>().is_ok() => Some(number),
+            None => None,
+        }
+    }
+}
 
 /// The text of the file. Every key is a comment, so that it has the defaults until a line is changed.
 pub(crate) fn text() -> String {
@@ -113,6 +150,8 @@ fn without_links(markdown: &str) -> String {
     text.replace(" (more)", "").replace(" (guide)", "").replace('`', "")
 }
 
+/// Head of the table.
+const HEAD: &str = "| Key | Default | Range | Meaning |\n|---|---|---|---|\n";
 /// Width of a comment in characters.
 const LINE_CHARS: usize = 110;
 

@@ -19,7 +19,6 @@ mod records;
 mod routes;
 mod sections;
 mod store;
-mod table;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn defaults_in_the_table_are_those_of_the_program() {
     fs::write(&secret, "5e71c9a8".repeat(8)).unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let file = folder.path().join("ringway.toml");
-    for row in table::rows() {
+    for row in example::rows() {
         let key = row.keys[0];
         let Some(value) = row.value() else {
             others.push(row.default);
@@ -109,7 +109,7 @@ fn range(cell: &str) -> Option<(u64, Option<u64>, bool)> {
 #[test]
 fn ranges_in_the_table_are_those_of_the_program() {
     let mut checked = 0;
-    for row in table::rows() {
+    for row in example::rows() {
         let (key, cell) = (row.keys[0], row.range);
         let is_number = row.value().is_some_and(|value| value.parse::<u64>().is_ok());
         let Some((least, most, has_zero)) = range(cell).filter(|_| is_number || key.ends_with("_per_hour"))

@@ -2,9 +2,7 @@
 
 mod args;
 mod load;
-mod progress;
 mod run;
-mod run_args;
 mod summary;
 mod users;
 mod view;

@@ -2,7 +2,7 @@
 //! those that read passwords from one, and one HTML file from the results.
 
 use super::args::ReportArgs;
-use super::run_args::{ListArgs, RunArgs};
+use super::args::{ListArgs, RunArgs};
 use super::{note, summary};
 use crate::failure::Failure;
 use crate::output;

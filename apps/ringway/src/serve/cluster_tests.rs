@@ -1,7 +1,7 @@
 //! Two nodes in one process, with real sockets and a link between them.
 
 use super::Running;
-use super::cluster::tests::config;
+use super::settings::tests::config;
 use ringway_linux::Listen;
 use ringway_location::NodeName;
 use ringway_sansio::{Flow, ListenerId, Transport};

@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::changes::{now_s, pattern};
-use super::report::{ReloadReport, ReloadRequest};
+use super::reload::{ReloadReport, ReloadRequest};
 use super::routes::RoutesEditor;
 use super::settings::ShownConfig;
 use super::users::{self, ChangeError, StoredUsers};

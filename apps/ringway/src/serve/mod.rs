@@ -8,7 +8,6 @@ mod acme;
 mod capture;
 pub(crate) mod changes;
 mod clients;
-mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
@@ -25,7 +24,6 @@ mod record_sink;
 mod records;
 mod relays;
 mod reload;
-mod report;
 mod routes;
 mod settings;
 mod sharing;

@@ -1,10 +1,10 @@
 //! Changes of the nodes, of the store that they share and of the public address, applied by the main thread.
 
+use super::Running;
 use super::control::Input;
 use super::listeners::ListenerTable;
 use super::settings::{self, Present};
 use super::sharing::{Again, SharedLocation, Sweep};
-use super::{Running, cluster};
 use crate::config::Config;
 use ringway_redis::Walks;
 use ringway_server::{LinkedNode, Server};
@@ -25,7 +25,7 @@ impl Running {
     pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
         let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
         let others = self.settings.neighbours.len().saturating_sub(present.len());
-        let (nodes, left_out) = cluster::placed(&self.config, present, listed, others);
+        let (nodes, left_out) = settings::placed(&self.config, present, listed, others);
         if left_out > 0 {
             tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
         }

@@ -6,7 +6,7 @@
 mod file;
 mod text;
 
-use super::report::ReloadRequest;
+use super::reload::ReloadRequest;
 use crate::config::{Config, ConfigError};
 use file::{FileFault, Replaced, RoutesFile};
 use ringway_admin::{Answer, RoutesEdit, RoutesEffect};

@@ -1,7 +1,6 @@
 //! The cluster for the admin API: nodes, store, figures.
 
-use super::SharedLocation;
-use super::peers::LINK_VERSION;
+use super::{LINK_VERSION, SharedLocation};
 use crate::serve::lock;
 use ringway_admin::{Cluster, ClusterNode, SharedStore, Stat, Stats};
 use ringway_redis::{Kind, NodeInfo, NodeState};
