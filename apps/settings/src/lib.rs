@@ -14,28 +14,23 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod digest;
-mod host_port;
 #[cfg(feature = "keys")]
 mod keys;
 mod listeners;
 mod machine;
-mod nearest;
 mod network;
 mod reader;
 mod sections;
 mod words;
 
-pub use host_port::{HostPort, NoHost};
 #[cfg(feature = "keys")]
 pub use keys::{KeyChange, Keys, ShownValue, is_secret};
-pub use listeners::{Listener, read_domains, read_listen};
+pub use listeners::{HostPort, Listener, NoHost, read_domains, read_listen};
 pub use machine::MachineSettings;
-pub use nearest::nearest;
 pub use network::{Addressing, addressing, host};
 #[cfg(feature = "keys")]
 pub use reader::read_document_with_keys;
-pub use reader::{ConfigError, Reader, Section, read_document};
+pub use reader::{ConfigError, Reader, Section, nearest, read_document};
 pub use sections::{
     Connections, Limits, NumberLookups, read_auth, read_networks, read_registrar, read_routing,
 };

@@ -1,9 +1,8 @@
 //! Words of a kernel's command line: `key=value`, separated by blanks; double quotes protect blanks.
 
-use crate::digest::check_realm;
 use crate::listeners::{EntryFault, domain, port_number};
 use crate::network::{addressing, host};
-use crate::sections::{MODES, algorithm};
+use crate::sections::{MODES, algorithm, check_realm};
 use crate::{Addressing, ConfigError};
 use alloc::borrow::ToOwned;
 use alloc::format;
