@@ -1,15 +1,17 @@
-//! Settings of a runtime: its clock, the trace of messages, and the protocols between sockets and messages ([`Layers`]),
-//! through which a program adds TLS and WebSocket.
+//! Settings of a runtime: its clock, the trace of messages, and the protocols between sockets and messages
+//! ([`Layers`]), through which a program adds TLS and WebSocket; the clock, and the locks of what its shards share.
 
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
 use crate::listeners::WORKERS_MAX;
-use crate::system::Clock;
 use ringway_datagram::Associations;
-use ringway_sansio::{ConnectionId, Flow, ListenerId, MemoryBound, Seed, ShardKey, Transport};
+use ringway_sansio::{
+    ConnectionId, Flow, Instant, ListenerId, Locked, Locks, MemoryBound, Seed, ShardKey, Transport,
+};
 use ringway_stream::{Layer, Origin, PassThrough, StreamLimits};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum length in bytes of a message on a stream with this flow; called once for each stream.
 pub type MessageBytesMax = Arc<dyn Fn(&Flow) -> usize + Send + Sync>;
@@ -151,3 +153,72 @@ pub enum Direction {
 
 /// Function that gets every received and sent message. It runs on the worker's thread and must not block.
 pub type MessageTrace = Arc<dyn Fn(Direction, &Flow, &[u8]) + Send + Sync>;
+
+/// Wall clock that is read once and continued by the monotonic clock: stored times remain valid after a restart, and
+/// timers do not jump when the wall clock is set.
+///
+/// A step of the wall clock takes effect only at the next start of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: Duration,
+    start: std::time::Instant,
+}
+
+impl Clock {
+    /// Creates a clock that starts at the wall clock's time.
+    pub fn new() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { epoch, start: std::time::Instant::now() }
+    }
+
+    /// Current time.
+    pub fn now(&self) -> Instant {
+        Instant::default() + (self.epoch + self.start.elapsed())
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Locks of the system, with any number of readers at a time. The value stays usable after a panic of its holder.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemLocks;
+
+struct SystemLock<T>(RwLock<T>);
+
+impl Locks for SystemLocks {
+    fn lock<T: Send + Sync + 'static>(value: T) -> Box<dyn Locked<T> + Send + Sync> {
+        Box::new(SystemLock(RwLock::new(value)))
+    }
+}
+
+impl<T> Locked<T> for SystemLock<T> {
+    fn read(&self, read: &mut dyn FnMut(&T)) {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn change(&self, change: &mut dyn FnMut(&mut T)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_starts_at_the_wall_clock_and_is_monotonic() {
+        let clock = Clock::new();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(clock.now().as_secs().abs_diff(wall.as_secs()) <= 1);
+        let mut last = clock.now();
+        for _ in 0..1000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+}

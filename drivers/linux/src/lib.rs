@@ -25,13 +25,12 @@ pub mod runtime;
 mod shard;
 mod shared;
 pub mod sys;
-mod system;
 mod tcp;
 mod worker;
 
 pub use config::{
-    Acceptance, AcceptanceRule, BoxedLayer, Config, Direction, Layers, MessageBytesMax, MessageTrace,
-    PlainTcp, Resume,
+    Acceptance, AcceptanceRule, BoxedLayer, Clock, Config, Direction, Layers, MessageBytesMax, MessageTrace,
+    PlainTcp, Resume, SystemLocks,
 };
 pub use counters::{Counts, TurnCounts};
 pub use dscp::{Dscp, NotADscp};
@@ -43,5 +42,4 @@ pub use ringway_stream::StreamLimits;
 pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{ActionSink, NoActions, Shards, shard_of_token};
 pub use shared::connections::{Connections, OpenConnection};
-pub use system::{Clock, SystemLocks};
 pub use tcp::stream::{Filled, More, Stream, Written, connect};

@@ -6,8 +6,8 @@
 mod ports;
 mod tick_loop;
 
+use crate::config::Clock;
 use crate::sys::{self, EventFd};
-use crate::system::Clock;
 pub use ports::{MediaPorts, PortRange, PortsError, RTCP_PORT, RTP_PORT};
 use ringway_sansio::PacedNode;
 use rtrb::{Consumer, Producer, RingBuffer};

@@ -3,8 +3,8 @@
 
 use super::tick_loop::{Counters, Shared, TickLoop};
 use super::*;
+use crate::config::Clock;
 use crate::sys::EventFd;
-use crate::system::Clock;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -7,9 +7,9 @@
 //! arenas have their size, allocate.
 
 use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
+use crate::config::Clock;
 use crate::counters::Counter;
 use crate::sys::{Epoll, EventFd, Interest, ReadyList, StampedBatch, Timer, monotonic};
-use crate::system::Clock;
 use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, tick_after};
 use rtrb::{Consumer, Producer};
 use std::fmt;

@@ -3,11 +3,12 @@
 pub(crate) mod connections;
 mod sources;
 
-use crate::config::{Acceptance, AcceptanceRule, Config, Direction, Layers, MessageBytesMax, MessageTrace};
+use crate::config::{
+    Acceptance, AcceptanceRule, Clock, Config, Direction, Layers, MessageBytesMax, MessageTrace,
+};
 use crate::dscp::Dscp;
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
-use crate::system::Clock;
 use connections::{Connections, Kind, USES_MAX};
 use ringway_datagram::Associations;
 use ringway_sansio::{Flow, ListenerId, Transport};
