@@ -1,16 +1,16 @@
-//! A connection to one server of the store, and the pauses between connections.
+//! A connection to one server of the store, and the pauses between connections; replies: the parser of the crate
+//! `redis`, within limits that it does not have, and the parts of a reply.
 
-pub(crate) mod reply;
 pub(crate) mod socket;
 pub(crate) mod topology;
 
 use crate::scripts::Scripts;
 use crate::settings::shown_host;
 use crate::{LocationUrl, StoreError};
-use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
-use reply::ReplyReader;
+use redis::{Cmd, ErrorKind, FromRedisValue, Parser, ServerError, Value, cmd, from_redis_value};
 use socket::{OnWait, Socket};
-use std::io::Write;
+use std::io;
+use std::io::{BufReader, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     pub(crate) fn refused(&self, error: &ServerError) -> StoreError {
-        self.named(reply::error_text(error))
+        self.named(error_text(error))
     }
 
     /// Loads the scripts.
@@ -134,11 +134,6 @@ impl StoreError {
     }
 }
 
-/// Maximum time of a reply.
-pub(crate) const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
-/// A buffer that is larger than this after sending is freed.
-const OUT_BYTES_KEPT: usize = 1 << 20;
-
 /// Pauses between connections, which grow while sessions are short.
 pub(crate) struct Backoff {
     random: u64,
@@ -174,6 +169,114 @@ impl Backoff {
     }
 }
 
+/// Reader of replies. After an error, or one that is too long, the rest of the connection cannot be read.
+pub(crate) struct ReplyReader<R> {
+    from: BufReader<Limited<R>>,
+    parser: Parser,
+}
+
+/// Reader of a limited number of bytes and lines. Each value has a line at least, so that their number and memory are limited too:
+/// the parser reserves 4,096 values at most before they come, for each array that an incomplete one is in, and accepts 100 of these.
+struct Limited<R> {
+    from: R,
+    bytes_left: usize,
+    lines_left: usize,
+}
+
+impl<R: Read> ReplyReader<R> {
+    pub(crate) fn new(from: R) -> Self {
+        let limited = Limited { from, bytes_left: 0, lines_left: 0 };
+        Self { from: BufReader::with_capacity(READ_BYTES, limited), parser: Parser::new() }
+    }
+
+    /// Reads the next reply, an error of the server too.
+    pub(crate) fn read(&mut self) -> Result<Value, StoreError> {
+        let limited = self.from.get_mut();
+        (limited.bytes_left, limited.lines_left) = (BYTES_MAX, LINES_MAX);
+        self.parser.parse_value(&mut self.from).map_err(|error| match error.kind() {
+            ErrorKind::Parse => StoreError::new("the reply is not one of Redis"),
+            _ => StoreError::new(error),
+        })
+    }
+
+    fn get_ref(&self) -> &R {
+        &self.from.get_ref().from
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut R {
+        &mut self.from.get_mut().from
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, TOO_LONG);
+        let len = buffer.len().min(self.bytes_left);
+        let buffer = buffer.get_mut(..len).filter(|buffer| !buffer.is_empty()).ok_or_else(too_long)?;
+        let len = self.from.read(buffer)?;
+        if len == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+        }
+        let lines = memchr::memchr_iter(b'\n', buffer.get(..len).unwrap_or_default()).count();
+        self.bytes_left -= len;
+        self.lines_left = self.lines_left.checked_sub(lines).ok_or_else(too_long)?;
+        Ok(len)
+    }
+}
+
+/// Error of the server as it was sent.
+fn error_text(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}
+
+impl StoreError {
+    /// True if a reply was longer than the limit.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.to_string().contains(TOO_LONG)
+    }
+}
+
+/// Items of an array, or of nothing.
+pub(crate) fn items(value: Value) -> Vec<Value> {
+    value.into_sequence().unwrap_or_default()
+}
+
+/// Bytes of a string.
+pub(crate) fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// A string.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    bytes(value).and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
+/// A number, also one written as a string.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+/// Maximum time of a reply.
+pub(crate) const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
+/// A buffer that is larger than this after sending is freed.
+const OUT_BYTES_KEPT: usize = 1 << 20;
+/// Message of a reply that is longer than the limits.
+const TOO_LONG: &str = "a reply is longer than 64 MiB or 1,000,000 lines";
+/// Maximum length of a reply.
+const BYTES_MAX: usize = 64 << 20;
+/// Maximum number of lines of a reply, line breaks in strings included.
+const LINES_MAX: usize = 1_000_000;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
 /// Pause after the end of a session: most often another master answers.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -194,5 +297,83 @@ mod tests {
             assert!((whole * 3 / 4..=whole * 5 / 4).contains(pause), "{pauses:?}");
         }
         assert!(backoff.pause(now + SESSION_TIME_LONG * 2).as_millis() < 200);
+    }
+
+    fn read(bytes: &[u8]) -> Result<Value, StoreError> {
+        ReplyReader::new(bytes).read()
+    }
+
+    #[test]
+    fn replies_are_read_one_after_another() {
+        let bytes: &[u8] =
+            b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n-ERR no\r\n-MOVED 1 h:2\r\n-X\r\n+next";
+        let mut reader = ReplyReader::new(bytes);
+        let string = |text: &[u8]| Value::BulkString(text.to_vec());
+        let expected = [Value::Okay, Value::Int(-7), string(b"a\r\n"), Value::Nil, Value::Nil];
+        for expected in expected {
+            assert_eq!(reader.read().unwrap(), expected);
+        }
+        let Value::Array(nested) = reader.read().unwrap() else { panic!() };
+        let [Value::Array(inner), Value::ServerError(error)] = nested.as_slice() else {
+            panic!("{nested:?}")
+        };
+        assert_eq!((inner.as_slice(), error.code()), (&[string(b"")][..], "ERR"));
+        assert_eq!(error_text(error), "ERR no");
+        for (code, expected) in [("MOVED", "MOVED 1 h:2"), ("X", "X")] {
+            let Value::ServerError(error) = reader.read().unwrap() else { panic!() };
+            assert_eq!((error.code(), error_text(&error).as_str()), (code, expected));
+        }
+        assert!(reader.read().unwrap_err().to_string().contains("closed"));
+    }
+
+    #[test]
+    fn a_reply_is_read_from_any_parts() {
+        let whole = b"*3\r\n$5\r\nhe\nlo\r\n*1\r\n:12\r\n+status\r\n";
+        let expected = read(whole).unwrap();
+        for len in 1..whole.len() {
+            let parts = whole[..len].chain(&whole[len..]);
+            assert_eq!(ReplyReader::new(parts).read().unwrap(), expected, "{len} bytes first");
+        }
+    }
+
+    #[test]
+    fn damaged_replies_are_refused_without_memory_for_what_they_announce() {
+        let whole = b"*2\r\n$5\r\nhello\r\n:12\r\n";
+        for len in 0..whole.len() {
+            assert!(read(&whole[..len]).is_err(), "{len} bytes");
+        }
+        let deep = "*1\r\n".repeat(100) + ":1\r\n";
+        let deeper = "*1\r\n".repeat(1_000_000);
+        let wide = "*9223372036854775807\r\n".repeat(99) + ":1\r\n";
+        let long = "+".repeat(100_000);
+        let bad = [
+            "$9223372036854775807\r\nx",
+            "*9223372036854775807\r\n:1\r\n",
+            "%9223372036854775807\r\n:1\r\n",
+            "%4611686018427387903\r\n:1\r\n",
+            "|9223372036854775807\r\n:1\r\n",
+            "=-1\r\n:1\r\n",
+            "%1\r\n",
+            "\r\n",
+            ":x\r\n",
+            "$1\r\nxyz",
+            ":1\n",
+        ];
+        for bad in bad.into_iter().chain([&deep, &deeper, &wide, &long].map(String::as_str)) {
+            assert!(read(bad.as_bytes()).is_err(), "{}", &bad[..bad.len().min(20)]);
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_is_an_error_of_its_own() {
+        let many = "*1000000\r\n".to_owned() + &":1\r\n".repeat(1_000_000);
+        assert!(read(many.as_bytes()).unwrap_err().is_too_long());
+        let lines = |count| format!("${count}\r\n{}\r\n", "\n".repeat(count));
+        assert!(read(lines(LINES_MAX - 2).as_bytes()).is_ok());
+        assert!(read(lines(LINES_MAX - 1).as_bytes()).unwrap_err().is_too_long());
+        let long = format!("${BYTES_MAX}\r\n");
+        let long = long.as_bytes().chain(io::repeat(b'x'));
+        assert!(ReplyReader::new(long).read().unwrap_err().is_too_long());
+        assert!(!read(b"+x").unwrap_err().is_too_long());
     }
 }

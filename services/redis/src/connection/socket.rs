@@ -154,7 +154,7 @@ const WAIT_STEP: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::reply::ReplyReader;
+    use crate::connection::ReplyReader;
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,8 +1,8 @@
 //! Masters of a store and the tags that they serve.
 
-use crate::connection::reply::{bytes, number};
 use crate::connection::socket::OnWait;
 use crate::connection::{Connection, Host};
+use crate::connection::{bytes, number};
 use crate::scripts::{self, TAGS};
 use crate::{Kind, LocationUrl, StoreError};
 use redis::{InfoDict, Value, cmd};

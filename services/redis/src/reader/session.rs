@@ -1,9 +1,9 @@
 //! A connection of the reader to all masters.
 
 use crate::connection::REPLY_TIME_MAX;
-use crate::connection::reply::{bytes, items, number, text};
 use crate::connection::socket::OnWait;
 use crate::connection::topology::Topology;
+use crate::connection::{bytes, items, number, text};
 use crate::reader::stream::{Id, News, is_valid, number_of};
 use crate::reader::{COUNT_MAX, ReaderState, wait};
 use crate::scripts::{self, Scripts, TAGS};

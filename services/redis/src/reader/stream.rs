@@ -1,6 +1,6 @@
 //! Positions in streams, and what is newer than they are.
 
-use crate::connection::reply::{bytes, items, text};
+use crate::connection::{bytes, items, text};
 use crate::scripts::{self, AOR_BYTES_MAX, TAGS};
 use redis::Value;
 use ringway_location::{BYTES_MAX, NodeName, Record};

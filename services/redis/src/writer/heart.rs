@@ -1,8 +1,7 @@
 //! Heartbeat of this node, and marks by which a loss of data in the store is found.
 
-use crate::connection::REPLY_TIME_MAX;
-use crate::connection::reply::bytes;
 use crate::connection::topology::Topology;
+use crate::connection::{REPLY_TIME_MAX, bytes};
 use crate::scripts::{self, TAGS};
 use crate::shared::Shared;
 use crate::{Event, StoreError, nodes};

@@ -8,10 +8,9 @@
 
 mod heart;
 
-use crate::connection::reply::number;
 use crate::connection::socket::OnWait;
 use crate::connection::topology::Topology;
-use crate::connection::{Backoff, REPLY_TIME_MAX};
+use crate::connection::{Backoff, REPLY_TIME_MAX, number};
 use crate::pending::{Slot, waited_ms};
 use crate::scripts::{self, Scripts, TAGS};
 use crate::shared::{Part, Seldom, Shared};
