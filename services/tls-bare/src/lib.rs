@@ -18,7 +18,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod credentials;
 mod gate;
 mod layer;
 mod provider;
@@ -26,6 +25,5 @@ mod role;
 #[cfg(test)]
 mod tests;
 
-pub use credentials::{Credentials, CredentialsError};
 pub use gate::{HANDSHAKES_MAX, HandshakeCounters};
-pub use layer::{TlsClient, TlsLayers};
+pub use layer::{Credentials, CredentialsError, TlsClient, TlsLayers};
