@@ -3,9 +3,8 @@
 use crate::answers::Answers;
 use crate::config::{AcmeConfig, ChallengeKind};
 use crate::folder::{Folder, State};
-use crate::http::DirectoryClient;
+use crate::http::{DirectoryClient, RETRY_AFTER_MAX};
 use crate::order::{OrderContext, OrderError};
-use crate::schedule::RETRY_AFTER_MAX;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;

@@ -197,5 +197,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 const TIME_MAX: Duration = Duration::from_secs(30);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(8);
 const ADDRESSES_MAX: usize = 3;
-const RETRY_AFTER_S_MAX: u64 = crate::schedule::RETRY_AFTER_MAX.as_secs();
+/// Longest pause that a directory can impose.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
+const RETRY_AFTER_S_MAX: u64 = RETRY_AFTER_MAX.as_secs();
 const RETRY_AFTER_DATE_S: u64 = 3600;

@@ -7,7 +7,7 @@
 //! Does not: load the certificate into listeners, which follow the file themselves; accept TLS connections; interpret SIP; bind the HTTP
 //! port while no order waits for it.
 //!
-//! Start reading at [`Acme::start`], then `order.rs`. When a certificate is ordered again is in `schedule.rs`, without I/O or clock.
+//! Start reading at [`Acme::start`], then `order.rs`. When a certificate is ordered again is in `worker.rs`.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -18,7 +18,6 @@ mod folder;
 mod hostile_tests;
 mod http;
 mod order;
-mod schedule;
 mod worker;
 
 pub use answers::{AnswerCounts, ChallengeCertificates, SetChallenges};
