@@ -299,6 +299,11 @@ impl Config {
         !flow.transport.is_websocket() && self.is_front(flow.remote.ip())
     }
 
+    /// True for a front of this server, or a node behind it.
+    pub(crate) fn is_front_or_node(&self, flow: &Flow) -> bool {
+        self.is_of_front(flow) || self.trunking.has_node_at(flow.remote.ip())
+    }
+
     /// True for an address in `[auth] fronts`.
     pub(crate) fn is_front(&self, ip: IpAddr) -> bool {
         self.auth.fronts.iter().any(|network| network.contains(ip))

@@ -134,12 +134,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     pub(super) fn over_tcp(&self, env: &Env<'_>) -> Option<Flow> {
         let Flow { transport, remote, .. } = self.flow;
         let is_by_address = transport == Transport::Udp && self.target.flow.is_none();
-        let is_of_us = || {
-            let config = self.config;
-            config.is_own_address(remote)
-                || config.is_of_front(&self.flow)
-                || config.trunking.has_node_at(remote.ip())
-        };
+        let is_of_us = || self.config.is_own_address(remote) || self.config.is_front_or_node(&self.flow);
         if !is_by_address || is_of_us() {
             return None;
         }
