@@ -96,25 +96,31 @@ fn of_reach(config: &Config) -> Vec<String> {
     if !config.server.auth.enabled || config.server.auth.strangers == Strangers::None {
         return Vec::new();
     }
-    let addresses = config.listen.iter().map(|listener| advertised(listener.address).ip());
     // One for named inner networks does not reach callers outside.
     let is_outside = |entry: &Advertised| {
         entry.networks.is_empty() || entry.networks.iter().any(Network::holds_every_address)
     };
-    reach_of(addresses, config.server.advertised.iter().any(is_outside))
+    let listeners = config.listen.iter().map(|listener| {
+        let own = (listener.transport, listener.address);
+        let is_of = |entry: &&Advertised| entry.listener.is_none_or(|of| of == own);
+        let is_advertised = config.server.advertised.iter().filter(is_of).any(is_outside);
+        (advertised(listener.address).ip(), is_advertised)
+    });
+    reach_of(listeners)
 }
 
-/// The same for listeners with these addresses; `is_advertised`: peers get other ones.
-fn reach_of(listening: impl Iterator<Item = IpAddr>, is_advertised: bool) -> Vec<String> {
-    let (mut private, mut public) = (None, is_advertised.then_some("the advertised address".to_owned()));
-    for ip in listening.filter(|ip| !ip.is_loopback()) {
-        match is_private(ip) {
-            true => private = private.or(Some(ip)),
-            false => public = public.or(Some(ip.to_string())),
+/// The same for listeners with these addresses, each with true if peers get another one.
+fn reach_of(listening: impl Iterator<Item = (IpAddr, bool)>) -> Vec<String> {
+    let (mut private, mut public) = (None, None);
+    for (ip, is_advertised) in listening.filter(|(ip, _)| !ip.is_loopback()) {
+        match (is_advertised, is_private(ip)) {
+            (true, _) => public = public.or(Some("the advertised address".to_owned())),
+            (false, true) => private = private.or(Some(ip)),
+            (false, false) => public = public.or(Some(ip.to_string())),
         }
     }
     let mut warnings = Vec::new();
-    if let Some(ip) = private.filter(|_| !is_advertised) {
+    if let Some(ip) = private {
         warnings.push(format!(
             "[auth] strangers: callers outside cannot reach {ip}, a private address; give the address that they reach in [[advertise]], or \
              set strangers = \"none\" if only your phones call"
@@ -212,7 +218,7 @@ mod tests {
     #[test]
     fn strangers_who_reach_a_listener_or_cannot_are_a_warning() {
         let of = |listening: &[&str], is_advertised: bool| {
-            reach_of(listening.iter().map(|text| text.parse().unwrap()), is_advertised)
+            reach_of(listening.iter().map(|text| (text.parse().unwrap(), is_advertised)))
         };
         assert_eq!(of(&["127.0.0.1", "::1"], false), Vec::<String>::new());
         let private = of(&["127.0.0.1", "10.0.0.5", "10.0.0.6"], false);
@@ -223,5 +229,8 @@ mod tests {
         assert!(advertised.len() == 1 && advertised[0].contains("the advertised address"), "{advertised:?}");
         let both = of(&["10.0.0.5", "203.0.113.5"], false);
         assert_eq!(both.len(), 2, "{both:?}");
+        let one_of_two = [("10.0.0.5", true), ("10.0.0.6", false)].map(|(ip, is)| (ip.parse().unwrap(), is));
+        let one_of_two = reach_of(one_of_two.into_iter());
+        assert!(one_of_two[0].contains("cannot reach 10.0.0.6") && one_of_two.len() == 2, "{one_of_two:?}");
     }
 }

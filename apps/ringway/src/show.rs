@@ -99,7 +99,7 @@ impl Row for Connection {
 
 impl Row for Trunk {
     const HEADER: &[&str] =
-        &["TRUNK", "STATE", "REGISTERED", "CALLS", "LAST RESPONSE", "LOGINS REFUSED", "URI"];
+        &["TRUNK", "STATE", "CALLS", "LAST RESPONSE", "LOGINS REFUSED", "REGISTERED", "URI"];
 
     fn cells(&self) -> Vec<String> {
         let last = match (self.last_status, self.last_answer_s) {
@@ -115,10 +115,10 @@ impl Row for Trunk {
         vec![
             self.name.clone(),
             self.state.clone(),
-            registered.to_owned(),
             calls,
             last,
             refused,
+            registered.to_owned(),
             self.uri.clone(),
         ]
     }

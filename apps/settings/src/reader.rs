@@ -212,7 +212,11 @@ impl<'t, 'i> Section<'t, 'i> {
             None => None,
             Some((DeValue::Table(table), _)) => Some(table),
             Some((_, span)) => {
-                reader.error(span.start, name, format!("is a section; write [{name}] on a line of its own"));
+                reader.error(
+                    span.start,
+                    name,
+                    format!("is a section; write {name} = {{ … }} with its keys, or [{name}] on a line of its own if no other section has it"),
+                );
                 None
             }
         };

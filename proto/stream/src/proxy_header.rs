@@ -356,8 +356,8 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes =
                 header(0x20 | next() & 1, [0x11, 0x21, 0x11, next()][usize::from(next() & 3)], &[]);
-            bytes[14..].copy_from_slice(&[next() & next() & next() & 3, next()]);
-            bytes.extend((0..600).map(|_| next()));
+            bytes[14..].copy_from_slice(&[next() & next() & next() & 0x1f, next()]);
+            bytes.extend((0..8300).map(|_| next()));
             let mut reader = ProxyHeader::new();
             match reader.receive(&bytes) {
                 Ok(Some((_, rest))) => {

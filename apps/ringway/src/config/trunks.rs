@@ -45,7 +45,13 @@ pub(super) fn read(
         };
         let keys = trunk_identity::read(reader, &mut section);
         let changes_from = keys.identity.from.is_some() || keys.numbers_in != NumberForm::Unchanged;
-        if changes_from && !(server.record_route && server.stateful) {
+        let limits = call_limits(reader, &mut section);
+        let sees_ends = server.record_route && server.stateful;
+        if limits.is_some_and(|limits| limits.under_way.is_some()) && !sees_ends {
+            let message = "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `calls_max` out";
+            reader.error(section.place("calls_max").unwrap_or(at), section.path("calls_max"), message);
+        }
+        if changes_from && !sees_ends {
             let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
             reader.error(at, "trunk", message);
         }
@@ -59,7 +65,7 @@ pub(super) fn read(
             privacy: keys.privacy.unwrap_or(privacy),
             international: international(reader, &mut section),
             domain: domain(reader, &mut section),
-            call_limits: call_limits(reader, &mut section),
+            call_limits: limits,
             identity: keys.identity,
             numbers_in: keys.numbers_in,
             numbers_out: keys.numbers_out,

@@ -95,8 +95,9 @@ fn proposal(settings: &Settings, taken: &Taken<'_>, source: &migration::Database
         let (server, user) = (printable(&account.server), printable(&account.user));
         let _ = writeln!(
             text,
-            "\n# An account at another server. The password goes into a file of its own.\n# [[trunk]]\n# name = \"…\"\n\
-             # uri = \"sip:{}\"\n# username = \"{user}\"\n# password_file = \"…\"",
+            "\n# An account at another server, where this one registers. The password goes into a file of its own.\n# [[trunk]]\n# name = \"…\"\n\
+             # uri = \"sip:{}\"\n# username = \"{user}\"\n# password_file = \"…\"\n\
+             # register = true",
             server.trim_start_matches("sip:"),
         );
     }

@@ -114,6 +114,10 @@ fn settings_are_proposed_as_a_configuration_that_texts_cannot_change() {
         ]
     );
     assert!(proposed.contains("# trusted = [\"192.0.2.0/24\"]  # group 1, carrier"), "{proposed}");
+    assert!(
+        proposed.contains("# username = \"acct\"\n# password_file = \"…\"\n# register = true"),
+        "{proposed}"
+    );
     ringway(folder.path(), &["check", "proposed.toml"]).ok();
     let error = ringway(folder.path(), &args).refused(1);
     assert!(error.contains("proposed.toml: it cannot be written"), "{error}");

@@ -120,7 +120,7 @@ fn a_connection_of_a_proxy_without_a_valid_header_is_closed() {
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc",
         &[SIGNATURE, &[0x11, 0x11, 0, 12], &[7; 12]].concat(),
         &[SIGNATURE, &[0x21, 0x00, 0, 0], b"1 from\n"].concat(),
-        &[SIGNATURE, &[0x21, 0x11, 2, 9], &[7; 521]].concat(),
+        &[SIGNATURE, &[0x21, 0x11, 0x10, 0], &[7; 4096]].concat(),
     ];
     for (count, bytes) in no_header.iter().enumerate() {
         let mut stream = connect(PROXIES[0], at);

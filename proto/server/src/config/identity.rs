@@ -47,6 +47,9 @@ impl IdentityTemplate {
     /// # Errors
     /// What is wrong with it: an unknown name in braces, or what makes no URI of a user.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if ["sip:", "sips:", "tel:"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Err("begins with a scheme; leave that out".into());
+        }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('{') {
@@ -119,6 +122,7 @@ mod tests {
     fn templates_that_make_no_uri_are_errors() {
         for text in [
             "",
+            "sip:{number}@{domain}",
             "{domain}",
             "{nmber}@h",
             "{user@h",

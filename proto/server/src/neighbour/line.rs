@@ -1,5 +1,6 @@
 //! Contacts that trunks registered, and calls to them (decision 0057): `sip:ACCOUNT@US;line=TOKEN`.
 
+use crate::Number;
 use crate::base::{Env, Request};
 use crate::config::{SentBy, Trunk};
 use alloc::vec::Vec;
@@ -46,6 +47,8 @@ pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Op
     let called = message.named(b"P-Called-Party-ID").and_then(|value| NameAddr::parse(value).ok());
     let uri = called.map_or(message.to().uri, |called| called.uri);
     let user = user_of(&uri).unwrap_or(trunk.account().as_bytes());
+    let number = Number::of_user(user).map(|number| trunk.numbers_in.read(&number));
+    let user = number.as_ref().filter(|_| trunk.numbers_in.changes()).map_or(user, Number::as_bytes);
     let domain = env.config.domains.first()?;
     let mut target = Vec::with_capacity(user.len() + domain.len() + 6);
     target.extend_from_slice(if request.uri.scheme() == Scheme::Sips { b"sips:" } else { b"sip:" });

@@ -19,7 +19,7 @@ use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey};
+use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey, Transport};
 use ringway_sip::{EditSpace, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
@@ -319,7 +319,8 @@ impl Proxy {
         (sent, outgoing): (ClientId, Outgoing<Owner>),
         plan: &Plan<'_, '_, '_>,
     ) -> Option<(Option<ClientId>, Flow)> {
-        if env.cx.out.last_bytes().len() <= env.config.datagram_bytes_max as usize {
+        let is_short = env.cx.out.last_bytes().len() <= env.config.datagram_bytes_max as usize;
+        if is_short || outgoing.flow.transport != Transport::Udp {
             return None;
         }
         let Some(flow) = plan.over_tcp(env) else {
@@ -329,6 +330,7 @@ impl Proxy {
             }
             return None;
         };
+        env.decided(plan.request(), Reason::LongOverTcp, Detail::Flow(flow));
         let space = &mut self.space;
         env.cx.out.drop_last();
         transactions.drop_client(sent);

@@ -89,6 +89,7 @@ reasons! {
     // Branches.
     Forwarded "forwarded" "sent to a next hop",
     NotSent "not-sent" "not sent: the next hop cannot be reached",
+    LongOverTcp "long-over-tcp" "goes over TCP: it is longer than [routing] datagram_bytes_max",
     NoTcp "no-tcp" "sends the long request in a datagram: nothing leads there by TCP",
     NextServer "next-server" "tries the next server of the host",
     NextFlow "next-flow" "tries the next flow of the phone",

@@ -395,9 +395,19 @@ impl SharedTables {
         self.trunk_calls.change((), |calls| calls.end(call));
     }
 
-    /// Ends an answered call, if it has this hash.
-    pub(crate) fn end_answered_call(&self, call: u64) {
-        self.trunk_calls.change((), |calls| calls.end_answered(call));
+    /// True if a trunk with limits can take no further call at present.
+    pub(crate) fn is_trunk_full(&self, now: Instant, trunk: (&str, &TrunkLimits)) -> bool {
+        self.trunk_calls.change(false, |calls| calls.is_full(now, trunk))
+    }
+
+    /// Notes that a call was answered by the callee with this hash.
+    pub(crate) fn answer_trunk_call(&self, call: CountedCall, callee: u64) {
+        self.trunk_calls.change((), |calls| calls.answered(call, callee));
+    }
+
+    /// Ends the answered call with these hashes, if there is one.
+    pub(crate) fn end_answered_call(&self, call: u64, callee: u64) {
+        self.trunk_calls.change((), |calls| calls.end_answered(call, callee));
     }
 
     /// Number of calls under way to a trunk that has a limit of them.

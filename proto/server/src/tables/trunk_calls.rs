@@ -31,8 +31,14 @@ pub(crate) struct CountedCall {
 #[derive(Debug)]
 struct Calls {
     until: Instant,
-    /// Trunk of each.
-    trunks: SmallVec<[u64; 1]>,
+    list: SmallVec<[Call; 1]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    trunk: u64,
+    /// Hash of the callee's tag once it is answered: a BYE with another tag ends nothing.
+    callee: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,21 +82,45 @@ impl TrunkCalls {
         count.in_second += 1;
         if limits.under_way.is_some() {
             count.under_way += 1;
-            let calls = self.calls.entry(call).or_insert_with(|| Calls { until, trunks: SmallVec::new() });
+            let calls = self.calls.entry(call).or_insert_with(|| Calls { until, list: SmallVec::new() });
             calls.until = calls.until.max(until);
-            calls.trunks.push(trunk);
+            calls.list.push(Call { trunk, callee: None });
         }
         Some(CountedCall { trunk, call })
     }
 
-    /// Ends a call that was not answered.
-    pub(crate) fn end(&mut self, call: CountedCall) {
-        self.end_where(call.call, |trunk| *trunk == call.trunk);
+    /// True if a trunk can take no further call at present.
+    pub(crate) fn is_full(&mut self, now: Instant, (trunk, limits): (&str, &TrunkLimits)) -> bool {
+        let Some(count) = self.trunks.get(&self.calls.hasher().hash_one(trunk)).copied() else {
+            return false;
+        };
+        let is_second_full = |most| count.second == now.as_secs() && count.in_second >= most;
+        if limits.under_way.is_some_and(|most| count.under_way >= most)
+            && now.since(self.swept) >= SWEEP_INTERVAL
+        {
+            self.sweep(now);
+        }
+        limits.under_way.is_some_and(|most| self.len_of(trunk) >= most)
+            || limits.per_second.is_some_and(is_second_full)
     }
 
-    /// Ends an answered call with this hash, to whichever trunk.
-    pub(crate) fn end_answered(&mut self, call: u64) {
-        self.end_where(call, |_| true);
+    /// Notes that a call was answered by the callee with this hash: its BYE ends it.
+    pub(crate) fn answered(&mut self, call: CountedCall, callee: u64) {
+        let calls = self.calls.get_mut(&call.call);
+        let mut list = calls.into_iter().flat_map(|calls| calls.list.iter_mut());
+        if let Some(of) = list.find(|of| of.trunk == call.trunk && of.callee.is_none()) {
+            of.callee = Some(callee);
+        }
+    }
+
+    /// Ends a call that was not answered.
+    pub(crate) fn end(&mut self, call: CountedCall) {
+        self.end_where(call.call, |of| of.trunk == call.trunk && of.callee.is_none());
+    }
+
+    /// Ends the answered call with these hashes.
+    pub(crate) fn end_answered(&mut self, call: u64, callee: u64) {
+        self.end_where(call, |of| of.callee == Some(callee));
     }
 
     /// Number of calls to a trunk that are under way.
@@ -98,11 +128,11 @@ impl TrunkCalls {
         self.trunks.get(&self.calls.hasher().hash_one(trunk)).map_or(0, |count| count.under_way)
     }
 
-    fn end_where(&mut self, call: u64, is_it: impl FnMut(&u64) -> bool) {
+    fn end_where(&mut self, call: u64, is_it: impl FnMut(&Call) -> bool) {
         let Some(calls) = self.calls.get_mut(&call) else { return };
-        let Some(at) = calls.trunks.iter().position(is_it) else { return };
-        let trunk = calls.trunks.swap_remove(at);
-        if calls.trunks.is_empty() {
+        let Some(at) = calls.list.iter().position(is_it) else { return };
+        let trunk = calls.list.swap_remove(at).trunk;
+        if calls.list.is_empty() {
             self.calls.remove(&call);
         }
         Self::release(&mut self.trunks, trunk);
@@ -114,7 +144,7 @@ impl TrunkCalls {
         calls.retain(|_, calls| {
             let is_live = calls.until > now;
             if !is_live {
-                calls.trunks.iter().for_each(|trunk| Self::release(trunks, *trunk));
+                calls.list.iter().for_each(|call| Self::release(trunks, call.trunk));
             }
             is_live
         });
@@ -133,6 +163,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const T: u64 = 1_800_000_000;
 
@@ -149,7 +180,8 @@ mod tests {
         let (mut table, limits) = (table(), TrunkLimits { under_way: Some(2), per_second: None });
         let begin = |table: &mut TrunkCalls, trunk, call| table.begin(at(0), (trunk, &limits), call);
         let first = begin(&mut table, "a", 1).unwrap();
-        assert!(begin(&mut table, "a", 2).is_some() && begin(&mut table, "a", 3).is_none());
+        let second = begin(&mut table, "a", 2).unwrap();
+        assert!(begin(&mut table, "a", 3).is_none());
         let other = begin(&mut table, "b", 1).unwrap();
         assert_eq!((table.len_of("a"), table.len_of("b"), table.len_of("c")), (2, 1, 0));
         table.end(other);
@@ -157,19 +189,42 @@ mod tests {
         assert_eq!((table.len_of("a"), table.len_of("b")), (2, 0), "the call to the other trunk goes on");
         table.end(first);
         assert!(begin(&mut table, "a", 4).is_some() && begin(&mut table, "a", 5).is_none());
-        table.end_answered(4);
-        table.end_answered(4);
-        table.end_answered(2);
-        assert_eq!((table.len_of("a"), table.calls.len()), (0, 0));
+        table.end_answered(2, 9);
+        assert_eq!(table.len_of("a"), 2, "it is not answered");
+        table.answered(second, 9);
+        table.end(second);
+        table.end_answered(2, 8);
+        assert_eq!(table.len_of("a"), 2, "the BYE of another callee ends nothing");
+        table.end_answered(2, 9);
+        table.end_answered(2, 9);
+        assert_eq!((table.len_of("a"), table.calls.len()), (1, 1));
     }
 
     #[test]
     fn calls_with_the_same_identifiers_are_counted_each() {
         let (mut table, limits) = (table(), TrunkLimits { under_way: Some(3), per_second: None });
-        let admitted = (0..10).filter_map(|_| table.begin(at(0), ("a", &limits), 7)).count();
-        assert_eq!((admitted, table.len_of("a")), (3, 3));
-        table.end_answered(7);
+        let admitted: Vec<_> = (0..10).filter_map(|_| table.begin(at(0), ("a", &limits), 7)).collect();
+        assert_eq!((admitted.len(), table.len_of("a")), (3, 3));
+        table.answered(admitted[0], 1);
+        table.answered(admitted[1], 2);
+        table.end_answered(7, 2);
         assert_eq!(table.len_of("a"), 2);
+        table.end(admitted[2]);
+        assert_eq!(table.len_of("a"), 1);
+        table.end_answered(7, 1);
+        assert_eq!(table.len_of("a"), 0);
+    }
+
+    /// The first trunk of a route is silent, the second one answers: the BYE ends the call of the second one.
+    #[test]
+    fn a_bye_ends_the_call_of_the_trunk_that_answered() {
+        let (mut table, limits) = (table(), TrunkLimits { under_way: Some(3), per_second: None });
+        let [silent, other] = ["a", "b"].map(|trunk| table.begin(at(0), (trunk, &limits), 7).unwrap());
+        table.answered(other, 1);
+        table.end_answered(7, 1);
+        assert_eq!((table.len_of("a"), table.len_of("b")), (1, 0));
+        table.end(silent);
+        assert_eq!((table.len_of("a"), table.calls.len()), (0, 0));
     }
 
     #[test]
@@ -177,6 +232,7 @@ mod tests {
         let (mut table, limits) = (table(), TrunkLimits { under_way: Some(1), per_second: None });
         assert!(table.begin(at(0), ("a", &limits), 1).is_some());
         assert!(table.begin(at(99), ("a", &limits), 2).is_none());
+        assert!(table.is_full(at(99).0, ("a", &limits)) && !table.is_full(at(101).0, ("a", &limits)));
         assert!(table.begin(at(101), ("a", &limits), 2).is_some());
         assert_eq!((table.len_of("a"), table.calls.len()), (1, 1));
     }

@@ -149,10 +149,47 @@ fn a_second_has_as_many_calls_as_permitted() {
     for second in 0..3 {
         let admitted = (0..10).filter(|number| {
             let sent = call(&mut world, &format!("{second}-{number}"));
-            !requests(sent).is_empty()
+            let is_refused = requests(sent.clone()).is_empty();
+            assert!(!is_refused || only(sent).status() == 503);
+            !is_refused
         });
         assert_eq!(admitted.count(), 3);
         world.pass(Duration::from_secs(1));
     }
     assert!(world.server.counters().trunk_calls_refused >= 21);
+}
+
+/// Calls whose BYE is lost end with the lifetime of their dialog.
+#[test]
+fn a_full_trunk_has_room_again_when_its_calls_are_too_old() {
+    let mut world = World::with(|config| {
+        limited(1)(config);
+        only_first(config);
+        config.dialog_lifetime = Duration::from_secs(600);
+    });
+    answered(&mut world, "1");
+    answered(&mut world, "2");
+    assert_eq!(only(call(&mut world, "3")).status(), 503);
+    world.pass(Duration::from_secs(601));
+    assert_eq!(only(requests(call(&mut world, "4"))).to(), CARRIER_A);
+}
+
+/// A BYE that the carrier refuses, with an old number or a made-up tag, leaves the call counted; the carrier's own BYE ends it.
+#[test]
+fn a_bye_that_does_not_end_the_call_makes_no_room() {
+    let mut world = World::with(|config| {
+        limited(1)(config);
+        only_first(config);
+    });
+    let answer = answered(&mut world, "1");
+    let refused = only(requests(world.udp(ALICE, &of_alice(&answer, "BYE", 9))));
+    world.udp(CARRIER_A, &refused.answer(500, &[]));
+    let made_up = of_alice(&answer, "BYE", 10).to(&answer.header("To").replace("theirs", "made-up"));
+    for sent in requests(world.udp(ALICE, &made_up)) {
+        world.udp(CARRIER_A, &sent.answer(481, &[]));
+    }
+    assert_eq!(under_way(&world)[0], 1);
+    let bye = only(requests(world.udp(ALICE, &of_alice(&answer, "BYE", 11))));
+    world.udp(CARRIER_A, &bye.answer(200, &[]));
+    assert_eq!(under_way(&world)[0], 0);
 }

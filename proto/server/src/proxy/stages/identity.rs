@@ -8,6 +8,7 @@ use crate::config::{IdentityTemplate, NumberForm};
 use crate::proxy::call::Call;
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
+use crate::token::Mark;
 use crate::token::caller_uri::{CallerUris, is_same, with_uri};
 use crate::{CallerNumber, CallerPrivacy, Number, Trunk};
 use alloc::vec::Vec;
@@ -116,12 +117,14 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
 fn change_in_dialog(env: &Env<'_>, plan: &Plan<'_, '_, '_>, uris: &CallerUris, changes: &mut Changes) {
     let message = plan.request().message;
     let Ok(own) = Uri::parse(&uris.own) else { return };
-    if is_same(&message.from().uri, &own) {
+    let is_of_callee = matches!(plan.routed().mark, Some(Mark::Dialog { is_of_caller: false, .. }));
+    if !is_of_callee && is_same(&message.from().uri, &own) {
         match plan.returns_here() {
             true => uris.write(&env.keys.route, message, &mut changes.own_route_params),
             false => show(plan, &uris.shown, changes),
         }
-    } else if is_same(&message.to().uri, &own)
+    } else if is_of_callee
+        && is_same(&message.to().uri, &own)
         && let Some(to) = message.first(HeaderName::To).and_then(|to| with_uri(to, &uris.shown))
     {
         changes.came = Some((HeaderName::To, to));

@@ -21,6 +21,7 @@ mod sides;
 mod trunks;
 
 pub(super) use crate::dialog_state::Ended;
+pub(super) use call_limits::on_success;
 
 use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, MessageStep, Next, Planned, Redirected};
 use super::context::{Branch, ResponseContext};
@@ -443,8 +444,8 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if env.features.presence() {
         end_dialog(env, bye, ended);
     }
-    if env.features.call_limits() {
-        call_limits::on_bye(env, bye);
+    if cfg!(feature = "operator") {
+        call_limits::on_bye(env, bye, ended);
     }
 }
 

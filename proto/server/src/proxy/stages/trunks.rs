@@ -203,9 +203,10 @@ fn targets_at(
         call.env.counters.trunks_down += 1;
         return Err(RouteRefusal::AllDown);
     }
-    if call.env.features.call_limits() && is_new_call(call.request) {
-        let is_open =
-            |trunk: &usize| list.get(*trunk).is_some_and(|trunk| !call_limits::is_full(call.env, trunk));
+    if call.env.features.call_limits() && call_limits::begins_call(call.request) {
+        let is_open = |trunk: &usize| {
+            list.get(*trunk).is_some_and(|trunk| !call_limits::is_full(call.env, trunk, call.request))
+        };
         if !order.iter().any(is_open) {
             call.env.counters.trunk_calls_refused += 1;
             return Err(RouteRefusal::AllFull);
@@ -238,11 +239,6 @@ fn targets_at(
         targets.push(StoredTarget::ranked(&uri, keeps_uri, rewrite, rank));
     }
     Ok(targets)
-}
-
-/// True for a request that begins a call.
-fn is_new_call(request: &Request<'_, '_>) -> bool {
-    request.method == Method::Invite && request.message.to().tag().is_none()
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.
