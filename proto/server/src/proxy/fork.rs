@@ -253,7 +253,7 @@ impl Proxy {
         if stages::holds(env, context, &mut self.lookups, id, plan) {
             return;
         }
-        if stages::exceeds(env, context, id, plan) {
+        if env.features.call_limits() && stages::exceeds(env, context, id, plan) {
             return context.fail_branch(id.parts().1, 503);
         }
         let (key, number) = id.parts();

@@ -110,8 +110,10 @@ impl Proxy {
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 self.note_moves(env, key, response);
-                let counted = self.contexts.branch_mut(id).and_then(|branch| branch.states.counted.take());
-                stages::on_success(env, counted, message);
+                let branch = self.contexts.branch_mut(id);
+                if let Some(counted) = branch.and_then(|branch| branch.states.counted.take()) {
+                    stages::on_success(env, counted, message);
+                }
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
                 if message.method() == Method::Register {

@@ -60,6 +60,7 @@ pub struct SharedTables {
     trunk_logins: Guarded<TrunkLogins>,
     call_rates: Guarded<CallRates>,
     trunk_calls: Guarded<TrunkCalls>,
+    has_trunk_calls: AtomicBool,
     dialog_state_filter: Arc<DialogStateFilter>,
     dialog_states: Guarded<DialogStates>,
 }
@@ -98,6 +99,7 @@ impl SharedTables {
             trunk_logins: Guarded::new::<L>(TrunkLogins::new(&seed.part(208))),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
             trunk_calls: Guarded::new::<L>(TrunkCalls::new(&seed.part(210))),
+            has_trunk_calls: AtomicBool::new(false),
             dialog_states: Guarded::new::<L>(DialogStates::new(
                 Arc::clone(&dialog_state_filter),
                 &seed.part(206),
@@ -387,7 +389,13 @@ impl SharedTables {
         trunk: (&str, &TrunkLimits),
         call: u64,
     ) -> Option<CountedCall> {
+        self.has_trunk_calls.store(true, Ordering::Relaxed);
         self.trunk_calls.change(None, |calls| calls.begin(time, trunk, call))
+    }
+
+    /// True if a call to a trunk with limits was ever counted, also under an earlier configuration.
+    pub(crate) fn has_trunk_calls(&self) -> bool {
+        self.has_trunk_calls.load(Ordering::Relaxed)
     }
 
     /// Ends a call that was not answered.

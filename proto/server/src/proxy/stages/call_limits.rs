@@ -21,7 +21,7 @@ pub(super) fn is_full(env: &Env<'_>, trunk: &Trunk, request: &Request<'_, '_>) -
 }
 
 /// Counts the call of a branch to a trunk; true, reported, if it would be one too many.
-pub(super) fn exceeds(
+pub(in crate::proxy) fn exceeds(
     env: &mut Env<'_>,
     context: &mut ResponseContext,
     id: BranchId,
@@ -56,17 +56,8 @@ fn of_sender(limits: TrunkLimits, sender: Sender) -> TrunkLimits {
 }
 
 /// Leaves the end of an answered call to its BYE.
-pub(in crate::proxy) fn on_success(env: &Env<'_>, counted: Option<CountedCall>, response: &Message<'_>) {
-    if let Some(call) = counted.filter(|_| cfg!(feature = "operator")) {
-        env.tables.answer_trunk_call(call, hash_of(env, response, response.to().tag()));
-    }
-}
-
-/// Ends the call of a branch that failed, or whose context ends.
-pub(super) fn end(env: &Env<'_>, counted: Option<CountedCall>) {
-    if let Some(call) = counted.filter(|_| cfg!(feature = "operator")) {
-        env.tables.end_trunk_call(call);
-    }
+pub(in crate::proxy) fn on_success(env: &Env<'_>, counted: CountedCall, response: &Message<'_>) {
+    env.tables.answer_trunk_call(counted, hash_of(env, response, response.to().tag()));
 }
 
 /// Ends the call that a BYE ends, whichever side sent it. One that was refused ends it for its sender only: if that is the callee, the trunk

@@ -21,7 +21,7 @@ mod sides;
 mod trunks;
 
 pub(super) use crate::dialog_state::Ended;
-pub(super) use call_limits::on_success;
+pub(super) use call_limits::{exceeds, on_success};
 
 use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, MessageStep, Next, Planned, Redirected};
 use super::context::{Branch, ResponseContext};
@@ -212,8 +212,7 @@ pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candid
 /// Bytes that stages may add to each branch of a request.
 pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
     let of_media = if env.features.relays() { relays::cost_of(message) } else { 0 };
-    let of_identity = if env.features.trunks() { identity::cost_of(message) } else { 0 };
-    of_media + of_identity
+    of_media + if env.features.trunks() { identity::cost_of(message) } else { 0 }
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -309,16 +308,6 @@ pub(super) fn holds(
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
     env.features.relays() && relays::ask_offer(env, context, lookups, id, plan)
-}
-
-/// True: a limit of the next hop does not permit the call of a branch.
-pub(super) fn exceeds(
-    env: &mut Env<'_>,
-    context: &mut ResponseContext,
-    id: BranchId,
-    plan: &Plan<'_, '_, '_>,
-) -> bool {
-    env.features.call_limits() && call_limits::exceeds(env, context, id, plan)
 }
 
 /// Changes of stages to the request of a branch.
@@ -444,7 +433,7 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if env.features.presence() {
         end_dialog(env, bye, ended);
     }
-    if cfg!(feature = "operator") {
+    if cfg!(feature = "operator") && env.tables.has_trunk_calls() {
         call_limits::on_bye(env, bye, ended);
     }
 }
@@ -477,8 +466,10 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
-    let counted = context.branches.get_mut(id.parts().1).and_then(|branch| branch.states.counted.take());
-    call_limits::end(env, counted);
+    let branch = context.branches.get_mut(id.parts().1);
+    if let Some(call) = branch.and_then(|branch| branch.states.counted.take()) {
+        env.tables.end_trunk_call(call);
+    }
     if context.branches.get(id.parts().1).is_some_and(has_media) {
         relays::end(&mut env.cx, context, id, status);
     }
@@ -496,7 +487,8 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
     if !context.states.is_empty() {
         dialog_state::on_end(env, context);
     }
-    context.branches.iter_mut().for_each(|branch| call_limits::end(env, branch.states.counted.take()));
+    let counted = context.branches.iter_mut().filter_map(|branch| branch.states.counted.take());
+    counted.for_each(|call| env.tables.end_trunk_call(call));
     for branch in context.branches.iter_mut().filter(|branch| has_media(branch)) {
         relays::give_up(&mut env.cx, lookups, branch);
     }
