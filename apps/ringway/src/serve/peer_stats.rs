@@ -50,30 +50,31 @@ impl ServerView {
 }
 
 fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
-    let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> f64, kind| -> Stats {
-        let stat = |trunk: &Trunk| Stat { kind, ..Stat::gauge(name, help, value(trunk)) };
-        trunks.iter().map(|trunk| stat(trunk).labelled("trunk", trunk.name.clone())).collect()
-    };
-    let is_up = |trunk: &Trunk| f64::from(u8::from(is_trunk_up(trunk)));
-    let up = of("trunk_up", "0 while the trunk is down or silent.", &is_up, MetricKind::Gauge);
-    let calls = |trunk: &Trunk| trunk.calls as f64;
-    let calls = of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter);
-    let refused = |trunk: &Trunk| trunk.logins_refused as f64;
-    let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
-    let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
-    let known = |what: &dyn Fn(&Trunk) -> Option<f64>, name, help| -> Stats {
+    let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> Option<f64>, kind| -> Stats {
         let stat = |trunk: &Trunk| {
-            let stat = Stat { kind: MetricKind::Gauge, ..Stat::gauge(name, help, what(trunk)?) };
+            let stat = Stat { kind, ..Stat::gauge(name, help, value(trunk)?) };
             Some(stat.labelled("trunk", trunk.name.clone()))
         };
         trunks.iter().filter_map(stat).collect()
     };
-    let registered = |trunk: &Trunk| trunk.registered.map(|is_it| f64::from(u8::from(is_it)));
-    let help = "1 while this server is registered at the trunk.";
-    let registered = known(&registered, "trunk_registered", help);
+    let flag = |is_it| f64::from(u8::from(is_it));
+    let up = |trunk: &Trunk| Some(flag(is_trunk_up(trunk)));
+    let calls = |trunk: &Trunk| Some(trunk.calls as f64);
+    let refused = |trunk: &Trunk| Some(trunk.logins_refused as f64);
+    let registered = |trunk: &Trunk| trunk.registered.map(flag);
     let under_way = |trunk: &Trunk| trunk.under_way.map(f64::from);
-    let under_way = known(&under_way, "trunk_calls_under_way", "Calls to a trunk with a limit of them.");
-    up.into_iter().chain(calls).chain(refused).chain(registered).chain(under_way).collect()
+    let refused_help =
+        "Challenges of the trunk without credentials for them, or whose credentials were refused.";
+    let registered_help = "1 while this server is registered at the trunk.";
+    let under_way_help = "Calls to a trunk with a limit of them.";
+    let all = [
+        of("trunk_up", "0 while the trunk is down or silent.", &up, MetricKind::Gauge),
+        of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter),
+        of("trunk_logins_refused", refused_help, &refused, MetricKind::Counter),
+        of("trunk_registered", registered_help, &registered, MetricKind::Gauge),
+        of("trunk_calls_under_way", under_way_help, &under_way, MetricKind::Gauge),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// The other nodes of the cluster, and those behind this front.

@@ -7,10 +7,15 @@
 )]
 
 use ringway_test_support::process::Process;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
-use std::io::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The variable that names a configuration.
@@ -208,3 +213,20 @@ impl Drop for Running {
 
 /// Time limit of any wait.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// A client with TLS over a connection, with the authority in this folder.
+pub(crate) fn secured(stream: TcpStream, folder: &Path) -> impl Read + Write {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&fs::read(folder.join("ca.pem")).unwrap()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    rustls::StreamOwned::new(tls, stream)
+}

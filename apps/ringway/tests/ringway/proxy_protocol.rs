@@ -3,14 +3,10 @@
 //!
 //! Not tested here: hostile headers (`proto/stream`), limits (`drivers/linux`), HAProxy itself (`xtask interop`).
 
-use crate::program::Running;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use crate::program::{Running, secured};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -46,23 +42,6 @@ fn connect(to: &str) -> TcpStream {
     let stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
-}
-
-/// A client with TLS over a connection, with the authority in this folder.
-fn secured(stream: TcpStream, folder: &Path) -> impl Read + Write {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&fs::read(folder.join("ca.pem")).unwrap()) {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    rustls::StreamOwned::new(tls, stream)
 }
 
 /// Text received until the end of a response, or of the connection.

@@ -3,11 +3,10 @@
 //! Tested: the subprotocol, origins, a registration and a call through the connection, by `ws` and `wss`. Not tested here:
 //! frames and their faults (`proto/stream`), a browser.
 
-use crate::program::Running;
+use crate::program::{Running, secured};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tungstenite::client::IntoClientRequest;
@@ -104,22 +103,7 @@ fn a_client_registers_and_is_called_by_ws() {
 #[test]
 fn a_client_registers_and_is_called_by_wss() {
     let (folder, _running, [udp, _, wss]) = serve("");
-    let mut roots = rustls::RootCertStore::empty();
-    let pem = fs::read(folder.path().join("ca.pem")).unwrap();
-    for certificate in
-        <rustls::pki_types::CertificateDer as rustls::pki_types::pem::PemObject>::pem_slice_iter(&pem)
-    {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
-    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let bob = open(rustls::StreamOwned::new(tls, tcp(&wss)), &wss, &[SIP]).unwrap();
+    let bob = open(secured(tcp(&wss), folder.path()), &wss, &[SIP]).unwrap();
     register_and_be_called(bob, "WSS", &udp);
 }
 
