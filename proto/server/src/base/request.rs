@@ -96,7 +96,7 @@ pub(crate) enum Owner {
 /// Attempt of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegistrationId {
-    /// Index of the registration.
+    /// Number of the registration, which a reload does not change.
     pub(crate) registration: u8,
     /// Number of the attempt.
     pub(crate) attempt: u32,

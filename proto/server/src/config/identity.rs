@@ -45,7 +45,7 @@ impl IdentityTemplate {
     /// Reads a template as `{number}@{domain}`.
     ///
     /// # Errors
-    /// What is wrong with it: an unknown name in braces, or what makes no URI of a user.
+    /// The fault: an unknown name in braces, a scheme, or a text that makes no URI of a user.
     pub fn parse(text: &str) -> Result<Self, String> {
         if ["sip:", "sips:", "tel:"].iter().any(|scheme| text.starts_with(scheme)) {
             return Err("begins with a scheme; leave that out".into());

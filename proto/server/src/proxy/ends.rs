@@ -83,13 +83,15 @@ impl Proxy {
         id: BranchId,
         status: u16,
     ) -> bool {
-        let Some(context) = self.contexts.get(id.context()) else { return false };
-        let is_wanted = context.may_replace_branch(env, transactions.is_answered(context.server));
         let Some(branch) = self.contexts.branch_mut(id) else { return false };
         let awaits = branch.state.awaits_first_response();
         let Some(flow) = branch.datagrams.take().filter(|_| awaits) else { return false };
         let over = server_at(&Flow::dial(flow.listener, flow.remote));
         env.tables.note_without_tcp(env.cx.now, &over, env.cx.now + WITHOUT_TCP_TIME);
+        let is_wanted = self
+            .contexts
+            .get(id.context())
+            .is_some_and(|context| context.may_replace_branch(env, transactions.is_answered(context.server)));
         if status != 480 || !is_wanted {
             return false;
         }

@@ -58,7 +58,7 @@ fn a_call_too_many_goes_to_the_next_trunk_or_gets_503() {
         refused.text()
     );
     assert_eq!(world.server.counters().trunk_calls_refused, 1);
-    // What is inside a call passes, and a BYE makes room.
+    // Requests inside a call pass, and a BYE makes room.
     for (cseq, method) in (2..).zip(["INVITE", "INFO", "UPDATE"]) {
         let passed = only(requests(world.udp(ALICE, &of_alice(&first, method, cseq))));
         assert_eq!(passed.to(), CARRIER_A, "{method}");
