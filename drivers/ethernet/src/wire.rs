@@ -237,7 +237,12 @@ impl Lease {
 
     /// True for an address that another station of this link can have.
     fn is_other_station(&self, address: Ipv4Addr) -> bool {
-        self.is_on_link(address) && address != self.address && !self.is_all(address)
+        // In numbers, because it is asked for each packet.
+        let host_mask = u32::MAX.checked_shr(u32::from(self.prefix_bits)).unwrap_or(0);
+        let (own, other) = (self.address.to_bits(), address.to_bits());
+        let host = other & host_mask;
+        let is_all = self.prefix_bits < 31 && (host == 0 || host == host_mask);
+        (own ^ other) & !host_mask == 0 && own != other && !is_all
     }
 
     fn is_all(&self, address: Ipv4Addr) -> bool {
