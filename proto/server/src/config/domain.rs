@@ -41,7 +41,7 @@ impl Config {
         {
             return Some(domain);
         }
-        let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
+        let transport = || Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
         let is_own = self.is_own_host(host, ip(), uri.port(), transport);
         if is_own { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }

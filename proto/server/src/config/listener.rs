@@ -23,10 +23,10 @@ pub struct Listener {
 impl Listener {
     /// True if this is its address; an unspecified one is also at each loopback address.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
-        let Self { bound, advertised, .. } = *self;
+        let Self { bound, advertised, .. } = self;
         let is_wild =
-            bound.ip().is_unspecified() && bound.port() == address.port() && address.ip().is_loopback();
-        bound == address || advertised == address || is_wild
+            || bound.ip().is_unspecified() && bound.port() == address.port() && address.ip().is_loopback();
+        *bound == address || *advertised == address || is_wild()
     }
 }
 
@@ -143,10 +143,10 @@ impl Config {
         host: Host<'_>,
         ip: Option<IpAddr>,
         port: Option<u16>,
-        transport: Option<Transport>,
+        transport: impl FnOnce() -> Option<Transport>,
     ) -> bool {
         ip.is_some_and(|ip| self.is_own_address(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT))))
-            || (!self.advertised.is_empty() && self.is_advertised(host, ip, port, transport))
+            || (!self.advertised.is_empty() && self.is_advertised(host, ip, port, transport()))
     }
 
     #[cold]

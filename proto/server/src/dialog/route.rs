@@ -362,7 +362,7 @@ pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl It
     let is_marked = |value: &&[u8]| memchr::memmem::find(value, LOOP_MARK).is_some();
     let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
     vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
-        config.is_own_host(via.host, via.host.ip(), via.port, Transport::from_token(via.transport))
+        config.is_own_host(via.host, via.host.ip(), via.port, || Transport::from_token(via.transport))
     })
 }
 
