@@ -391,8 +391,9 @@ impl Node for Server {
                 match *message.start() {
                     Start::Request { method, .. } => {
                         self.environment.counters_mut().count_method(method);
-                        if let Some(request) = Request::of(message, flow, Grant::UNKNOWN) {
-                            self.on_request(cx, Request { peer, ..request });
+                        if let Some(mut request) = Request::of(message, flow, Grant::UNKNOWN) {
+                            request.peer = peer;
+                            self.on_request(cx, request);
                         }
                     }
                     Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),

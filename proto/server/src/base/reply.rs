@@ -23,8 +23,7 @@ impl Env<'_> {
     ) {
         let before = self.cx.out.len();
         as_its_sender_has(self.config, &self.keys.route, request.message, |message| {
-            let request = &Request { message, ..*request };
-            write_reply(&mut self.cx, &self.keys.tag, request, status, phrase, add);
+            write_reply(&mut self.cx, &self.keys.tag, message, &request.flow, status, phrase, add);
         });
         let is_over =
             self.cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
@@ -178,16 +177,15 @@ const fn reason_of(status: u16) -> Reason {
 pub(crate) fn write_reply(
     cx: &mut Context<'_, Action>,
     tag_key: &[u8; 16],
-    request: &Request<'_, '_>,
+    request: &Message<'_>,
+    flow: &Flow,
     status: u16,
     phrase: &str,
     add: impl FnOnce(&mut MessageWriter<'_>),
 ) {
-    let tag = to_tag(tag_key, request.message);
-    let flow = reply_flow(request.message.via(), request.flow);
-    let (message, source) = (request.message, request.flow.remote);
-    cx.out.send_with(flow, Token::NONE, |arena| {
-        let mut response = MessageWriter::answer(arena, message, status, phrase, source, Some(&tag));
+    let tag = to_tag(tag_key, request);
+    cx.out.send_with(reply_flow(request.via(), *flow), Token::NONE, |arena| {
+        let mut response = MessageWriter::answer(arena, request, status, phrase, flow.remote, Some(&tag));
         add(&mut response);
         // An unsafe value is not sent: the client retransmits and times out.
         let _ = response.finish();

@@ -372,7 +372,7 @@ impl Registrar {
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
         let keys = env.keys;
         let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu.current, aor));
-        write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
+        write_reply(&mut env.cx, &env.keys.tag, request.message, &request.flow, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
             }

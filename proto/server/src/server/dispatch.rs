@@ -54,7 +54,7 @@ pub(super) struct Handlers<'s> {
 
 impl Server {
     /// Handles a well-formed request.
-    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
+    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
@@ -85,7 +85,7 @@ impl Server {
             // The ACK of a 2xx is end-to-end, even with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
-        let request = Request { key: Some(key), ..request };
+        request.key = Some(key);
         if had.cluster() && self.locating.absorbs(env, &request) {
             return;
         }
@@ -122,15 +122,22 @@ impl Server {
         }
         let grant = accept_caller(env, &mut self.authenticator, &request, &mut routed, parties);
         let Some(grant) = grant else { return };
-        let request = Request { grant, ..request };
+        request.grant = grant;
         let call = observe_accepted(env, &request);
-        let request = Request { call: call.as_ref(), ..request };
-        if to_us && may_wait(env) && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
+        let named;
+        let request = match &call {
+            Some(call) => {
+                named = Request { call: Some(call), ..request };
+                &named
+            }
+            None => &request,
+        };
+        if to_us && may_wait(env) && self.locating.begin(env, self.registrar.table(), (request, &routed)) {
             return;
         }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
-        proceed(env, handlers, (&request, &routed), to_us);
+        proceed(env, handlers, (request, &routed), to_us);
     }
 
     /// Handles a request of a carrier in place of the one that came.
