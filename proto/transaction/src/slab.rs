@@ -94,6 +94,7 @@ impl<T> Slab<T> {
     }
 
     /// Value of `key`, unless it was removed.
+    #[inline]
     pub fn get(&self, key: SlabKey) -> Option<&T> {
         self.slots
             .get(key.index as usize)
@@ -102,6 +103,7 @@ impl<T> Slab<T> {
     }
 
     /// Mutable reference to the value of `key`, unless it was removed.
+    #[inline]
     pub fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
         self.slots
             .get_mut(key.index as usize)

@@ -210,11 +210,11 @@ impl Env<'_> {
 
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
-        self.observe_step(request, step, None);
+        self.observe_step(request, &request.flow, step, None);
     }
 
-    fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
-        let event = CallEvent { name: request.call, target, ..event_of(request, step) };
+    fn observe_step(&self, request: &Request<'_, '_>, flow: &Flow, step: CallStep, target: Option<&[u8]>) {
+        let event = CallEvent { name: request.call, target, flow: Some(*flow), ..event_of(request, step) };
         self.observe(&LogEvent::Call(event));
     }
 
@@ -280,11 +280,16 @@ impl Env<'_> {
 
     /// Reports a fact about a request: to its counters, a trace, the log and the calls.
     pub(crate) fn report(&mut self, request: &Request<'_, '_>, report: Report<'_>) {
+        self.report_over(request, &request.flow, report);
+    }
+
+    /// The same; `flow` is that of the step of the call.
+    pub(crate) fn report_over(&mut self, request: &Request<'_, '_>, flow: &Flow, report: Report<'_>) {
         let Parts { step, target, .. } = self.report_about(request.message.as_bytes(), report);
         if let Some(step) = step
             && request.method == Method::Invite
         {
-            self.observe_step(request, step, target);
+            self.observe_step(request, flow, step, target);
         }
     }
 

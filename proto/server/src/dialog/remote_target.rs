@@ -57,7 +57,10 @@ pub(crate) fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
 /// True if the Contact is the address of the next hop, and no proxy after us recorded its route: the mark already has
 /// this address.
 fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
-    let is_ours = |route: &[u8]| memchr::memmem::find(route, b";rw=").is_some();
+    let is_ours = |route: &[u8]| {
+        let mut params = memchr::memchr_iter(b';', route).filter_map(|at| route.get(at..));
+        params.any(|rest| rest.starts_with(b";rw="))
+    };
     let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
     message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
         && contact.is_some_and(|contact| names_flow(&contact.uri, sent_to))

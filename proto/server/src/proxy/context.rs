@@ -91,15 +91,22 @@ pub(super) struct Branch {
     pub(super) is_of_binding: bool,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
-    /// Flow of datagrams, if the request was sent over TCP for its length: it follows if no connection is established.
-    pub(super) datagrams: Option<Flow>,
-    /// Timer of the connection for it.
-    pub(super) connecting: TimerKey,
+    /// Set if the request was sent over TCP for its length.
+    pub(super) over_tcp: Option<Box<OverTcp>>,
     /// Number of the caller's CSeq, if the request has another one.
     pub(super) caller_cseq: Option<u32>,
     /// Header field that responses get back as the caller has it.
     pub(super) came: Option<Box<(HeaderName, Vec<u8>)>>,
     pub(super) states: BranchStates,
+}
+
+/// Request that was sent over TCP for its length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OverTcp {
+    /// Flow of datagrams: it follows if no connection is established.
+    pub(super) datagrams: Flow,
+    /// Timer of the connection.
+    pub(super) connecting: TimerKey,
 }
 
 /// Servers of the host of a branch (RFC 3263 §4.3).
@@ -182,14 +189,17 @@ impl Contexts {
         self.slab.remove(key)
     }
 
+    #[inline]
     pub(super) fn get(&self, key: SlabKey) -> Option<&ResponseContext> {
         self.slab.get(key)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, key: SlabKey) -> Option<&mut ResponseContext> {
         self.slab.get_mut(key)
     }
 
+    #[inline]
     pub(super) fn branch_mut(&mut self, id: BranchId) -> Option<&mut Branch> {
         let (key, number) = id.parts();
         self.slab.get_mut(key).and_then(|context| context.branches.get_mut(number))

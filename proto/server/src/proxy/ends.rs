@@ -85,7 +85,12 @@ impl Proxy {
     ) -> bool {
         let Some(branch) = self.contexts.branch_mut(id) else { return false };
         let awaits = branch.state.awaits_first_response();
-        let Some(flow) = branch.datagrams.take().filter(|_| awaits) else { return false };
+        let Some(over_tcp) = branch.over_tcp.take() else { return false };
+        self.connecting.cancel(over_tcp.connecting);
+        if !awaits {
+            return false;
+        }
+        let flow = over_tcp.datagrams;
         let over = server_at(&Flow::dial(flow.listener, flow.remote));
         env.tables.note_without_tcp(env.cx.now, &over, env.cx.now + WITHOUT_TCP_TIME);
         let is_wanted = self
@@ -105,9 +110,13 @@ impl Proxy {
     fn give_up_dials(&mut self, env: &mut Env<'_>) {
         while let Some(id) = self.connecting.expire(env.cx.now) {
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
-            branch.connecting = TimerKey::NONE;
             let awaits = branch.state.awaits_first_response();
-            let Some(flow) = branch.datagrams.filter(|_| awaits) else { continue };
+            let Some(over_tcp) = &mut branch.over_tcp else { continue };
+            over_tcp.connecting = TimerKey::NONE;
+            if !awaits {
+                continue;
+            }
+            let flow = over_tcp.datagrams;
             if let Some(listener) = env.config.listener_for(Transport::Tcp, flow.remote.ip()) {
                 env.cx.out.give_up_dial(Flow { host: flow.host, ..Flow::dial(listener, flow.remote) });
             }
@@ -296,7 +305,9 @@ impl Proxy {
     pub(super) fn end_branch(&mut self, env: &mut Env<'_>, id: BranchId, result: CallResult) {
         if let Some(branch) = self.contexts.branch_mut(id) {
             branch.state = BranchState::Done;
-            self.connecting.cancel(core::mem::replace(&mut branch.connecting, TimerKey::NONE));
+            if let Some(over_tcp) = &mut branch.over_tcp {
+                self.connecting.cancel(core::mem::replace(&mut over_tcp.connecting, TimerKey::NONE));
+            }
             self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
             env.end_call_request(core::mem::take(&mut branch.dialled), result);
         }
@@ -457,7 +468,9 @@ impl Proxy {
         }
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
-            self.connecting.cancel(branch.connecting);
+            if let Some(over_tcp) = &branch.over_tcp {
+                self.connecting.cancel(over_tcp.connecting);
+            }
             env.end_call_request(branch.dialled, CallResult::Other);
             // Its memory is not reserved any more.
             match branch.state {

@@ -1,7 +1,7 @@
 //! Stateful forwarding: 100 Trying, the branches of a request and their targets (RFC 3261 §16.2, §16.6).
 
 use super::call::{Call, Forwarded, Planned};
-use super::context::{Branch, BranchState, ResponseContext, Servers};
+use super::context::{Branch, BranchState, OverTcp, ResponseContext, Servers};
 use super::forward::{Forwarding, Plan};
 use super::limits::{branch_cost_of, cost_of};
 use super::lookups::Lookup;
@@ -196,8 +196,7 @@ impl Proxy {
             target: None,
             is_of_binding: !target.keeps_uri && target.configured_hop().is_none(),
             servers: None,
-            datagrams: None,
-            connecting: TimerKey::NONE,
+            over_tcp: None,
             caller_cseq: None,
             came: None,
             states: stages::begin_branch(env, target),
@@ -274,17 +273,24 @@ impl Proxy {
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let changes = stages::change(env, &mut self.memory, plan, branch);
-        let came = changes.came.clone().map(Box::new);
-        let plan = plan.with(&changes);
-        let mut client = start_client(env, transactions, (outgoing, offers_alias), &plan, space);
-        let over = client.and_then(|sent| self.send_over_tcp(env, transactions, (sent, outgoing), &plan));
+        let came = changes.as_ref().and_then(|changes| changes.came.clone()).map(Box::new);
+        let changed;
+        let plan = match &changes {
+            Some(changes) => {
+                changed = plan.with(changes);
+                &changed
+            }
+            None => plan,
+        };
+        let mut client = start_client(env, transactions, (outgoing, offers_alias), plan, space);
+        let over = client.and_then(|sent| self.send_over_tcp(env, transactions, (sent, outgoing), plan));
         let datagrams = over.map(|_| flow);
         if let Some((long, _)) = over {
             client = long;
         }
         let flow = over.map_or(flow, |(_, flow)| flow);
         let caller_cseq = plan.caller_cseq();
-        reach::charge(env, &plan, &flow);
+        reach::charge(env, plan, &flow);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {
             env.counters.overflow += 1;
@@ -292,7 +298,7 @@ impl Proxy {
             return context.fail_branch(number, 503);
         };
         let is_link = env.config.is_link(&flow);
-        env.report(&Request { flow, ..*request }, Report::Forwarded { flow, is_link });
+        env.report_over(request, &flow, Report::Forwarded { flow, is_link });
         if let Some(original) = &context.request {
             transactions.share(client, original);
         }
@@ -304,9 +310,11 @@ impl Proxy {
             branch.dialled = flow.dialled;
             branch.caller_cseq = caller_cseq;
             branch.came = came;
-            branch.datagrams = datagrams;
-            if datagrams.is_some() && branch.target.is_none() {
-                branch.target = Some(Box::new(plan.stored_target()));
+            branch.over_tcp = None;
+            if let Some(datagrams) = datagrams {
+                let connecting = self.connecting.arm(env.cx.now + CONNECT_TIME, id);
+                branch.over_tcp = Some(Box::new(OverTcp { datagrams, connecting }));
+                branch.target.get_or_insert_with(|| Box::new(plan.stored_target()));
             }
         }
     }
@@ -335,13 +343,8 @@ impl Proxy {
         env.cx.out.drop_last();
         transactions.drop_client(sent);
         env.counters.long_over_tcp += 1;
-        if let Owner::Branch(id) = outgoing.owner
-            && let Some(branch) = self.contexts.branch_mut(id)
-        {
-            branch.connecting = self.connecting.arm(env.cx.now + CONNECT_TIME, id);
-        }
         let outgoing = Outgoing { flow, ..outgoing };
-        let client = start_client(env, transactions, (outgoing, false), &plan.over(flow), space);
+        let client = start_client(env, transactions, (outgoing, false), &plan.over(&flow), space);
         Some((client, flow))
     }
 

@@ -88,8 +88,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     target: &'p Target,
     /// Flow of the next hop.
     flow: Flow,
-    /// Flow that the request is sent over: that one, or a connection for its length.
-    over: Flow,
+    /// Connection that the request is sent over in place of that flow, for its length.
+    over: Option<&'p Flow>,
     changes: &'p Changes,
 }
 
@@ -110,7 +110,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             targets,
             target,
             flow,
-            over: flow,
+            over: None,
             changes: Changes::NONE,
         }
     }
@@ -124,8 +124,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// The same over another flow to the next hop. The dialog stays on the transport of its URIs.
-    pub(super) const fn over(self, over: Flow) -> Self {
-        Self { over, ..self }
+    pub(super) const fn over<'q>(self, over: &'q Flow) -> Plan<'q, 'm, 'a>
+    where
+        'p: 'q,
+    {
+        Plan { over: Some(over), ..self }
     }
 
     /// RFC 3261 §18.1.1: flow of a request that is too long for a datagram; `None`: it has a flow of its own, no connection was
@@ -481,10 +484,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
+        let over = self.over.unwrap_or(&self.flow);
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(self.over.transport.via_token().as_bytes());
+        out.extend_from_slice(over.transport.via_token().as_bytes());
         out.push(b' ');
-        self.config.sent_by(self.over.listener, self.over.remote.ip()).write(out);
+        self.config.sent_by(over.listener, over.remote.ip()).write(out);
         out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
         out.extend_from_slice(b";branch=");

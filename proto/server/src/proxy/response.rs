@@ -27,8 +27,25 @@ impl Proxy {
         response: &Response<'_, '_>,
     ) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
+        if branch.over_tcp.is_some() || branch.came.is_some() {
+            self.on_response_to_other(env, transactions, id, response);
+        } else {
+            self.on_any_response(env, transactions, id, response);
+        }
+    }
+
+    /// The same for a request that was sent over TCP for its length, or has another header field than the caller's.
+    #[cold]
+    fn on_response_to_other(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+    ) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
         // The dialog stays on the transport of its URIs, whatever the length of this request.
-        let sent_to = branch.datagrams;
+        let sent_to = branch.over_tcp.as_ref().map(|over_tcp| over_tcp.datagrams);
         let response = &Response { sent_to: sent_to.as_ref().or(response.sent_to), ..*response };
         let came = branch.came.as_deref().filter(|_| cfg!(feature = "operator"));
         let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));

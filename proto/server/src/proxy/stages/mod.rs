@@ -310,23 +310,29 @@ pub(super) fn holds(
     env.features.relays() && relays::ask_offer(env, context, lookups, id, plan)
 }
 
-/// Changes of stages to the request of a branch.
+/// Changes of stages to the request of a branch; `None`: there are none.
 pub(super) fn change(
     env: &mut Env<'_>,
     memory: &mut Memory,
     plan: &Plan<'_, '_, '_>,
     branch: Option<&Branch>,
-) -> Changes {
+) -> Option<Changes> {
+    let relayed = branch.filter(|branch| has_media(branch));
+    let is_at_trunk =
+        env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some());
+    if relayed.is_none() && !is_at_trunk {
+        return None;
+    }
     let mut changes = Changes::default();
-    if let Some(branch) = branch.filter(|branch| has_media(branch)) {
+    if let Some(branch) = relayed {
         relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
     }
-    if env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some()) {
+    if is_at_trunk {
         let trunk = branch.and_then(|branch| branch.states.trunk);
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
         identity::change(env, plan, &mut changes);
     }
-    changes
+    Some(changes)
 }
 
 /// The same for a request without a branch.
