@@ -152,7 +152,8 @@ fn trunk(config: &mut Config) {
     config.trunking.trunks = vec![Trunk {
         networks: ["10.0.1.1", "10.0.4.1"].map(|ip| ip.parse().expect("an address")).into(),
         ..Trunk::at("carrier", "sip:10.0.1.1:5060")
-    }];
+    }]
+    .into();
 }
 
 #[test]

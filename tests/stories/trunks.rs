@@ -25,7 +25,7 @@ fn trunks(config: &mut Config) {
             certificate: None,
             offers_alias: false,
         });
-        config.trunking.trunks.push(Trunk {
+        config.trunking.trunks.edit().push(Trunk {
             neighbour: Some(index),
             login: Some(TrunkLogin {
                 username: name.into(),

@@ -60,6 +60,11 @@ impl Keys {
         self.values.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
+    /// Value of a key, also a secret; `None`: it has none.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.values.get(key)?.as_deref()
+    }
+
     /// Keys whose values are secrets themselves, as a token is, and the name of a file is not.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let values = self.values().filter_map(|(key, value)| Some((key, value?)));
@@ -185,6 +190,26 @@ pub(crate) fn written(value: &DeValue<'_>) -> Option<String> {
         }
         DeValue::Table(_) => return None,
     })
+}
+
+/// Hash of a value, sections included (FNV-1a): it shows a change, and proves nothing.
+pub(crate) fn hash_of(value: &DeValue<'_>) -> u64 {
+    fn add(hash: u64, bytes: &[u8]) -> u64 {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        bytes.iter().chain(&[0xff]).fold(hash, step)
+    }
+    fn add_value(hash: u64, value: &DeValue<'_>) -> u64 {
+        match value {
+            DeValue::Table(table) => table.iter().fold(add(hash, b"{"), |hash, (key, value)| {
+                add_value(add(hash, key.get_ref().as_bytes()), value.get_ref())
+            }),
+            DeValue::Array(items) => {
+                items.iter().fold(add(hash, b"["), |hash, item| add_value(hash, item.get_ref()))
+            }
+            other => add(hash, written(other).unwrap_or_default().as_bytes()),
+        }
+    }
+    add_value(0xcbf2_9ce4_8422_2325, value)
 }
 
 const SHOWN_CHARS_MAX: usize = 200;

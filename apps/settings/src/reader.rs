@@ -74,6 +74,9 @@ fn read_with<'a, T>(
     if reader.errors.is_empty() { Ok((values, reader)) } else { Err(reader.errors()) }
 }
 
+/// Maximum number of sections in a list whose keys are noted each. A longer list is one key, with a hash as its value.
+#[cfg(feature = "keys")]
+const KEYS_OF_SECTIONS_MAX: usize = 1000;
 /// Maximum number of errors of a file.
 const ERRORS_MAX: usize = 1000;
 
@@ -135,6 +138,9 @@ pub struct Section<'t, 'i> {
     /// The keys that are sections.
     #[cfg(feature = "keys")]
     parts: Vec<&'static str>,
+    /// The section is one of a list that is one key, with a hash as its value.
+    #[cfg(feature = "keys")]
+    is_hashed: bool,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
@@ -152,6 +158,8 @@ impl<'t, 'i> Section<'t, 'i> {
             refused: Vec::new(),
             #[cfg(feature = "keys")]
             parts: Vec::new(),
+            #[cfg(feature = "keys")]
+            is_hashed: false,
         }
     }
 
@@ -167,7 +175,7 @@ impl<'t, 'i> Section<'t, 'i> {
                 None => key_path.push_str(&format!("{}", index + 1)),
             }
         }
-        Self { key_path, ..section }
+        Self { key_path, is_hashed: section.is_hashed || self.is_hashed, ..section }
     }
 
     #[cfg(not(feature = "keys"))]
@@ -184,7 +192,7 @@ impl<'t, 'i> Section<'t, 'i> {
     /// Notes the default of a key whose value is not in the document, for [`Keys`](crate::Keys).
     #[cfg(feature = "keys")]
     pub fn note_default(&self, reader: &mut Reader<'_>, key: &str, default: impl FnOnce() -> String) {
-        if self.place(key).is_none() {
+        if self.place(key).is_none() && !self.is_hashed {
             reader.keys.note(self.path_of(key), Some(default()));
         }
     }
@@ -196,6 +204,9 @@ impl<'t, 'i> Section<'t, 'i> {
     /// Notes the values of all keys that were asked for.
     #[cfg(feature = "keys")]
     fn note_keys(&self, reader: &mut Reader<'_>) {
+        if self.is_hashed {
+            return;
+        }
         for key in self.known.iter().filter(|key| !self.parts.contains(key)) {
             match self.entry(key) {
                 Some((_, value)) => {
@@ -241,10 +252,20 @@ impl<'t, 'i> Section<'t, 'i> {
         let mut is_wrong = true;
         if let DeValue::Array(items) = value.get_ref() {
             is_wrong = false;
+            #[cfg(feature = "keys")]
+            let is_hashed = items.len() > KEYS_OF_SECTIONS_MAX;
+            #[cfg(feature = "keys")]
+            if is_hashed && !self.is_hashed {
+                let written =
+                    format!("\"{} sections, {:016x}\"", items.len(), crate::keys::hash_of(value.get_ref()));
+                reader.keys.note(self.path_of(name), Some(written));
+            }
             for item in items {
                 match item.get_ref() {
                     DeValue::Table(table) => {
                         let section = Self::with(name, Some(table));
+                        #[cfg(feature = "keys")]
+                        let section = Self { is_hashed, ..section };
                         sections.push((self.below(section, Some(sections.len())), item.span().start));
                     }
                     _ => is_wrong = true,

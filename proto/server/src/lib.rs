@@ -35,8 +35,8 @@ pub use config::{
     AuthConfig, CallerNumber, CallerPrivacy, CertificateRules, Cluster, ClusterSecret, Config, Hold,
     IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,
     NeighbourConnection, Network, NodeState, NotANetwork, PresenceConfig, Realms, RegistrarConfig,
-    RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkIdentity, TrunkLimits, TrunkLogin, Trunking,
-    Watchers, is_private, node_domain,
+    RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkIdentity, TrunkLimits, TrunkList, TrunkLogin,
+    Trunking, Watchers, is_private, node_domain,
 };
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,

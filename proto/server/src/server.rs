@@ -107,7 +107,11 @@ impl Server {
         self.events.reconfigure(&config, self.environment.tables(), &mut self.transactions);
         self.messages.reconfigure(&config);
         self.note_changes();
-        if self.environment.config().trunking.trunks != config.trunking.trunks {
+        let (before, trunks) = (&self.environment.config().trunking.trunks, &config.trunking.trunks);
+        if before != trunks {
+            if self.shard == 0 {
+                self.environment.tables().move_trunks(&trunks.positions_in(before));
+            }
             self.proxy.forget_trunks();
         }
         self.environment.reconfigure(config);

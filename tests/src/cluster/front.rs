@@ -89,7 +89,7 @@ fn config(address: SocketAddr, nodes: usize, transport: Transport) -> Config {
             certificate: None,
             offers_alias: false,
         });
-        config.trunking.trunks.push(Trunk {
+        config.trunking.trunks.edit().push(Trunk {
             neighbour: Some(node),
             networks: vec![network_of(node)],
             is_node: true,

@@ -4,15 +4,18 @@ use super::trunks::is_number;
 use super::{Reader, Section};
 use ringway_server::{
     BadPattern, Config, Destination, DestinationRule, DestinationRules, Mode, Number, NumberChange, Route,
-    RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
+    RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 use ringway_settings::HostPort;
+use std::collections::HashMap;
 
 /// Reads the sections into `server`.
 pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &mut Config) {
     let (mut routes, mut places) = (Vec::new(), Vec::new());
+    let trunks = server.trunking.trunks.clone();
+    let numbers: HashMap<&str, u16> = trunks.iter().map(|trunk| trunk.name.as_str()).zip(0..).collect();
     for (mut section, at) in top.sections(reader, "route") {
-        if let Some(route) = route(reader, &mut section, at, server) {
+        if let Some(route) = route(reader, &mut section, (at, &numbers), server) {
             routes.push(route);
             places.push(at);
         }
@@ -32,7 +35,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &
 fn route(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,
-    at: usize,
+    (at, numbers): (usize, &HashMap<&str, u16>),
     server: &Config,
 ) -> Option<Route> {
     let prefix = section.text(reader, "prefix");
@@ -74,7 +77,7 @@ fn route(
     }
     match (to, user) {
         (Some(to), None) => {
-            let trunks = weighted(reader, section, (&to, at), &server.trunking.trunks);
+            let trunks = weighted(reader, section, (&to, at), numbers);
             Some(Route { matches, to: RouteTo::Trunks { trunks, change } })
         }
         (None, Some((user, at))) => {
@@ -125,7 +128,7 @@ fn weighted(
     reader: &mut Reader<'_>,
     section: &Section<'_, '_>,
     (to, at): (&[(&str, usize)], usize),
-    trunks: &[Trunk],
+    numbers: &HashMap<&str, u16>,
 ) -> Vec<WeightedTrunk> {
     let mut list: Vec<WeightedTrunk> = Vec::new();
     if to.is_empty() || to.len() > Route::TRUNKS_MAX {
@@ -137,7 +140,7 @@ fn weighted(
             None => (text, Some(0)),
             Some((name, weight)) => (name, weight.parse().ok().filter(|weight| (1..=1000).contains(weight))),
         };
-        let trunk = trunks.iter().position(|trunk| trunk.name == name);
+        let trunk = numbers.get(name).copied();
         match (trunk, weight) {
             (Some(trunk), Some(weight)) if list.iter().all(|other| other.trunk != trunk) => {
                 list.push(WeightedTrunk { trunk, weight });

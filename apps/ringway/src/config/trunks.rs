@@ -1,12 +1,14 @@
 //! `[[trunk]]`: gateways and carriers.
 
 use super::{Reader, Section, store, trunk_identity};
+use ringway_sansio::Transport;
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
     NumberForm, Trunk, TrunkLimits, TrunkLogin,
 };
 use ringway_settings::{HostPort, read_networks};
-use ringway_sip::Uri;
+use ringway_sip::{Scheme, Uri};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Reads the sections into `server`. `neighbours` are the names of those of the file: names are unique among both. The nodes
@@ -17,18 +19,16 @@ pub(super) fn read(
     (neighbours, edge_nodes): (&[String], &[String]),
     server: &mut Config,
 ) {
+    let (mut trunks, mut streams) = (Vec::new(), 0);
+    let mut names: HashSet<String> = neighbours.iter().cloned().collect();
     for (mut section, at) in top.sections(reader, "trunk") {
-        let trunks = &server.trunking.trunks;
-        if trunks.len() >= Trunk::TRUNKS_MAX || trunks.len() + neighbours.len() >= NEIGHBOURS_MAX {
-            let message = format!(
-                "the list is too long; give at most {} trunks, and {NEIGHBOURS_MAX} trunks and neighbours",
-                Trunk::TRUNKS_MAX
-            );
+        if trunks.len() >= Trunk::TRUNKS_MAX {
+            let message = format!("the list is too long; give at most {} trunks", Trunk::TRUNKS_MAX);
             reader.error(at, "trunk", message);
             break;
         }
         let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        let is_used = neighbours.contains(&name) || trunks.iter().any(|other| other.name == name);
+        let is_used = !names.insert(name.clone());
         if !is_name(&name) || is_used {
             let at = section.place("name").unwrap_or(at);
             let fault = if is_used { "is used twice" } else { "is not a name" };
@@ -76,24 +76,45 @@ pub(super) fn read(
             let message = "needs `username` and `password_file`, and a user name that a SIP URI can have: letters, digits and -_.!~*'()&=+$,?/";
             reader.error(at, section.path("register"), message);
         }
+        streams += usize::from(interval.is_some() && is_by_stream(&trunk.uri));
+        if streams == STREAMS_MAX + 1 {
+            let at = section.place("uri").unwrap_or(at);
+            let message = format!(
+                "one connection more than {STREAMS_MAX} would be kept open for health checks over TCP or TLS; set health_check_s = 0 for some"
+            );
+            reader.error(at, section.path("uri"), message);
+        }
         section.finish(reader);
-        add(server, trunk, interval);
+        add(&mut trunks, &mut server.neighbours, trunk, interval);
     }
-    let left = NEIGHBOURS_MAX.saturating_sub(server.trunking.trunks.len() + neighbours.len());
-    if edge_nodes.len() > left {
-        let message = format!("give at most {NEIGHBOURS_MAX} nodes, trunks and neighbours together");
+    if edge_nodes.len() > NEIGHBOURS_MAX.saturating_sub(neighbours.len()) {
+        let message = format!("give at most {NEIGHBOURS_MAX} nodes and neighbours together");
         reader.error(0, "[routing] edge_nodes", message);
     }
     for uri in edge_nodes {
-        add(server, node(uri), Some(NODE_CHECK));
+        add(&mut trunks, &mut server.neighbours, node(uri), Some(NODE_CHECK));
     }
+    server.trunking.trunks = trunks.into();
+}
+
+/// True for a URI whose transport has connections.
+fn is_by_stream(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|uri| {
+        let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
+        transport.is_some_and(|transport| transport.is_stream())
+    })
 }
 
 /// Adds a trunk, and the neighbour that probes it at this interval.
-fn add(server: &mut Config, mut trunk: Trunk, interval: Option<Duration>) {
+fn add(
+    trunks: &mut Vec<Trunk>,
+    neighbours: &mut Vec<Neighbour>,
+    mut trunk: Trunk,
+    interval: Option<Duration>,
+) {
     if let Some(interval) = interval {
-        trunk.neighbour = Some(server.neighbours.len());
-        server.neighbours.push(Neighbour {
+        trunk.neighbour = Some(neighbours.len());
+        neighbours.push(Neighbour {
             name: trunk.name.clone(),
             uri: trunk.uri.clone(),
             interval,
@@ -102,7 +123,7 @@ fn add(server: &mut Config, mut trunk: Trunk, interval: Option<Duration>) {
             offers_alias: false,
         });
     }
-    server.trunking.trunks.push(trunk);
+    trunks.push(trunk);
 }
 
 /// True for a user part without escapes (RFC 3261 §25.1).
@@ -256,6 +277,8 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
+/// Maximum number of trunks whose health checks keep a connection open.
+const STREAMS_MAX: usize = 1000;
 /// Maximum number of international prefixes of a trunk.
 const INTERNATIONAL_MAX: usize = 8;
 /// Maximum number in a limit of calls.

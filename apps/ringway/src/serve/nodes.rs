@@ -7,7 +7,7 @@ use super::settings::{self, Present};
 use super::sharing::{Again, SharedLocation, Sweep};
 use crate::config::Config;
 use ringway_redis::Walks;
-use ringway_server::{LinkedNode, Server};
+use ringway_server::{LinkedNode, Server, Trunk};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +24,12 @@ impl Running {
     /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
     pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
         let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
-        let others = self.settings.neighbours.len().saturating_sub(present.len());
+        let is_gateway = |trunk: &&Trunk| !trunk.is_node && trunk.neighbour.is_some();
+        let gateways = self.settings.trunking.trunks.iter().filter(is_gateway).count();
+        let others = self.settings.neighbours.len().saturating_sub(present.len() + gateways);
         let (nodes, left_out) = settings::placed(&self.config, present, listed, others);
         if left_out > 0 {
-            tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
+            tracing::warn!("{left_out} nodes have no link: 64 neighbours and nodes are the maximum");
         }
         if nodes == present {
             return;

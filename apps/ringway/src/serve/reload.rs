@@ -12,9 +12,11 @@ use crate::config::{Config, KeyChange, Keys};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError};
 use ringway_sansio::Transport;
+use ringway_server::Trunk;
 use ringway_settings::ShownValue;
 use ringway_tls::TlsMaterial;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -115,11 +117,11 @@ pub(super) struct Refusal {
 
 /// Trunks, the database and the nodes whose password file is the same and has another password now.
 fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
-    let of = |config: &Config, key: &str| {
-        config.keys.values().find(|(of, _)| *of == key).and_then(|(_, file)| file.map(str::to_owned))
-    };
+    let of = |config: &Config, key: &str| config.keys.value(key).map(str::to_owned);
+    let trunks = &old.server.trunking.trunks;
+    let trunks: HashMap<&str, &Trunk> = trunks.iter().map(|trunk| (trunk.name.as_str(), trunk)).collect();
     let changed = new.server.trunking.trunks.iter().filter_map(|trunk| {
-        let before = old.server.trunking.trunks.iter().find(|before| before.name == trunk.name)?;
+        let before = trunks.get(trunk.name.as_str())?;
         let (before, now) = (before.login.as_ref()?, trunk.login.as_ref()?);
         let key = format!("trunk.{}.password_file", trunk.name);
         let is_changed = before.password != now.password && of(old, &key) == of(new, &key);

@@ -2,6 +2,7 @@
 
 use ringway_sansio::Instant;
 use ringway_server::{Trunk, TrunkEvent};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -36,13 +37,10 @@ impl TrunkTable {
     /// Replaces the trunks; one with the same name and URI keeps what it has counted.
     pub(super) fn set(&self, trunks: &[Trunk]) {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        let row = |trunk: &Trunk| {
-            let is_it = |row: &&Arc<TrunkRow>| {
-                let of_row = (&row.name, &row.uri, row.neighbour, row.is_node);
-                of_row == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node)
-                    && (row.registers, row.is_counted) == (trunk.registers, is_counted(trunk))
-            };
-            list.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(TrunkRow::new(trunk)))
+        let rows: HashMap<&str, &Arc<TrunkRow>> = list.iter().map(|row| (row.name.as_str(), row)).collect();
+        let row = |trunk: &Trunk| match rows.get(trunk.name.as_str()) {
+            Some(row) if row.is_of(trunk) => Arc::clone(row),
+            Some(_) | None => Arc::new(TrunkRow::new(trunk)),
         };
         let new = trunks.iter().map(row).collect();
         *list = new;
@@ -89,6 +87,13 @@ impl TrunkRow {
             registers: trunk.registers,
             registered: AtomicU16::new(0),
         }
+    }
+
+    /// True for the row of this trunk.
+    fn is_of(&self, trunk: &Trunk) -> bool {
+        let of_row = (&self.name, &self.uri, self.neighbour, self.is_node);
+        of_row == (&trunk.name, &trunk.uri, trunk.neighbour, trunk.is_node)
+            && (self.registers, self.is_counted) == (trunk.registers, is_counted(trunk))
     }
 
     /// True if it registered this server, false if not; `None`: it does not register.

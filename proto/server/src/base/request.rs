@@ -97,7 +97,7 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegistrationId {
     /// Number of the registration, which a reload does not change.
-    pub(crate) registration: u8,
+    pub(crate) registration: u16,
     /// Number of the attempt.
     pub(crate) attempt: u32,
 }
@@ -105,8 +105,8 @@ pub(crate) struct RegistrationId {
 /// Probe of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeId {
-    /// Index in the configuration.
-    pub(crate) neighbour: u8,
+    /// Number of the neighbour, which a reload does not change.
+    pub(crate) neighbour: u16,
     /// Number of the attempt.
     pub(crate) attempt: u32,
 }

@@ -10,6 +10,7 @@ mod media;
 mod network;
 mod presence;
 mod trunk;
+mod trunk_list;
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -34,6 +35,7 @@ use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{Timers, reply_address};
 pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLimits, TrunkLogin, Trunking};
+pub use trunk_list::TrunkList;
 
 /// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +78,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The registrar.
     pub registrar: RegistrarConfig,
-    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX). Default: none.
+    /// Servers whose connections are kept open, at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX), and the trunks that are probed.
+    /// Default: none.
     pub neighbours: Vec<Neighbour>,
     /// This server among the nodes that share their registrations; `None`: it has its own. Default: `None`.
     pub cluster: Option<crate::Cluster>,
@@ -362,9 +365,15 @@ impl Config {
         self.listeners.get(usize::from(id.0))
     }
 
+    /// Neighbours that are no trunks, with their indices; at most [`NEIGHBOURS_MAX`].
+    pub fn servers(&self) -> impl Iterator<Item = (usize, &Neighbour)> {
+        let others = self.trunking.trunks.other_neighbours(self.neighbours.len());
+        others.filter_map(|index| Some((index, self.neighbours.get(index)?)))
+    }
+
     /// True if calls to some neighbour have a connection of their own.
     pub(crate) fn has_calls_with_connections(&self) -> bool {
-        self.neighbours.iter().any(|neighbour| neighbour.connection == NeighbourConnection::PerCall)
+        self.servers().any(|(_, neighbour)| neighbour.connection == NeighbourConnection::PerCall)
     }
 
     /// First listener that can send by `transport` to `to`.
@@ -397,7 +406,7 @@ impl Config {
 /// Address of clients behind a front whose Via does not show it.
 const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Maximum number of neighbours.
+/// Maximum number of neighbours that are no trunks of the configuration.
 pub const NEIGHBOURS_MAX: usize = 64;
 
 /// RFC 3261 §16.6 step 11: more than 3 minutes.

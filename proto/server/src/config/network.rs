@@ -28,6 +28,11 @@ impl Network {
         }
     }
 
+    /// Number of bits that all its addresses have in common.
+    pub(super) const fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// True for a network of one address.
     pub const fn is_one_address(&self) -> bool {
         match self.address {

@@ -2,6 +2,7 @@
 
 use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
+use crate::config::trunk_list::TrunkList;
 use crate::{DestinationRules, NumberForm, RouteTable};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,8 +16,8 @@ use ringway_sip::Uri;
 /// Trunks with their routes and destination rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trunking {
-    /// Trunks; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
-    pub trunks: Vec<Trunk>,
+    /// Trunks.
+    pub trunks: TrunkList,
     /// Routes; they name trunks by their index.
     pub routes: RouteTable,
     /// Rules for the numbers that trunks get.
@@ -132,9 +133,9 @@ impl Trunk {
     }
 
     /// Maximum number of trunks that are gateways or carriers.
-    pub const TRUNKS_MAX: usize = 32;
+    pub const TRUNKS_MAX: usize = 10_000;
 
-    fn parsed(&self) -> Option<Uri<'_>> {
+    pub(super) fn parsed(&self) -> Option<Uri<'_>> {
         Uri::parse(self.uri.as_bytes()).ok()
     }
 
@@ -157,7 +158,7 @@ impl Trunk {
 
 impl Trunking {
     /// True if there are trunks.
-    pub(crate) const fn has_trunks(&self) -> bool {
+    pub(crate) fn has_trunks(&self) -> bool {
         cfg!(feature = "operator") && !self.trunks.is_empty()
     }
 
@@ -171,18 +172,23 @@ impl Trunking {
         let has_name = |trunk: &&Trunk| {
             trunk.networks.is_empty() && trunk.parsed().is_some_and(|uri| uri.host().ip().is_none())
         };
-        let trunks = if self.destinations.is_empty() { &[][..] } else { self.trunks.as_slice() };
+        let trunks = if self.destinations.is_empty() { &[] } else { &self.trunks[..] };
         trunks.iter().filter(has_name).map(|trunk| trunk.name.as_str())
     }
 
     /// Trunks that register, with their indices.
     pub(crate) fn registering(&self) -> impl Iterator<Item = (usize, &Trunk)> {
-        self.trunks.iter().enumerate().filter(|(_, trunk)| trunk.registers && trunk.login.is_some())
+        self.trunks.registering()
     }
 
     /// Nodes behind this server, with their indices.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, &Trunk)> {
-        self.trunks.iter().enumerate().filter(|(_, trunk)| trunk.is_node)
+        self.trunks.nodes()
+    }
+
+    /// True if there are such nodes.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.trunks.index().has_nodes()
     }
 
     /// True if the trunk with this index is a node behind this server.
@@ -197,26 +203,43 @@ impl Trunking {
 
     /// True for an address in the networks of a trunk that is no node.
     pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
-        self.trunks.iter().any(|trunk| !trunk.is_node && trunk.has_network(source))
+        self.trunk_of(source).is_some()
+    }
+
+    /// The first trunk that is no node and has this address in its networks.
+    fn trunk_of(&self, source: IpAddr) -> Option<&Trunk> {
+        self.trunks.get(self.trunks.find_in_networks(source, |_| true)?)
+    }
+
+    /// Form of the numbers in requests from this address, if it is a trunk's and differs.
+    pub(crate) fn form_of(&self, source: impl FnOnce() -> IpAddr) -> Option<&NumberForm> {
+        if !self.trunks.index().changes_numbers() {
+            return None;
+        }
+        Some(&self.trunk_of(source())?.numbers_in).filter(|form| form.changes())
+    }
+
+    /// True if a trunk has credentials.
+    pub(crate) fn has_logins(&self) -> bool {
+        self.trunks.index().has_logins()
+    }
+
+    /// The first trunk that has this address, in its URI or its networks, and fits.
+    pub(crate) fn find_at(&self, ip: IpAddr, fits: impl Fn(&Trunk) -> bool) -> Option<usize> {
+        let (by_uri, by_network) =
+            (self.trunks.find_address(ip, &fits), self.trunks.find_in_networks(ip, &fits));
+        by_uri.into_iter().chain(by_network).min()
     }
 
     /// True if a next hop with this URI and address is a trunk: its URI has the host, or the address, or its networks do. A
     /// dot at the end of a name does not make another host.
     pub(crate) fn is_at(&self, uri: &Uri<'_>, address: IpAddr) -> bool {
-        let is_host = |own: &Uri<'_>| {
-            let (own, named) = (own.host().without_root_dot(), uri.host().without_root_dot());
-            named.equals(own.as_bytes())
-        };
-        self.has_address(address) || self.uris().any(|own| is_host(&own))
+        self.has_address(address) || self.trunks.has_host(uri.host().without_root_dot())
     }
 
     /// True for an address of a trunk: that in its URI, or one in its networks.
     pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
-        self.is_trunk(ip) || self.uris().any(|own| own.host().ip() == Some(ip))
-    }
-
-    fn uris(&self) -> impl Iterator<Item = Uri<'_>> {
-        self.trunks.iter().filter(|trunk| !trunk.is_node).filter_map(Trunk::parsed)
+        self.find_at(ip, |_| true).is_some()
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn part_of(
     // Callers of other domains reach the users of nodes, which have the rules for them.
     let may_send = || {
         serves(config, &request.message.from().uri)
-            || (serves(config, &routed.uri) && config.trunking.nodes().next().is_some())
+            || (serves(config, &routed.uri) && config.trunking.has_nodes())
     };
     let to_registrar = match serves(config, next) && may_send() {
         true => EdgePart::ToRegistrar,

@@ -1,11 +1,14 @@
 //! The neighbours of the first shard, with their probes.
 
 use super::link::{Link, Step};
+use super::schedule::{Due, Schedule};
 use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, ProbeId, Transactions};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{PAUSE_MAX, retry_after};
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
@@ -15,6 +18,11 @@ use ringway_transaction::{ClientId, Notice, Outgoing};
 /// Keeps the connections to neighbours. Only the first shard has any.
 pub(crate) struct Neighbours {
     list: Vec<Neighbour>,
+    /// Positions in the list by number.
+    positions: BTreeMap<u16, usize>,
+    schedule: Schedule,
+    /// Neighbours of the connections that worked, until these are closed.
+    connections: BTreeMap<ConnectionId, u16>,
     rng: Rng,
     is_keeper: bool,
     is_stopping: bool,
@@ -22,13 +30,17 @@ pub(crate) struct Neighbours {
     failed: FailedServers,
     /// Probes of neighbours that a reload replaced or removed.
     ended: Vec<ClientId>,
-    /// Positions of the neighbours that a reload replaced, until the table has them.
-    changed: Option<Vec<usize>>,
+    /// Position of each neighbour before a reload, until the table has them.
+    moved: Option<Vec<Option<u16>>>,
 }
 
 struct Neighbour {
+    /// Its number in probes and lookups, which a reload does not change.
+    number: u16,
     settings: crate::Neighbour,
     link: Link,
+    /// Its time in the schedule.
+    scheduled: Option<Due>,
     /// True while its host name is being looked up.
     is_resolving: bool,
     /// Server of its host name, if that was looked up.
@@ -49,74 +61,125 @@ struct Neighbour {
 
 impl Neighbours {
     pub(crate) fn new(config: &Config, seed: &Seed, shard: u16) -> Self {
-        let rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
-        let is_keeper = shard == 0;
-        let (list, ended) = (Vec::new(), Vec::new());
-        let failed = FailedServers::default();
-        let mut neighbours = Self { list, rng, is_keeper, is_stopping: false, failed, ended, changed: None };
+        let mut neighbours = Self {
+            list: Vec::new(),
+            positions: BTreeMap::new(),
+            schedule: Schedule::default(),
+            connections: BTreeMap::new(),
+            rng: Rng::new(&seed.part(NEIGHBOUR_KEY)),
+            is_keeper: shard == 0,
+            is_stopping: false,
+            failed: FailedServers::default(),
+            ended: Vec::new(),
+            moved: None,
+        };
         neighbours.reconfigure(config);
         neighbours
     }
 
-    /// Applies a configuration: a neighbour that differs from the one at its position begins anew. The connection of the
-    /// earlier one stays open for its pending requests, and is of no other use.
+    /// Applies a configuration: a neighbour that is the same keeps its connection, also at another position; others begin anew.
+    /// The connections of those that are gone stay open for their pending requests, and are of no other use.
     ///
     /// The certificates of connections that neighbours opened are checked again, since the rules for them may be others.
     pub(crate) fn reconfigure(&mut self, config: &Config) {
         if !self.is_keeper {
             return;
         }
-        let Self { list, rng, ended, changed, .. } = self;
-        let is_same = |(present, wanted): (&Neighbour, &crate::Neighbour)| present.is_of(wanted);
         let wanted = &config.neighbours;
-        if list.len() != wanted.len() || !list.iter().zip(wanted).all(is_same) {
-            changed.get_or_insert_default();
-        }
-        for (index, wanted) in config.neighbours.iter().enumerate() {
-            match list.get_mut(index) {
-                Some(present) if present.is_of(wanted) => {
-                    present.settings = wanted.clone();
-                    if present.is_alias {
-                        present.link.check();
-                    }
-                }
-                Some(present) => {
-                    ended.extend(present.probe);
-                    *present = Neighbour::new(wanted, rng);
-                    changed.get_or_insert_default().push(index);
-                }
-                None => list.push(Neighbour::new(wanted, rng)),
+        if self.list.len() == wanted.len() && self.list.iter().zip(wanted).all(|(is, of)| is.is_of(of)) {
+            for (index, wanted) in wanted.iter().enumerate() {
+                self.keep(index, wanted);
             }
+            return;
         }
-        ended.extend(list.drain(config.neighbours.len().min(list.len())..).filter_map(|gone| gone.probe));
+        // Two reloads may come before the table has the first.
+        let earlier = self.moved.take();
+        let mut before: Vec<Option<Neighbour>> =
+            core::mem::take(&mut self.list).into_iter().map(Some).collect();
+        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        for (index, neighbour) in before.iter().enumerate() {
+            names.extend(neighbour.iter().map(|neighbour| (neighbour.settings.name.clone(), index)));
+        }
+        let used: BTreeSet<u16> = self.positions.keys().copied().collect();
+        let mut free = (0..=u16::MAX).filter(|number| !used.contains(number));
+        let mut moved = Vec::with_capacity(wanted.len());
+        for (index, wanted) in wanted.iter().enumerate() {
+            let is_there = before.get(index).and_then(Option::as_ref).is_some_and(|is| is.is_of(wanted));
+            let at = if is_there { Some(index) } else { names.get(&wanted.name).copied() };
+            let place = at.and_then(|at| before.get_mut(at));
+            let same = place.and_then(|place| place.take_if(|present| present.is_of(wanted)));
+            let position = at.filter(|_| same.is_some()).and_then(|at| match &earlier {
+                None => u16::try_from(at).ok(),
+                Some(earlier) => earlier.get(at).copied().flatten(),
+            });
+            moved.push(position);
+            self.list.push(match same {
+                Some(same) => same,
+                None => Neighbour::new((free.next().unwrap_or_default(), wanted), &mut self.rng),
+            });
+        }
+        self.moved = Some(moved);
+        for gone in before.into_iter().flatten() {
+            self.schedule.set(gone.number, gone.scheduled, None);
+            self.ended.extend(gone.probe);
+        }
+        self.positions = self.list.iter().enumerate().map(|(at, neighbour)| (neighbour.number, at)).collect();
+        for (index, wanted) in wanted.iter().enumerate() {
+            self.keep(index, wanted);
+        }
+    }
+
+    /// Applies the settings of a neighbour that is the same.
+    fn keep(&mut self, index: usize, wanted: &crate::Neighbour) {
+        let Some(present) = self.list.get_mut(index) else { return };
+        if present.settings != *wanted {
+            present.settings = wanted.clone();
+        }
+        if present.is_alias {
+            present.link.check();
+        }
+        self.reschedule(index);
+    }
+
+    /// Puts the next time of a neighbour into the schedule.
+    fn reschedule(&mut self, index: usize) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        let next = Some(neighbour.link.next());
+        if neighbour.scheduled != next {
+            let before = core::mem::replace(&mut neighbour.scheduled, next);
+            self.schedule.set(neighbour.number, before, next);
+        }
+    }
+
+    fn index_of(&self, number: u16) -> Option<usize> {
+        self.positions.get(&number).copied().filter(|_| cfg!(feature = "operator"))
     }
 
     /// Dials the nodes without a link at once.
     pub(crate) fn retry_links(&mut self, config: &Config) {
-        for (index, neighbour) in self.list.iter_mut().enumerate() {
-            if kind_of(config, index) == NeighbourKind::Node {
-                neighbour.link.retry();
-            }
+        let nodes = config.servers().map(|(index, _)| index);
+        for index in nodes.filter(|index| kind_of(config, *index) == NeighbourKind::Node) {
+            self.list.get_mut(index).into_iter().for_each(|neighbour| neighbour.link.retry());
+            self.reschedule(index);
         }
     }
 
     /// Publishes the neighbours of a new configuration, and ends the probes of the earlier ones.
     fn publish(&mut self, env: &Env<'_>, transactions: &mut Transactions) {
-        let Some(changed) = self.changed.take() else { return };
+        let Some(moved) = self.moved.take() else { return };
         self.ended.drain(..).for_each(|probe| transactions.drop_client(probe));
-        env.tables.change_neighbours((), |table| {
-            let names = self.list.iter().map(|neighbour| neighbour.settings.name.clone());
-            table.set_neighbours(names.collect(), &changed);
-        });
+        let mut names: Vec<String> =
+            self.list.iter().map(|neighbour| neighbour.settings.name.clone()).collect();
+        env.tables.change_neighbours((), |table| table.set_neighbours(core::mem::take(&mut names), &moved));
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if !cfg!(feature = "operator") {
             return None;
         }
-        match self.is_stopping || self.changed.is_some() {
+        match self.is_stopping || self.moved.is_some() {
             true => Some(Instant::default()),
-            false => self.list.iter().filter_map(|neighbour| neighbour.link.due()).min(),
+            false => self.schedule.next_due(),
         }
     }
 
@@ -128,6 +191,8 @@ impl Neighbours {
 
     fn end(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         self.is_stopping = false;
+        self.schedule.clear();
+        self.positions.clear();
         for neighbour in self.list.drain(..) {
             neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
             if let Some(flow) = neighbour.own_connection().filter(|_| !neighbour.link.is_up()) {
@@ -146,25 +211,33 @@ impl Neighbours {
         if self.is_stopping {
             return self.end(env, transactions);
         }
-        for index in 0..self.list.len() {
-            let Some(neighbour) = self.list.get_mut(index) else { return };
-            match neighbour.link.on_time(env.cx.now) {
-                Step::None => {}
-                Step::Begin => self.begin(env, transactions, index),
-                Step::Probe(connection) => {
-                    let flow = neighbour.flow.map(|flow| Flow { connection, ..flow });
-                    if let Some(flow) = flow {
-                        self.probe(env, transactions, index, flow);
-                    }
+        while let Some(turn) = self.schedule.next(env.cx.now) {
+            let Some(index) = self.index_of(turn.number) else { continue };
+            env.counters.health_checks_delayed += u64::from(turn.is_delayed);
+            self.list.get_mut(index).into_iter().for_each(|neighbour| neighbour.scheduled = None);
+            self.step(env, transactions, index);
+            self.reschedule(index);
+        }
+    }
+
+    fn step(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        match neighbour.link.on_time(env.cx.now) {
+            Step::None => {}
+            Step::Begin => self.begin(env, transactions, index),
+            Step::Probe(connection) => {
+                let flow = neighbour.flow.map(|flow| Flow { connection, ..flow });
+                if let Some(flow) = flow {
+                    self.probe(env, transactions, index, flow);
                 }
-                Step::Fail => {
-                    let attempt = neighbour.link.attempt();
-                    self.fail(env, index, attempt, NeighbourDown::NoAddress);
-                }
-                Step::Silent => {
-                    let attempt = neighbour.link.attempt();
-                    self.fail(env, index, attempt, NeighbourDown::NoAnswer);
-                }
+            }
+            Step::Fail => {
+                let attempt = neighbour.link.attempt();
+                self.fail(env, index, attempt, NeighbourDown::NoAddress);
+            }
+            Step::Silent => {
+                let attempt = neighbour.link.attempt();
+                self.fail(env, index, attempt, NeighbourDown::NoAnswer);
             }
         }
     }
@@ -180,14 +253,27 @@ impl Neighbours {
         if !cfg!(feature = "operator") {
             return false;
         }
-        let Some((index, attempt)) = Asker::Neighbour.read(query) else { return false };
-        let Some(neighbour) = self.list.get_mut(index) else { return true };
+        let Some((number, attempt)) = Asker::Neighbour.read(query) else { return false };
+        if let Some(index) = self.index_of(number) {
+            self.on_servers(env, transactions, (index, attempt), servers);
+            self.reschedule(index);
+        }
+        true
+    }
+
+    fn on_servers(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        (index, attempt): (usize, u32),
+        servers: LocatedServers,
+    ) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
         if !neighbour.is_resolving || neighbour.link.attempt() != attempt {
-            return true;
+            return;
         }
         if servers.is_empty() {
-            self.fail(env, index, attempt, NeighbourDown::NoAddress);
-            return true;
+            return self.fail(env, index, attempt, NeighbourDown::NoAddress);
         }
         let servers = self.failed.last_of(env.cx.now, servers);
         let found =
@@ -201,7 +287,6 @@ impl Neighbours {
             Some(flow) => self.open(env, transactions, index, flow),
             None => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
-        true
     }
 
     /// Handles a response to a probe: any final status shows that the neighbour works, except for the one of a node that takes no
@@ -210,30 +295,43 @@ impl Neighbours {
         &mut self,
         env: &mut Env<'_>,
         probe: ProbeId,
+        response: (&Message<'_>, u16),
+        (flow, peer): (&Flow, Option<&PeerNames>),
+    ) {
+        if let Some(index) = self.index_of(probe.neighbour) {
+            self.on_answer(env, (index, probe.attempt), response, (flow, peer));
+            self.reschedule(index);
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        env: &mut Env<'_>,
+        (index, attempt): (usize, u32),
         (message, status): (&Message<'_>, u16),
         (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
-        let (index, now) = (usize::from(probe.neighbour), env.cx.now);
-        let neighbour = self.list.get_mut(index).filter(|_| cfg!(feature = "operator"));
-        let Some(neighbour) = neighbour else { return };
+        let now = env.cx.now;
+        let Some(neighbour) = self.list.get_mut(index) else { return };
         let connection = flow.connection;
         if status < 200 || connection.is_some() != flow.transport.has_connections() {
             return;
         }
         let of = env.config.neighbours.get(index);
         if neighbour.is_alias && !of.is_some_and(|of| of.is_identified(peer, now)) {
-            return self.fail(env, index, probe.attempt, NeighbourDown::NotIdentified);
+            return self.fail(env, index, attempt, NeighbourDown::NotIdentified);
         }
         if status == NOT_A_NODE && kind_of(env.config, index) == NeighbourKind::Node {
-            return self.fail(env, index, probe.attempt, NeighbourDown::Refused);
+            return self.fail(env, index, attempt, NeighbourDown::Refused);
         }
-        if status == 503 && self.refuse(env, probe, message, flow) {
+        if status == 503 && self.refuse(env, (index, attempt), message, flow) {
             return;
         }
         let Some(neighbour) = self.list.get_mut(index) else { return };
-        let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
+        let is_new = neighbour.link.on_answer(now, attempt, connection);
         if neighbour.link.is_up() {
             env.cx.out.keep(flow, neighbour.kept_until(now));
+            self.connections.extend(connection.map(|connection| (connection, neighbour.number)));
         }
         if is_new {
             env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
@@ -246,16 +344,21 @@ impl Neighbours {
 
     /// Handles a 503: the next server of the host name is probed, or the trunk gets no new calls. False: the response shows that the
     /// neighbour works.
-    fn refuse(&mut self, env: &mut Env<'_>, probe: ProbeId, message: &Message<'_>, flow: &Flow) -> bool {
-        let (index, now) = (usize::from(probe.neighbour), env.cx.now);
+    fn refuse(
+        &mut self,
+        env: &mut Env<'_>,
+        (index, attempt): (usize, u32),
+        message: &Message<'_>,
+        flow: &Flow,
+    ) -> bool {
+        let now = env.cx.now;
         let kind = kind_of(env.config, index);
-        let Self { list, rng, .. } = self;
-        let Some(neighbour) = list.get_mut(index) else { return true };
+        let Some(neighbour) = self.list.get_mut(index) else { return true };
         let is_chosen = matches!(kind, NeighbourKind::Trunk | NeighbourKind::Neighbour);
         let pause = retry_after(message).map(|pause| pause.min(PAUSE_MAX));
         if is_chosen && neighbour.has_others && !neighbour.is_alias {
             let server = neighbour.server;
-            self.fail(env, index, probe.attempt, NeighbourDown::Unavailable);
+            self.fail(env, index, attempt, NeighbourDown::Unavailable);
             if let (Some(server), Some(pause)) = (server, pause) {
                 self.failed.note(now, &server, now + pause);
                 env.tables.note_failed(now, &server, now + pause);
@@ -265,9 +368,10 @@ impl Neighbours {
         if kind != NeighbourKind::Trunk {
             return false;
         }
-        let answer = (probe.attempt, flow.connection);
-        if neighbour.link.on_refusal(now, answer, pause.unwrap_or_default(), rng) {
+        let answer = (attempt, flow.connection);
+        if neighbour.link.on_refusal(now, answer, pause.unwrap_or_default(), &mut self.rng) {
             env.cx.out.keep(flow, neighbour.kept_until(now));
+            self.connections.extend(flow.connection.map(|connection| (connection, neighbour.number)));
             neighbour.report_down(env, index, NeighbourDown::Unavailable);
             env.tables.change_neighbours((), |table| table.set_refusing(index, flow.connection));
         }
@@ -285,7 +389,7 @@ impl Neighbours {
                 Notice::ClientUnreachable { owner, .. } => (owner, false),
             };
             let Owner::Probe(probe) = owner else { return true };
-            let index = usize::from(probe.neighbour);
+            let Some(index) = self.index_of(probe.neighbour) else { return false };
             let flow = self.list.get(index).and_then(|neighbour| neighbour.flow);
             let why = match (is_silent, flow) {
                 (true, _) => NeighbourDown::NoAnswer,
@@ -293,21 +397,23 @@ impl Neighbours {
                 (false, Some(_) | None) => NeighbourDown::NotConnected,
             };
             self.fail(env, index, probe.attempt, why);
+            self.reschedule(index);
             false
         });
     }
 
     /// Handles the end of a connection.
     pub(crate) fn on_closed(&mut self, env: &mut Env<'_>, connection: ConnectionId) {
-        let Self { list, rng, .. } = self;
-        if !list.is_empty() && env.config.neighbours.iter().any(|neighbour| neighbour.certificate.is_some()) {
+        if !self.list.is_empty() && env.config.servers().any(|(_, server)| server.certificate.is_some()) {
             env.tables.change_neighbours((), |table| table.remove_offer(connection));
         }
-        for (index, neighbour) in list.iter_mut().enumerate() {
-            if neighbour.link.on_closed(env.cx.now, connection, rng) {
-                neighbour.report_down(env, index, NeighbourDown::Closed);
-            }
+        let Some(number) = self.connections.remove(&connection) else { return };
+        let Some(index) = self.index_of(number) else { return };
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        if neighbour.link.on_closed(env.cx.now, connection, &mut self.rng) {
+            neighbour.report_down(env, index, NeighbourDown::Closed);
         }
+        self.reschedule(index);
     }
 
     fn begin(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize) {
@@ -319,9 +425,10 @@ impl Neighbours {
             NextHop::Name(host) => {
                 neighbour.is_resolving = true;
                 let target = host.target(neighbour.call, None);
-                env.cx
-                    .actions
-                    .push(Action::Resolve { query: Asker::Neighbour.query(index, attempt), target });
+                env.cx.actions.push(Action::Resolve {
+                    query: Asker::Neighbour.query(neighbour.number, attempt),
+                    target,
+                });
             }
             NextHop::Unreachable => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
@@ -350,7 +457,7 @@ impl Neighbours {
         let Some(neighbour) = self.list.get_mut(index) else { return };
         neighbour.cseq = neighbour.cseq % CSEQ_MAX + 1;
         let (attempt, call, cseq) = (neighbour.link.attempt(), neighbour.call, neighbour.cseq);
-        let probe = ProbeId { neighbour: u8::try_from(index).unwrap_or(u8::MAX), attempt };
+        let probe = ProbeId { neighbour: neighbour.number, attempt };
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Probe(probe) };
         let config = env.config;
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
@@ -384,10 +491,12 @@ impl Neighbours {
 
 impl Neighbour {
     /// A neighbour whose first attempt begins at once.
-    fn new(settings: &crate::Neighbour, rng: &mut Rng) -> Self {
+    fn new((number, settings): (u16, &crate::Neighbour), rng: &mut Rng) -> Self {
         let call = rng.next_u64();
         Self {
+            number,
             settings: settings.clone(),
+            scheduled: None,
             link: Link::new(settings.interval, Instant::default(), rng.next_u64() as u32),
             is_resolving: false,
             server: None,
@@ -434,7 +543,7 @@ fn name_of(config: &Config, index: usize) -> &str {
 fn kind_of(config: &Config, index: usize) -> NeighbourKind {
     let uri = config.neighbours.get(index).map(|neighbour| &neighbour.uri);
     let is_node = |links: &Links| links.nodes.iter().any(|node| Some(&node.uri()) == uri);
-    if let Some(trunk) = config.trunking.trunks.iter().find(|trunk| trunk.neighbour == Some(index)) {
+    if let Some(trunk) = config.trunking.trunks.of_neighbour(index) {
         if trunk.is_node { NeighbourKind::NodeBehind } else { NeighbourKind::Trunk }
     } else if config.links.as_ref().is_some_and(is_node) {
         NeighbourKind::Node

@@ -7,6 +7,7 @@
 //! ```
 //! A neighbour that answers 503 stays up for dialogs that run; its probes have the times of the back-off.
 
+use super::schedule::Due;
 use crate::Neighbour;
 use crate::base::{Env, Request};
 use core::net::SocketAddr;
@@ -69,6 +70,16 @@ impl Link {
         match self.state {
             State::Waiting { at } | State::Resolving { until: at } | State::Probing { until: at } => Some(at),
             State::Up { check: Check::At(at) | Check::Until(at), .. } => Some(at),
+        }
+    }
+
+    /// Its next time, and what is due then.
+    pub(super) const fn next(&self) -> Due {
+        match self.state {
+            State::Waiting { at } | State::Up { check: Check::At(at), .. } => Due::Probe(at),
+            State::Resolving { until: at }
+            | State::Probing { until: at }
+            | State::Up { check: Check::Until(at), .. } => Due::End(at),
         }
     }
 
@@ -247,7 +258,7 @@ impl Env<'_> {
         }
         let port = via.port.unwrap_or(Transport::Tls.default_port());
         let advertised = SocketAddr::new(flow.remote.ip(), port);
-        for (index, neighbour) in self.config.neighbours.iter().enumerate() {
+        for (index, neighbour) in self.config.servers() {
             if neighbour.is_identified(Some(peer), now) && self.tables.neighbour_connection(index).is_none() {
                 self.tables.change_neighbours((), |table| table.offer(index, advertised, flow));
             }

@@ -4,13 +4,14 @@ mod keeper;
 pub(crate) mod line;
 mod link;
 mod registration;
+mod schedule;
 mod sending;
 
 pub(crate) use keeper::Neighbours;
 pub(crate) use registration::Registrations;
 pub(crate) use sending::Sending;
 
-/// Asker of a lookup; its query has the two highest bits of its own, then an index and the number of an attempt. The proxy's queries are
+/// Asker of a lookup; its query has the two highest bits of its own, then its number and that of an attempt. The proxy's queries are
 /// below 2^63.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
@@ -19,15 +20,13 @@ enum Asker {
 }
 
 impl Asker {
-    /// `index` is at most 255.
-    const fn query(self, index: usize, attempt: u32) -> u64 {
-        (self as u64) << 62 | (index as u64) << 32 | attempt as u64
+    const fn query(self, number: u16, attempt: u32) -> u64 {
+        (self as u64) << 62 | (number as u64) << 32 | attempt as u64
     }
 
-    /// Index and attempt of a query; `None`: another one asked.
-    fn read(self, query: u64) -> Option<(usize, u32)> {
-        let index = (query << 2 >> 34) as usize;
-        (query >> 62 == self as u64).then_some((index, query as u32))
+    /// Number and attempt of a query; `None`: another one asked.
+    fn read(self, query: u64) -> Option<(u16, u32)> {
+        (query >> 62 == self as u64).then_some(((query >> 32) as u16, query as u32))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::config::{Advertised, SentBy, Trunk};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{CallRequest, PAUSE_MAX, put_last, retry_after};
 use crate::{Action, Config, LogEvent, TrunkEvent};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
@@ -35,7 +36,7 @@ pub(crate) struct Registrations {
 
 struct Registration {
     /// Its number in requests and lookups, which a reload does not change.
-    number: u8,
+    number: u16,
     /// Index of its trunk.
     trunk: usize,
     /// The trunk as it was when this registration began.
@@ -86,6 +87,8 @@ impl Registrations {
         let is_moved = self.advertised != config.advertised;
         self.advertised.clone_from(&config.advertised);
         let mut before = core::mem::take(&mut self.list);
+        let used: BTreeSet<u16> = before.iter().map(|present| present.number).collect();
+        let mut next = 0;
         for (index, trunk) in config.trunking.registering() {
             let same = before.iter().position(|present| {
                 (&present.of.name, &present.of.uri, &present.of.login, &present.of.domain)
@@ -101,10 +104,8 @@ impl Registrations {
                     Registration { trunk: index, of: trunk.clone(), phase, ..present }
                 }
                 None => {
-                    let is_used = |number: &u8| {
-                        before.iter().chain(&self.list).any(|present| present.number == *number)
-                    };
-                    let number = (0..=u8::MAX).find(|number| !is_used(number)).unwrap_or_default();
+                    let number = (next..=u16::MAX).find(|number| !used.contains(number)).unwrap_or_default();
+                    next = number.saturating_add(1);
                     Registration::new((number, index), trunk, &mut self.rng)
                 }
             });
@@ -159,7 +160,7 @@ impl Registrations {
         }
     }
 
-    fn index_of(&self, number: u8) -> Option<usize> {
+    fn index_of(&self, number: u16) -> Option<usize> {
         self.list.iter().position(|registration| registration.number == number)
     }
 
@@ -173,7 +174,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
-        let query = Asker::Registration.query(usize::from(registration.number), registration.attempt);
+        let query = Asker::Registration.query(registration.number, registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
         match uri.map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri)) {
             NextHop::Flow(flow) => {
@@ -198,8 +199,7 @@ impl Registrations {
         servers: &LocatedServers,
     ) -> bool {
         let Some((number, attempt)) = Asker::Registration.read(query) else { return false };
-        let index = u8::try_from(number).ok().and_then(|number| self.index_of(number));
-        let Some(index) = index else { return true };
+        let Some(index) = self.index_of(number) else { return true };
         let Some(registration) = self.list.get_mut(index) else { return true };
         if registration.attempt != attempt || !matches!(registration.phase, Phase::Locating(_)) {
             return true;
@@ -351,7 +351,7 @@ impl Registrations {
 }
 
 impl Registration {
-    fn new((number, trunk): (u8, usize), of: &Trunk, rng: &mut Rng) -> Self {
+    fn new((number, trunk): (u16, usize), of: &Trunk, rng: &mut Rng) -> Self {
         // Spread over a second: a restart of a server with many trunks is no burst.
         let spread = Duration::from_millis(rng.below(1000));
         let call = rng.next_u64();

@@ -177,6 +177,8 @@ ringway_sansio::counters! {
         neighbour_calls_idle,
         /// Connections that neighbours opened, and that were taken for requests to them (RFC 5923).
         neighbour_aliases,
+        /// Health checks sent a second late or more, because there are too many for the rate of all.
+        health_checks_delayed,
         /// Requests answered with the user's contacts (302).
         redirected,
         /// Requests for users that do not exist (404).

@@ -79,11 +79,11 @@ pub(super) fn on_rejected(env: &mut Env<'_>, bytes: &[u8], rejected: &Rejected<'
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
 fn is_named(config: &Config, flow: &Flow) -> bool {
     let ip = flow.remote.ip();
-    let mut neighbours = config.neighbours.iter().filter_map(|of| Uri::parse(of.uri.as_bytes()).ok());
+    let mut servers = config.servers().filter_map(|(_, of)| Uri::parse(of.uri.as_bytes()).ok());
     !flow.transport.is_websocket()
-        && (config.trunking.is_trunk(ip)
+        && (config.trunking.has_address(ip)
             || config.is_trusted(ip)
-            || neighbours.any(|uri| uri.host().ip() == Some(ip)))
+            || servers.any(|uri| uri.host().ip() == Some(ip)))
 }
 
 /// True for the methods of [`ends_a_call`].

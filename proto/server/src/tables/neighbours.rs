@@ -1,12 +1,12 @@
 //! States of the connections to neighbours, and those of single calls, which all shards read.
 
-use crate::NEIGHBOURS_MAX;
-use alloc::collections::BTreeMap;
+use crate::{NEIGHBOURS_MAX, Trunk};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, DialledId, Flow, Instant, Transport};
+use ringway_sansio::{ConnectionId, DialledId, Flow, HostNameId, Instant, Transport};
 
 /// Way of a message to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,11 @@ pub struct NeighbourTable {
     entries: Vec<Entry>,
     /// By neighbour.
     names: Vec<String>,
+    /// Neighbours by their addresses; of several with the same one the first is used.
+    targets: BTreeSet<(Target, u16)>,
+    connections: BTreeMap<ConnectionId, u16>,
+    /// Connections that neighbours opened and offered, and that are not in use yet.
+    offers: BTreeMap<u16, Flow>,
     calls: Calls,
 }
 
@@ -37,62 +42,72 @@ struct Entry {
     connection: Option<ConnectionId>,
     /// It answered the last OPTIONS, and not with 503.
     is_up: bool,
-    /// Connection that the neighbour opened and offered; it is not in use yet.
-    offer: Option<Flow>,
 }
+
+/// Host as the next hop of a request: by its name, or by its address if it has none, as a name may have several addresses.
+type Target = (Transport, HostNameId, Option<IpAddr>, u16);
 
 impl NeighbourTable {
     /// Notes the address of a neighbour.
     pub fn set_target(&mut self, neighbour: usize, target: Flow) {
-        if let Some(entry) = self.entry(neighbour) {
-            entry.offer = entry.offer.filter(|_| entry.target == Some(target));
-            entry.target = Some(target);
+        let Some(number) = number_of(neighbour) else { return };
+        let Some(entry) = self.entry(neighbour) else { return };
+        let before = entry.target.replace(target);
+        if before == Some(target) {
+            return;
         }
+        if let Some(before) = before {
+            self.targets.remove(&(target_of(&before), number));
+        }
+        self.targets.insert((target_of(&target), number));
+        self.offers.remove(&number);
     }
 
     /// Notes that a neighbour with the address `advertised` offers the connection of `flow`. Ignored unless that is the
     /// address at which it is dialled.
     pub(crate) fn offer(&mut self, neighbour: usize, advertised: SocketAddr, flow: Flow) {
-        if let Some(entry) = self.entries.get_mut(neighbour)
-            && let Some(target) = entry.target
+        if let Some(number) = number_of(neighbour)
+            && let Some(target) = self.entries.get(neighbour).and_then(|entry| entry.target)
             && (target.transport, target.remote) == (flow.transport, advertised)
         {
-            entry.offer = Some(flow);
+            self.offers.insert(number, flow);
         }
     }
 
     /// Takes the offer of a neighbour.
     pub(crate) fn take_offer(&mut self, neighbour: usize) -> Option<Flow> {
-        self.entries.get_mut(neighbour)?.offer.take()
+        self.offers.remove(&number_of(neighbour)?)
     }
 
     /// Removes the offer of a connection that is closed.
     pub(crate) fn remove_offer(&mut self, closed: ConnectionId) {
-        for entry in &mut self.entries {
-            entry.offer = entry.offer.filter(|flow| flow.connection != Some(closed));
-        }
+        self.offers.retain(|_, flow| flow.connection != Some(closed));
     }
 
-    /// Begins with these neighbours. Those at the positions of `changed`, and those that are gone, have no address and no
-    /// connection any more, and the connections of their calls end with their pending requests.
-    pub(crate) fn set_neighbours(&mut self, names: Vec<String>, changed: &[usize]) {
-        self.entries.truncate(names.len());
-        for index in (0..NEIGHBOURS_MAX).filter(|index| *index >= names.len() || changed.contains(index)) {
-            if let Some(entry) = self.entries.get_mut(index) {
-                *entry = Entry::default();
-            }
-            self.calls.forget_neighbour(index as u8);
-        }
-        self.names = names;
+    /// Begins with these neighbours. `earlier` has the position that each had before: it keeps its address, its connection and its
+    /// calls. The others have no address and no connection, and the connections of calls to those that are gone end with their pending
+    /// requests.
+    pub(crate) fn set_neighbours(&mut self, names: Vec<String>, earlier: &[Option<u16>]) {
+        let of = |at: &Option<u16>| at.and_then(|at| self.entries.get(usize::from(at))).copied();
+        let mut entries: Vec<Entry> = earlier.iter().map(|at| of(at).unwrap_or_default()).collect();
+        let probed = entries.iter().rposition(|entry| entry.target.is_some() || entry.is_up);
+        entries.truncate(probed.map_or(0, |last| last + 1));
+        let numbered = || (0..=u16::MAX).zip(&entries);
+        self.targets = numbered().filter_map(|(of, entry)| Some((target_of(&entry.target?), of))).collect();
+        self.connections = numbered().filter_map(|(of, entry)| Some((entry.connection?, of))).collect();
+        let later: BTreeMap<u16, u16> =
+            (0..=u16::MAX).zip(earlier).filter_map(|(to, from)| Some(((*from)?, to))).collect();
+        let offers = core::mem::take(&mut self.offers).into_iter();
+        self.offers = offers.filter_map(|(of, flow)| Some((*later.get(&of)?, flow))).collect();
+        self.calls.move_to(|of| later.get(&of).copied());
+        (self.entries, self.names) = (entries, names);
     }
 
     /// Name of the neighbour that has this connection, which is its own or that of a call.
     pub fn name_of(&self, connection: ConnectionId, dialled: DialledId) -> Option<&str> {
-        let index = match self.calls.neighbour_of(dialled) {
-            Some(index) => usize::from(index),
-            None => self.entries.iter().position(|entry| entry.connection == Some(connection))?,
-        };
-        self.names.get(index).map(String::as_str)
+        let number =
+            self.calls.neighbour_of(dialled).or_else(|| self.connections.get(&connection).copied())?;
+        self.names.get(usize::from(number)).map(String::as_str)
     }
 
     /// Connection of a neighbour.
@@ -102,25 +117,27 @@ impl NeighbourTable {
 
     /// Notes that a neighbour works, with its connection; `None`: datagrams reach it.
     pub fn set_up(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
-        if let Some(entry) = self.entry(neighbour) {
-            entry.connection = connection;
-            entry.is_up = true;
-        }
+        self.set(neighbour, connection, true);
     }
 
     /// Notes that a neighbour with this connection takes no new work: dialogs that run may go on.
     pub fn set_refusing(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
-        if let Some(entry) = self.entry(neighbour) {
-            entry.connection = connection;
-            entry.is_up = false;
-        }
+        self.set(neighbour, connection, false);
     }
 
     /// Notes that a neighbour has no connection, or does not answer.
     pub fn set_down(&mut self, neighbour: usize) {
-        if let Some(entry) = self.entry(neighbour) {
-            entry.connection = None;
-            entry.is_up = false;
+        self.set(neighbour, None, false);
+    }
+
+    fn set(&mut self, neighbour: usize, connection: Option<ConnectionId>, is_up: bool) {
+        let Some(number) = number_of(neighbour) else { return };
+        let Some(entry) = self.entry(neighbour) else { return };
+        entry.is_up = is_up;
+        let before = core::mem::replace(&mut entry.connection, connection);
+        if before != connection {
+            before.and_then(|before| self.connections.remove(&before));
+            connection.and_then(|connection| self.connections.insert(connection, number));
         }
     }
 
@@ -137,13 +154,12 @@ impl NeighbourTable {
 
     /// Way of a message for a flow without a connection.
     pub fn route(&self, flow: &Flow) -> NeighbourRoute {
-        let is_this = |entry: &&Entry| entry.target.is_some_and(|target| is_same(&target, flow));
-        match self.entries.iter().enumerate().find(|(_, entry)| is_this(entry)) {
-            None => NeighbourRoute::Other,
-            Some((index, entry)) => match entry.connection {
-                Some(connection) => NeighbourRoute::Up(index, connection),
-                None => NeighbourRoute::Down,
-            },
+        let wanted = target_of(flow);
+        let found = self.targets.range((wanted, 0)..=(wanted, u16::MAX)).next();
+        let Some(index) = found.map(|(_, number)| usize::from(*number)) else { return NeighbourRoute::Other };
+        match self.connection(index) {
+            Some(connection) => NeighbourRoute::Up(index, connection),
+            None => NeighbourRoute::Down,
         }
     }
 
@@ -160,7 +176,7 @@ impl NeighbourTable {
         flow: Flow,
         request: CallRequest,
     ) -> Option<Flow> {
-        self.calls.begin(now, (call_id, u8::try_from(neighbour).ok()?), flow, request)
+        self.calls.begin(now, (call_id, number_of(neighbour)?), flow, request)
     }
 
     /// Ends a pending request of a call. Returns the flow whose connection is of no use any more.
@@ -185,20 +201,30 @@ impl NeighbourTable {
         }
     }
 
+    /// States of the neighbours by index, up to the last one that has been probed: true for each that works.
+    pub fn states(&self) -> Vec<bool> {
+        self.entries.iter().map(|entry| entry.is_up).collect()
+    }
+
     fn entry(&mut self, neighbour: usize) -> Option<&mut Entry> {
-        if neighbour < NEIGHBOURS_MAX && neighbour >= self.entries.len() {
+        if neighbour < ENTRIES_MAX && neighbour >= self.entries.len() {
             self.entries.resize(neighbour + 1, Entry::default());
         }
         self.entries.get_mut(neighbour)
     }
 }
 
-/// True if both are the same host: by its name, or by its address if it has none. A name may have several addresses.
-fn is_same(target: &Flow, flow: &Flow) -> bool {
-    let is_host = target.remote.port() == flow.remote.port()
-        && (target.remote.ip() == flow.remote.ip() || target.host != ringway_sansio::HostNameId::NONE);
-    target.transport == flow.transport && target.host == flow.host && is_host
+fn number_of(neighbour: usize) -> Option<u16> {
+    u16::try_from(neighbour).ok().filter(|_| neighbour < ENTRIES_MAX)
 }
+
+fn target_of(flow: &Flow) -> Target {
+    let ip = (flow.host == HostNameId::NONE).then_some(flow.remote.ip());
+    (flow.transport, flow.host, ip, flow.remote.port())
+}
+
+/// Maximum number of neighbours: servers and nodes, and the trunks that are probed.
+const ENTRIES_MAX: usize = NEIGHBOURS_MAX + Trunk::TRUNKS_MAX;
 
 // Connections that calls to neighbours have for themselves.
 //
@@ -210,13 +236,15 @@ fn is_same(target: &Flow, flow: &Flow) -> bool {
 pub(super) struct Calls {
     calls: BTreeMap<DialledId, Call>,
     /// By the keyed hash of the Call-ID and the neighbour.
-    numbers: BTreeMap<(u64, u8), DialledId>,
+    numbers: BTreeMap<(u64, u16), DialledId>,
     last: DialledId,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    key: (u64, u8),
+    key: (u64, u16),
+    /// Its neighbour is there: later requests belong to it.
+    has_key: bool,
     flow: Flow,
     /// Pending requests.
     pending: u32,
@@ -259,7 +287,7 @@ impl Calls {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        key: (u64, u8),
+        key: (u64, u16),
         flow: Flow,
         request: CallRequest,
     ) -> Option<Flow> {
@@ -301,7 +329,7 @@ impl Calls {
 
     /// Ends the dialogs of a Call-ID, and passes the flows whose connections are of no use any more to `each`.
     pub(super) fn end_dialogs(&mut self, now: Instant, call_id: u64, mut each: impl FnMut(Flow)) {
-        let of_call = (call_id, 0)..=(call_id, u8::MAX);
+        let of_call = (call_id, 0)..=(call_id, u16::MAX);
         let numbers: Vec<_> = self.numbers.range(of_call).map(|(_, number)| *number).collect();
         for number in numbers {
             if let Some(call) = self.calls.get_mut(&number) {
@@ -327,21 +355,32 @@ impl Calls {
         });
     }
 
-    /// Makes later requests of the calls at this neighbour begin new calls; their connections end with the pending requests.
-    pub(super) fn forget_neighbour(&mut self, neighbour: u8) {
-        self.numbers.retain(|(_, of), _| *of != neighbour);
-        for call in self.calls.values_mut().filter(|call| call.key.1 == neighbour) {
-            call.is_dialog = false;
-            call.until = Instant::default();
+    /// Gives the calls the new numbers of their neighbours. Later requests of the calls at one that has none begin new calls; their
+    /// connections end with the pending requests.
+    pub(super) fn move_to(&mut self, number_of: impl Fn(u16) -> Option<u16>) {
+        let Self { calls, numbers, .. } = self;
+        numbers.clear();
+        for (number, call) in calls {
+            match number_of(call.key.1).filter(|_| call.has_key) {
+                Some(neighbour) => {
+                    call.key.1 = neighbour;
+                    numbers.insert(call.key, *number);
+                }
+                None => {
+                    call.has_key = false;
+                    call.is_dialog = false;
+                    call.until = Instant::default();
+                }
+            }
         }
     }
 
     /// Neighbour of the call with this connection.
-    pub(super) fn neighbour_of(&self, number: DialledId) -> Option<u8> {
-        self.calls.get(&number).map(|call| call.key.1)
+    pub(super) fn neighbour_of(&self, number: DialledId) -> Option<u16> {
+        self.calls.get(&number).filter(|call| call.has_key).map(|call| call.key.1)
     }
 
-    fn insert(&mut self, key: (u64, u8), flow: Flow) -> Option<DialledId> {
+    fn insert(&mut self, key: (u64, u16), flow: Flow) -> Option<DialledId> {
         if self.calls.len() >= CALLS_MAX {
             return None;
         }
@@ -353,7 +392,7 @@ impl Calls {
             }
         }
         let flow = Flow { connection: None, dialled: self.last, ..flow };
-        let call = Call { key, flow, pending: 0, is_dialog: false, until: Instant::default() };
+        let call = Call { key, has_key: true, flow, pending: 0, is_dialog: false, until: Instant::default() };
         self.calls.insert(self.last, call);
         self.numbers.insert(key, self.last);
         Some(self.last)
@@ -368,7 +407,7 @@ impl Calls {
 }
 
 /// Removes the key of a call, unless a later call has it.
-fn forget(numbers: &mut BTreeMap<(u64, u8), DialledId>, key: (u64, u8), number: DialledId) {
+fn forget(numbers: &mut BTreeMap<(u64, u16), DialledId>, key: (u64, u16), number: DialledId) {
     if numbers.get(&key) == Some(&number) {
         numbers.remove(&key);
     }
@@ -391,7 +430,7 @@ const CHALLENGED: Duration = Duration::from_secs(32);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{HostNameId, ListenerId};
+    use ringway_sansio::ListenerId;
 
     #[test]
     fn a_neighbour_is_recognised_by_name_or_address() {
@@ -413,7 +452,7 @@ mod tests {
         ] {
             assert_eq!(table.route(&flow(address, host)), route, "{address} {host}");
         }
-        table.set_neighbours(["gate", "carrier"].map(String::from).to_vec(), &[]);
+        table.set_neighbours(["gate", "carrier"].map(String::from).to_vec(), &[Some(0), Some(1)]);
         let mut states = Vec::new();
         table.for_each(|index, name, address, is_up| {
             states.push((index, String::from(name), address.map(|address| address.port()), is_up));
@@ -423,6 +462,14 @@ mod tests {
             states,
             expected.map(|(index, name, port, is_up)| (index, String::from(name), port, is_up))
         );
+        // One comes before them, and the first one is gone.
+        table.set_neighbours(["new", "carrier"].map(String::from).to_vec(), &[None, Some(1)]);
+        assert_eq!(table.route(&flow("192.0.2.2:5060", 0)), NeighbourRoute::Up(1, ConnectionId(9)));
+        assert_eq!(table.route(&flow("192.0.2.1:5060", 5)), NeighbourRoute::Other);
+        table.set_neighbours(["carrier"].map(String::from).to_vec(), &[Some(1)]);
+        assert_eq!(table.route(&flow("192.0.2.2:5060", 0)), NeighbourRoute::Up(0, ConnectionId(9)));
+        assert_eq!(table.name_of(ConnectionId(9), DialledId::SHARED), Some("carrier"));
+        assert_eq!(table.states(), [true]);
     }
 }
 
@@ -495,7 +542,7 @@ mod neighbour_calls_tests {
         let (before, other) =
             (begin(&mut calls, 1, CallRequest::Pending), begin(&mut calls, 2, CallRequest::Pending));
         calls.end(NOW, other, CallResult::Dialog);
-        calls.forget_neighbour(3);
+        calls.move_to(|of| (of != 3).then_some(of));
         let after = begin(&mut calls, 1, CallRequest::Pending);
         assert_ne!(before, after);
         assert_eq!(calls.end(NOW, before, CallResult::Other).unwrap().dialled, before);

@@ -360,6 +360,12 @@ impl SharedTables {
         self.paused_trunks.change((), |paused| paused.note(trunk, pause, until));
     }
 
+    /// Gives each trunk of a new list its pauses and its challenge: `earlier` has its index in the former list.
+    pub(crate) fn move_trunks(&self, earlier: &[Option<u16>]) {
+        self.paused_trunks.change((), |paused| paused.move_to(earlier));
+        self.change_trunk_logins((), |logins| logins.move_to(earlier));
+    }
+
     /// Notes that the trunk with this index, which was silent, sent a response.
     pub(crate) fn note_answering_trunk(&self, trunk: usize) {
         self.paused_trunks.change((), |paused| paused.clear(trunk));

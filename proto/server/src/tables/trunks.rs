@@ -1,7 +1,6 @@
 //! Trunks that did not answer a short time ago, or asked for a pause, and the nonces of their challenges.
 
-use crate::NEIGHBOURS_MAX;
-use crate::config::{Trunk, TrunkLogin, Trunking};
+use crate::config::{Trunk, TrunkList, TrunkLogin, Trunking};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -36,18 +35,12 @@ pub enum TrunkPause {
 
 /// Trunks that are tried last. Shared by all shards in [`SharedTables`](crate::SharedTables), so that a silent trunk costs one call its
 /// time and not each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PausedTrunks {
-    /// Ends of the times after a silence.
-    silent: [Instant; NEIGHBOURS_MAX],
-    /// Ends of the pauses that they asked for.
-    paused: [Instant; NEIGHBOURS_MAX],
-}
-
-impl Default for PausedTrunks {
-    fn default() -> Self {
-        Self { silent: [Instant::default(); NEIGHBOURS_MAX], paused: [Instant::default(); NEIGHBOURS_MAX] }
-    }
+    /// Ends of the times after a silence, by trunk, up to the last one that had one.
+    silent: Vec<Instant>,
+    /// Ends of the pauses that they asked for, likewise.
+    paused: Vec<Instant>,
 }
 
 impl PausedTrunks {
@@ -60,8 +53,21 @@ impl PausedTrunks {
             TrunkPause::Silent => &mut self.silent,
             TrunkPause::RetryAfter => &mut self.paused,
         };
+        if list.len() <= trunk && trunk < TrunkList::LEN_MAX {
+            list.resize(trunk + 1, Instant::default());
+        }
         if let Some(end) = list.get_mut(trunk) {
             *end = until;
+        }
+    }
+
+    /// Gives each trunk of a new list the times that it had: `earlier` has its index in the former list.
+    pub(crate) fn move_to(&mut self, earlier: &[Option<u16>]) {
+        for list in [&mut self.silent, &mut self.paused] {
+            if !list.is_empty() {
+                let of = |earlier: &Option<u16>| earlier.and_then(|at| list.get(usize::from(at)).copied());
+                *list = earlier.iter().map(|earlier| of(earlier).unwrap_or_default()).collect();
+            }
         }
     }
 
@@ -120,6 +126,15 @@ impl TrunkLogins {
         Self { known: Vec::new(), cnonces: Rng::new(seed) }
     }
 
+    /// Gives each trunk of a new list its challenge: `earlier` has its index in the former list.
+    pub(crate) fn move_to(&mut self, earlier: &[Option<u16>]) {
+        if !self.known.is_empty() {
+            let known = &mut self.known;
+            let mut of = |at: &Option<u16>| known.get_mut(usize::from((*at)?)).and_then(Option::take);
+            *known = earlier.iter().map(&mut of).collect();
+        }
+    }
+
     /// Header field of the credentials of a request, if the trunk has challenged one before.
     pub(crate) fn credentials(
         &mut self,
@@ -171,22 +186,18 @@ impl Trunking {
     /// Trunk with credentials that a request inside a dialog was sent to: `flow` leads to its address or its networks, by a secure
     /// transport if its URI has one.
     pub(crate) fn login_at(&self, flow: &Flow) -> Option<usize> {
-        self.trunks.iter().position(|trunk| trunk.login.is_some() && trunk.is_at(flow))
-    }
-
-    /// True if a trunk has credentials.
-    pub(crate) fn has_logins(&self) -> bool {
-        self.trunks.iter().any(|trunk| trunk.login.is_some())
+        if !self.has_logins() {
+            return None;
+        }
+        self.find_at(flow.remote.ip(), |trunk| trunk.login.is_some() && trunk.is_secured_by(flow))
     }
 }
 
 impl Trunk {
-    fn is_at(&self, flow: &Flow) -> bool {
+    fn is_secured_by(&self, flow: &Flow) -> bool {
         let Ok(uri) = Uri::parse(self.uri.as_bytes()) else { return false };
         let named = uri.params().value(b"transport");
         let transport = ringway_sansio::Transport::of_uri(uri.scheme() == Scheme::Sips, named);
-        let is_secure_enough = flow.transport.is_secure() || transport.is_some_and(|own| !own.is_secure());
-        let ip = flow.remote.ip();
-        is_secure_enough && (uri.host().ip() == Some(ip) || self.has_network(ip))
+        flow.transport.is_secure() || transport.is_some_and(|own| !own.is_secure())
     }
 }

@@ -15,8 +15,8 @@ fn limited(second: u32) -> impl FnOnce(&mut Config) {
     move |config| {
         carriers(config);
         let lines = |most| Some(TrunkLimits { under_way: Some(most), per_second: None });
-        config.trunking.trunks[0].call_limits = lines(2);
-        config.trunking.trunks[1].call_limits = lines(second);
+        config.trunking.trunks.edit()[0].call_limits = lines(2);
+        config.trunking.trunks.edit()[1].call_limits = lines(second);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_challenge_and_a_failover_count_once() {
     let mut world = World::with(|config| {
         limited(2)(config);
         let (username, password) = ("acct".to_owned(), "secret".to_owned());
-        config.trunking.trunks[0].login = Some(TrunkLogin { username, password, realm: None });
+        config.trunking.trunks.edit()[0].login = Some(TrunkLogin { username, password, realm: None });
     });
     let first = only(requests(call(&mut world, "1")));
     let sent = requests(world.udp(CARRIER_A, &first.answer(407, &[CHALLENGE])));
@@ -143,7 +143,8 @@ fn the_same_identifiers_do_not_make_calls_free() {
 fn a_second_has_as_many_calls_as_permitted() {
     let mut world = World::with(|config| {
         carriers(config);
-        config.trunking.trunks[0].call_limits = Some(TrunkLimits { under_way: None, per_second: Some(3) });
+        config.trunking.trunks.edit()[0].call_limits =
+            Some(TrunkLimits { under_way: None, per_second: Some(3) });
         only_first(config);
     });
     for second in 0..3 {

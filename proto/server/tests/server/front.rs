@@ -28,7 +28,7 @@ fn front(nodes: u8) -> World {
 fn set_nodes(config: &mut Config, nodes: u8) {
     config.auth.enabled = true;
     config.edge_domains = vec!["example.net".into()];
-    config.trunking.trunks = (1..=nodes).map(node_of).collect();
+    config.trunking.trunks = (1..=nodes).map(node_of).collect::<Vec<_>>().into();
 }
 
 fn node_of(number: u8) -> Trunk {

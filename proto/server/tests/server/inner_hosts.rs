@@ -207,7 +207,7 @@ fn what_the_configuration_and_registrations_name_is_reached_as_before() {
     assert_eq!(forwarded(world.udp(ALICE, &call)).to(), "192.0.2.1:5060");
     assert_eq!(world.server.counters().inner_hosts_refused, 0);
     let mut world = self::world(|config| {
-        config.trunking.trunks = vec![trunk("carrier", "10.0.0.6:5060")];
+        config.trunking.trunks = vec![trunk("carrier", "10.0.0.6:5060")].into();
         config.trunking.routes = RouteTable::new(vec![to_trunks(prefix("+"), &[0])]).unwrap();
     });
     let sent = proven(&mut world, ALICE, &invite("sip:+441@example.org"), "alice");

@@ -285,13 +285,14 @@ fn a_reload_begins_new_neighbours_and_ends_removed_ones() {
     let mut world = gate();
     let probe = only(world.due());
     answer(&mut world, 7, &probe, 200);
-    reload(&mut world, &[gate_is, other_is]);
+    reload(&mut world, &[other_is, gate_is]);
     let probe = only(world.due());
-    assert_eq!((probe.to().as_str(), probe.flow.connection), (OTHER, None), "the first one is as before");
+    assert_eq!((probe.to().as_str(), probe.flow.connection), (OTHER, None), "the gate is as before");
+    assert_eq!(world.memory.tables().neighbour_connection(1), Some(ConnectionId(7)), "at its new position");
     assert_eq!(forwarded(call(&mut world, "one")).flow.connection, Some(ConnectionId(7)));
 
-    // The first one is replaced while the second one is being dialled.
-    reload(&mut world, &[other_is]);
+    // The other one gets another name while it is being dialled.
+    reload(&mut world, &[("third", other_is.1)]);
     let again = only(world.due());
     assert_eq!((again.to().as_str(), world.server.transactions_len().1), (OTHER, 2), "one call, one OPTIONS");
     world.message(tcp_flow(8, OTHER), &probe.answer(200, &[]));

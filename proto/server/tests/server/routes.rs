@@ -24,7 +24,7 @@ pub(crate) fn trunk(name: &str, address: &str) -> Trunk {
 }
 
 /// Route to these trunks in order.
-pub(crate) fn to_trunks(matches: RouteMatch, trunks: &[usize]) -> Route {
+pub(crate) fn to_trunks(matches: RouteMatch, trunks: &[u16]) -> Route {
     let trunks = trunks.iter().map(|&trunk| WeightedTrunk { trunk, weight: 0 }).collect();
     Route { matches, to: RouteTo::Trunks { trunks, change: NumberChange::default() } }
 }
@@ -35,7 +35,7 @@ pub(crate) fn prefix(text: &str) -> RouteMatch {
 
 /// Two carriers for all numbers with a `+`, and for the domain other.example.
 pub(crate) fn carriers(config: &mut Config) {
-    config.trunking.trunks = vec![trunk("carrier-a", CARRIER_A), trunk("carrier-b", CARRIER_B)];
+    config.trunking.trunks = vec![trunk("carrier-a", CARRIER_A), trunk("carrier-b", CARRIER_B)].into();
     let change = NumberChange { strip: 1, add: "+49".into() };
     let national = RouteTo::Trunks { trunks: vec![WeightedTrunk { trunk: 0, weight: 0 }], change };
     let routes = vec![
@@ -49,7 +49,7 @@ pub(crate) fn carriers(config: &mut Config) {
 
 /// Routes all numbers to the first trunk alone.
 pub(crate) fn only_first(config: &mut Config) {
-    config.trunking.trunks.truncate(1);
+    config.trunking.trunks.edit().truncate(1);
     config.trunking.routes = RouteTable::new(vec![to_trunks(prefix("+"), &[0])]).unwrap();
 }
 
@@ -210,9 +210,9 @@ fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
     ] {
         let mut world = World::with(|config| {
             carriers(config);
-            config.trunking.trunks[0].caller = caller.clone();
-            config.trunking.trunks[0].callers = callers.clone();
-            config.trunking.trunks[0].privacy = privacy;
+            config.trunking.trunks.edit()[0].caller = caller.clone();
+            config.trunking.trunks.edit()[0].callers = callers.clone();
+            config.trunking.trunks.edit()[0].privacy = privacy;
         });
         let call =
             invite("sip:+441234@example.org").line(claim).line("Remote-Party-ID: <sip:+1@claimed.example>");
@@ -225,7 +225,7 @@ fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
     // The identity that a trusted proxy asserts is believed.
     let mut world = World::with(|config| {
         closed_carriers(config);
-        config.trunking.trunks[0].privacy = CallerPrivacy::Id;
+        config.trunking.trunks.edit()[0].privacy = CallerPrivacy::Id;
     });
     let sent = forwarded(world.udp(EDGE, &invite("sip:+441234@example.org").line(claim)));
     assert_eq!(sent.header("P-Asserted-Identity"), "<sip:+1@claimed.example>");
@@ -236,7 +236,7 @@ fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
 fn a_user_part_with_escapes_has_the_number_of_its_user() {
     let mut world = World::with(|config| {
         carriers(config);
-        config.trunking.trunks[0].callers = vec![("alice".into(), "+49301".into())];
+        config.trunking.trunks.edit()[0].callers = vec![("alice".into(), "+49301".into())];
     });
     let sent = forwarded(world.udp(ALICE, &invite("sip:+441@example.org").from("sip:%61lice@example.org")));
     assert_eq!(sent.header("P-Asserted-Identity"), "<sip:+49301@198.51.100.1;user=phone>");

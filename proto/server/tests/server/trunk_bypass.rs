@@ -13,7 +13,7 @@ fn guarded(config: &mut Config) {
     config.auth.enabled = true;
     let mut named = trunk("carrier-b", CARRIER_B);
     named.uri = "sip:trunk.example.net;transport=udp".into();
-    config.trunking.trunks[1] = named;
+    config.trunking.trunks.edit()[1] = named;
     let rule = Destination { prefix: "+881".into(), rule: DestinationRule::Deny };
     config.trunking.destinations = DestinationRules::new(vec![rule]).unwrap();
 }
@@ -175,7 +175,7 @@ fn a_dialled_connection_is_charged_to_its_sender_unless_it_is_a_trunks() {
     };
     let mut world = World::with(|config| {
         guarded(config);
-        config.trunking.trunks[0].uri = "sip:198.51.100.1:5060;transport=tcp".into();
+        config.trunking.trunks.edit()[0].uri = "sip:198.51.100.1:5060;transport=tcp".into();
     });
     let uris = ["sip:x@203.0.113.5;transport=tcp", "sip:x@203.0.113.6;transport=tcp"];
     let alices = to(&mut world, ALICE, "alice", uris[0], "1");

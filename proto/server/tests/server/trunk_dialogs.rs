@@ -23,7 +23,7 @@ fn ruled(config: &mut Config) {
     config.auth.enabled = true;
     config.auth.trusted.clear();
     let (username, password) = ("acct".to_owned(), "secret".to_owned());
-    config.trunking.trunks[0].login = Some(TrunkLogin { username, password, realm: None });
+    config.trunking.trunks.edit()[0].login = Some(TrunkLogin { username, password, realm: None });
     let rules = [("+881", DestinationRule::Deny), ("", DestinationRule::PerHour(2))];
     let rules = rules.map(|(prefix, rule)| Destination { prefix: prefix.into(), rule });
     config.trunking.destinations = DestinationRules::new(rules.into()).unwrap();
@@ -357,7 +357,7 @@ fn a_number_is_compared_as_the_carrier_may_dial_it() {
     ] {
         let mut world = World::with(|config| {
             ruled(config);
-            for trunk in &mut config.trunking.trunks {
+            for trunk in config.trunking.trunks.edit().iter_mut() {
                 trunk.international = prefixes.iter().map(|&prefix| prefix.into()).collect();
             }
         });
@@ -380,7 +380,8 @@ fn a_number_of_a_route_is_compared_with_the_prefixes_of_its_trunk() {
     ] {
         let mut world = World::with(|config| {
             ruled(config);
-            config.trunking.trunks[0].international = prefixes.iter().map(|&prefix| prefix.into()).collect();
+            config.trunking.trunks.edit()[0].international =
+                prefixes.iter().map(|&prefix| prefix.into()).collect();
             let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
             let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
             let route = Route { matches: crate::routes::prefix("0"), to };

@@ -27,7 +27,7 @@ fn national() -> NumberForm {
 /// Two carriers, of which the first reads From, and alice has a number there.
 fn reading_from(config: &mut Config) {
     carriers(config);
-    let trunk = &mut config.trunking.trunks[0];
+    let trunk = &mut config.trunking.trunks.edit()[0];
     trunk.identity = TrunkIdentity { from: template("{number}@{domain}"), ..TrunkIdentity::default() };
     trunk.callers = vec![("alice".into(), "+4930123401".into())];
     trunk.domain = Some("carrier.example".into());
@@ -160,8 +160,8 @@ fn each_trunk_of_a_route_and_each_attempt_has_its_from() {
     let mut world = World::with(|config| {
         reading_from(config);
         let (username, password) = ("acct".to_owned(), "secret".to_owned());
-        config.trunking.trunks[0].login = Some(TrunkLogin { username, password, realm: None });
-        config.trunking.trunks[1].identity.from = template("{user}@b.example");
+        config.trunking.trunks.edit()[0].login = Some(TrunkLogin { username, password, realm: None });
+        config.trunking.trunks.edit()[1].identity.from = template("{user}@b.example");
     });
     let first = call(&mut world);
     let sent = requests(world.udp(CARRIER_A, &first.answer(407, &[CHALLENGE])));
@@ -196,7 +196,7 @@ fn an_anonymous_from_and_one_without_a_number_stay() {
 fn the_other_fields_follow_their_templates() {
     let mut world = World::with(|config| {
         carriers(config);
-        let trunk = &mut config.trunking.trunks[0];
+        let trunk = &mut config.trunking.trunks.edit()[0];
         trunk.caller = ringway_server::CallerNumber::Number("+44301234".into());
         trunk.numbers_out = national();
         trunk.privacy = CallerPrivacy::Id;
@@ -219,7 +219,7 @@ fn the_other_fields_follow_their_templates() {
 fn numbers_of_a_trunk_have_one_form_inside() {
     let mut world = World::with(|config| {
         carriers(config);
-        config.trunking.trunks[0].numbers_in = national();
+        config.trunking.trunks.edit()[0].numbers_in = national();
         let route = Route { matches: prefix("+4430777"), to: RouteTo::User("bob".into()) };
         config.trunking.routes = RouteTable::new(vec![route]).unwrap();
     });
@@ -251,8 +251,8 @@ fn numbers_of_a_trunk_have_one_form_inside() {
 fn a_from_that_is_the_same_already_stays() {
     let mut world = World::with(|config| {
         reading_from(config);
-        config.trunking.trunks[0].domain = Some("example.org".into());
-        config.trunking.trunks[0].identity.from = template("{user}@{domain}");
+        config.trunking.trunks.edit()[0].domain = Some("example.org".into());
+        config.trunking.trunks.edit()[0].identity.from = template("{user}@{domain}");
     });
     let (sent, _) = answered(&mut world);
     assert!(!sent.header("Record-Route").contains(";ri="), "{}", sent.text());

@@ -19,7 +19,7 @@ fn with_login(config: &mut Config) {
     carriers(config);
     let realm = Some("carrier.example".to_owned());
     let (username, password) = ("acct\"1".to_owned(), "trunk secret".to_owned());
-    config.trunking.trunks[0].login = Some(TrunkLogin { username, password, realm });
+    config.trunking.trunks.edit()[0].login = Some(TrunkLogin { username, password, realm });
 }
 
 fn call(world: &mut World, id: &str) -> Sent {
@@ -146,7 +146,8 @@ fn the_next_trunk_has_numbers_of_its_own() {
         let mut world = World::with(|config| {
             with_login(config);
             if has_login {
-                config.trunking.trunks[1].login = config.trunking.trunks[0].login.clone();
+                let mut trunks = config.trunking.trunks.edit();
+                trunks[1].login = trunks[0].login.clone();
             }
         });
         let first = call(&mut world, "one");
@@ -244,9 +245,10 @@ fn all_shards_use_one_nonce_of_a_trunk() {
 #[test]
 fn a_nonce_is_used_with_the_password_and_for_the_trunk_that_it_was_answered_with() {
     let change_password = |config: &mut Config| {
-        config.trunking.trunks[0].login.as_mut().unwrap().password = "another".to_owned();
+        config.trunking.trunks.edit()[0].login.as_mut().unwrap().password = "another".to_owned();
     };
-    let change_trunk = |config: &mut Config| config.trunking.trunks[0].uri = format!("sip:{CARRIER_B}");
+    let change_trunk =
+        |config: &mut Config| config.trunking.trunks.edit()[0].uri = format!("sip:{CARRIER_B}");
     for (change, is_used) in
         [(None, true), (Some(&change_password as &dyn Fn(&mut Config)), false), (Some(&change_trunk), false)]
     {
@@ -416,7 +418,7 @@ fn after_a_change_of_the_trunks_a_pending_call_gets_no_credentials_and_no_other_
     let first = call(&mut world, "one");
     let mut changed = config();
     with_login(&mut changed);
-    changed.trunking.trunks.swap(0, 1);
+    changed.trunking.trunks.edit().swap(0, 1);
     world.server.reconfigure(Arc::new(changed));
     let sent = world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]));
     assert_eq!(statuses(&sent), [500], "the caller cannot answer the challenge");
@@ -427,7 +429,7 @@ fn after_a_change_of_the_trunks_a_pending_call_gets_no_credentials_and_no_other_
     let first = call(&mut world, "two");
     let mut changed = config();
     with_login(&mut changed);
-    changed.trunking.trunks.swap(0, 1);
+    changed.trunking.trunks.edit().swap(0, 1);
     world.server.reconfigure(Arc::new(changed));
     let sent = world.udp(CARRIER_A, &first.answer(503, &[]));
     assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));

@@ -16,7 +16,8 @@ fn registering(config: &mut Config) {
         login: Some(login),
         networks: Vec::new(),
         ..trunk("carrier", CARRIER)
-    }];
+    }]
+    .into();
     let route = Route { matches: prefix("+4930123"), to: RouteTo::User("bob".into()) };
     config.trunking.routes = RouteTable::new(vec![route]).unwrap();
 }
@@ -252,7 +253,7 @@ fn a_reload_keeps_the_registration_of_a_trunk_that_stays_and_ends_others() {
     config.recurse = true;
     world.server.reconfigure(std::sync::Arc::new(config.clone()));
     assert!(requests(world.pass(Duration::from_secs(2))).is_empty(), "the registration stays");
-    config.trunking.trunks[0].registers = false;
+    config.trunking.trunks.edit()[0].registers = false;
     world.server.reconfigure(std::sync::Arc::new(config));
     assert_eq!(within(&mut world, 700).0.len(), 0, "nobody refreshes it");
 }
@@ -266,16 +267,16 @@ fn a_reload_in_the_middle_of_an_attempt_loses_no_registration() {
             let second = Trunk {
                 name: "second".into(),
                 uri: "sip:198.51.100.2:5060".into(),
-                ..config.trunking.trunks[0].clone()
+                ..config.trunking.trunks.edit()[0].clone()
             };
-            config.trunking.trunks.push(second);
+            config.trunking.trunks.edit().push(second);
         });
         let registers = within(&mut world, 1).0;
         let second = registers.into_iter().find(|sent| sent.to() == "198.51.100.2:5060").unwrap();
         let mut config = crate::harness::config();
         registering(&mut config);
-        config.trunking.trunks[0].name = "second".into();
-        config.trunking.trunks[0].uri = "sip:198.51.100.2:5060".into();
+        config.trunking.trunks.edit()[0].name = "second".into();
+        config.trunking.trunks.edit()[0].uri = "sip:198.51.100.2:5060".into();
         world.server.reconfigure(std::sync::Arc::new(config));
         if answers {
             assert!(world.udp("198.51.100.2:5060", &granted(&second, 600)).is_empty());

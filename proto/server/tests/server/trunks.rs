@@ -208,7 +208,7 @@ fn other_methods_go_to_trunks_too_and_end_in_their_time() {
 /// The carriers with health checks.
 pub(crate) fn probed(config: &mut Config) {
     carriers(config);
-    for (index, trunk) in config.trunking.trunks.iter_mut().enumerate() {
+    for (index, trunk) in config.trunking.trunks.edit().iter_mut().enumerate() {
         trunk.neighbour = Some(index);
         config.neighbours.push(Neighbour {
             name: trunk.name.clone(),
@@ -299,7 +299,7 @@ fn a_trunk_that_answers_options_with_503_gets_no_new_calls_until_it_answers_othe
 fn a_trunk_of_a_name_whose_first_server_answers_options_with_503_uses_the_second_one() {
     let mut world = World::with(|config| {
         probed(config);
-        config.trunking.trunks[0].uri = "sip:gate.example.net".into();
+        config.trunking.trunks.edit()[0].uri = "sip:gate.example.net".into();
         config.neighbours[0].uri = "sip:gate.example.net".into();
     });
     let probes = world.due();

@@ -165,6 +165,8 @@ export const REASONS = [
     '404'],
   ['neighbour_calls_refused', '16,384 calls to neighbours with a connection of their own',
     '500'],
+  ['health_checks_delayed', 'A health check of a trunk or neighbour a second late or more: 150 a second are sent in all',
+    'Sent later; the trunk keeps its state'],
   ['neighbour_calls_idle', 'Such a call without a request for 30 min, or 32 s after a challenge',
     'Its connection is closed; a later request opens another'],
   ['locates_too_often', '20 read-throughs a second for a source, 2,000 with a password, while a node has not read all of the store that nodes share, or with location.hold = "served"',

@@ -5,6 +5,7 @@ use super::pattern::{BadPattern, PatternKind, PatternTable};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::Uri;
+use smallvec::SmallVec;
 
 /// Route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub enum RouteTo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedTrunk {
     /// Index in the list of trunks.
-    pub trunk: usize,
+    pub trunk: u16,
     /// Weight against the other trunks of the route; 0 for all of them: in the order of the list.
     pub weight: u16,
 }
@@ -144,10 +145,13 @@ impl RouteTable {
     }
 }
 
+/// Indices of trunks in the order of trial.
+pub(crate) type TrunkOrder = SmallVec<[usize; Route::TRUNKS_MAX]>;
+
 /// Trunks in the order of trial. With weights the order follows from `draw`, so that retransmissions have the same.
-pub(crate) fn in_order(trunks: &[WeightedTrunk], mut draw: u64) -> Vec<usize> {
-    let mut left = trunks.to_vec();
-    let mut order = Vec::with_capacity(left.len());
+pub(crate) fn in_order(trunks: &[WeightedTrunk], mut draw: u64) -> TrunkOrder {
+    let mut left: SmallVec<[WeightedTrunk; Route::TRUNKS_MAX]> = trunks.into();
+    let mut order = TrunkOrder::new();
     while !left.is_empty() {
         let sum: u64 = left.iter().map(|trunk| u64::from(trunk.weight)).sum();
         let mut at = 0;
@@ -162,7 +166,7 @@ pub(crate) fn in_order(trunks: &[WeightedTrunk], mut draw: u64) -> Vec<usize> {
                 }
             }
         }
-        order.push(left.remove(at).trunk);
+        order.push(usize::from(left.remove(at).trunk));
     }
     order
 }
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn weights_divide_the_first_trials_and_each_trunk_is_tried_once() {
         let listed: Vec<_> = (0..3).map(|trunk| WeightedTrunk { trunk, weight: 0 }).collect();
-        assert_eq!(in_order(&listed, 77), [0, 1, 2]);
+        assert_eq!(in_order(&listed, 77)[..], [0, 1, 2]);
         let weighted = [WeightedTrunk { trunk: 4, weight: 80 }, WeightedTrunk { trunk: 5, weight: 20 }];
         let orders: Vec<_> = (0..1000).map(|draw| in_order(&weighted, draw)).collect();
         assert_eq!(orders.iter().filter(|order| order[..] == [4, 5]).count(), 800);

@@ -75,13 +75,7 @@ pub(super) fn called_number(env: &Env<'_>, request: &Request<'_, '_>, number: Nu
 
 /// Form of the numbers in a request, if it is a trunk's.
 fn form_of_sender<'e>(env: &Env<'e>, request: &Request<'_, '_>) -> Option<&'e NumberForm> {
-    let trunks = &env.config.trunking.trunks;
-    if !trunks.iter().any(|trunk| trunk.numbers_in.changes()) {
-        return None;
-    }
-    let client = request.client(env.config);
-    let trunk = trunks.iter().find(|trunk| !trunk.is_node && trunk.has_network(client))?;
-    Some(&trunk.numbers_in).filter(|form| form.changes())
+    env.config.trunking.form_of(|| request.client(env.config))
 }
 
 /// Changes From of a request whose next hop has another one than the caller: of the first request by its target, or by the form of a

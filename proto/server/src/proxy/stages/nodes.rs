@@ -21,7 +21,7 @@ use siphasher::sip::SipHasher13;
 pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
     let Call { env, request, routed, .. } = call;
     let (trunking, tables) = (&env.config.trunking, env.tables);
-    if trunking.nodes().next().is_none() || !edge::serves(env.config, routed.next_uri()) {
+    if !trunking.has_nodes() || !edge::serves(env.config, routed.next_uri()) {
         return Next::Pass;
     }
     let user = match request.method {

@@ -198,7 +198,7 @@ fn targets_at(
         neighbour.is_some_and(|index| index.is_none_or(|index| tables.is_neighbour_up(index)))
     };
     let mut order = in_order(trunks, call.env.call_hash(call.request.message));
-    order.retain(is_up);
+    order.retain(|trunk| is_up(trunk));
     if order.is_empty() {
         call.env.counters.trunks_down += 1;
         return Err(RouteRefusal::AllDown);
@@ -211,7 +211,7 @@ fn targets_at(
             call.env.counters.trunk_calls_refused += 1;
             return Err(RouteRefusal::AllFull);
         }
-        order.retain(is_open);
+        order.retain(|trunk| is_open(trunk));
     }
     match dialled {
         Dialled::Number(number) => destinations::admit_number(call, payer, number, &order)?,
@@ -349,7 +349,7 @@ pub(super) fn change_any(
     changes.permitted = permitted_fields(config, plan);
     changes.foreign = match hop {
         Some(hop) if config.trunking.is_node(hop) => Foreign::Passed,
-        _ if config.trunking.nodes().next().is_some() => Foreign::Of(is_for_node),
+        _ if config.trunking.has_nodes() => Foreign::Of(is_for_node),
         _ => Foreign::Unknown,
     };
     if plan.begins_dialog() {
