@@ -54,11 +54,13 @@ pub(super) fn server_config(
         bound: listen.address,
         advertised: advertised(listen.address),
     };
+    let listeners: Vec<ringway_server::Listener> = table.all().map(listener).collect();
     let server = config.server.clone();
     let mut neighbours = server.neighbours;
     neighbours.extend(nodes.iter().map(neighbour));
     ringway_server::Config {
-        listeners: table.all().map(listener).collect(),
+        listener_networks: listener_networks(&listeners),
+        listeners,
         removed_listeners: table.removed(),
         advertised: config::with_public_ip(server.advertised, public_ip),
         machine_addresses: machine_addresses(),
@@ -95,15 +97,44 @@ pub(super) fn acceptance(config: &Config, table: &ListenerTable) -> Option<Accep
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its
 /// packets would be treated as behind a NAT.
 fn machine_addresses() -> Vec<IpAddr> {
-    match if_addrs::get_if_addrs() {
-        Ok(interfaces) => {
-            interfaces.iter().map(if_addrs::Interface::ip).filter(|ip| !ip.is_loopback()).collect()
+    interfaces().iter().map(if_addrs::Interface::ip).filter(|ip| !ip.is_loopback()).collect()
+}
+
+fn interfaces() -> Vec<if_addrs::Interface> {
+    if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        tracing::warn!("this machine's addresses cannot be listed: {error}");
+        Vec::new()
+    })
+}
+
+/// Networks at the addresses of listeners, and the address of the default route for all others; none if a family has listeners at one address
+/// only, as a request leaves by that.
+fn listener_networks(listeners: &[ringway_server::Listener]) -> Vec<(ringway_server::Network, IpAddr)> {
+    let of_family = |is_ipv4: bool| {
+        let mut own: Vec<IpAddr> = listeners.iter().map(|listener| listener.bound.ip()).collect();
+        own.retain(|ip| ip.is_ipv4() == is_ipv4 && !ip.is_unspecified() && !ip.is_loopback());
+        own.sort_unstable();
+        own.dedup();
+        if own.len() < 2 {
+            return Vec::new();
         }
-        Err(error) => {
-            tracing::warn!("this machine's addresses cannot be listed: {error}");
-            Vec::new()
-        }
-    }
+        let mut networks: Vec<(u8, IpAddr)> = interfaces()
+            .iter()
+            .map(|interface| match &interface.addr {
+                if_addrs::IfAddr::V4(v4) => (v4.prefixlen, IpAddr::V4(v4.ip)),
+                if_addrs::IfAddr::V6(v6) => (v6.prefixlen, IpAddr::V6(v6.ip)),
+            })
+            .collect();
+        let any = match is_ipv4 {
+            true => IpAddr::from([0, 0, 0, 0]),
+            false => IpAddr::from([0_u16; 8]),
+        };
+        networks.push((0, advertised(SocketAddr::new(any, 0)).ip()));
+        networks.retain(|(_, ip)| own.contains(ip));
+        networks.sort_by_key(|(prefix, _)| std::cmp::Reverse(*prefix));
+        networks.into_iter().map(|(prefix, ip)| (ringway_server::Network::around(ip, prefix), ip)).collect()
+    };
+    [of_family(true), of_family(false)].concat()
 }
 
 /// Address advertised to peers: for a listener on all addresses, the source address of the default route.

@@ -130,6 +130,18 @@ impl Config {
         SentBy::Address(listener.advertised)
     }
 
+    /// Listener for `transport` at the address that this server has in the network of `to`.
+    #[cold]
+    pub(super) fn listener_in_network(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
+        let mut networks = self.listener_networks.iter().filter(|(network, _)| network.contains(to));
+        networks.find_map(|(_, own)| {
+            let is_there = |listener: &Listener| {
+                listener.transport == transport && listener.bound.ip().to_canonical() == *own
+            };
+            self.listeners_in_use().find(|(_, listener)| is_there(listener)).map(|(id, _)| id)
+        })
+    }
+
     /// True for a packet's address that is one of a listener. Another host behind the same router can send from an advertised address.
     pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
         let address = Flow::canonical(address);

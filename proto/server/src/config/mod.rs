@@ -45,6 +45,9 @@ pub struct Config {
     pub domains: Vec<String>,
     /// Listeners, in the order of their [`ListenerId`]s. Default: none.
     pub listeners: Vec<Listener>,
+    /// Networks that the addresses of listeners are in, with these addresses, the smallest networks first: a request leaves by a listener at
+    /// the address of its next hop's network, if there is one. Default: none.
+    pub listener_networks: Vec<(Network, IpAddr)>,
     /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
     pub removed_listeners: Vec<ListenerId>,
     /// Addresses that listeners show to some peers in place of their own; the first one that fits counts. Default: none.
@@ -256,6 +259,7 @@ impl Config {
         Self {
             domains,
             listeners: Vec::new(),
+            listener_networks: Vec::new(),
             removed_listeners: Vec::new(),
             advertised: Vec::new(),
             machine_addresses: Vec::new(),
@@ -376,8 +380,13 @@ impl Config {
         self.servers().any(|(_, neighbour)| neighbour.connection == NeighbourConnection::PerCall)
     }
 
-    /// First listener that can send by `transport` to `to`.
+    /// Listener that can send by `transport` to `to`: one in its network, or the first.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
+        if !self.listener_networks.is_empty()
+            && let Some(listener) = self.listener_in_network(transport, to)
+        {
+            return Some(listener);
+        }
         let listeners =
             self.listeners.iter().enumerate().map(|(index, listener)| {
                 self.is_in_use(index).then_some((listener.transport, listener.bound))

@@ -1,5 +1,6 @@
 //! Listeners that a reload adds and takes out.
 
+use crate::dialog::{from_callee, from_caller};
 use crate::harness::{
     ALICE, BOB, Request, Wire, World, config, forwarded, invite, only, register, request, requests,
 };
@@ -50,6 +51,51 @@ fn new_requests_leave_by_the_new_listener() {
     assert_eq!(only(world.message(bob, &register("bob", "<sip:bob@192.0.2.20>").wire())).status(), 200);
     let sent = forwarded(world.tcp(7, ALICE, &invite("sip:bob@example.org").tcp().call_id("two")));
     assert_eq!(sent.flow, bob);
+}
+
+#[test]
+fn each_side_of_a_call_has_the_listener_of_its_network() {
+    let networks =
+        [("10.0.0.0/24", "10.0.0.5"), ("192.168.7.0/24", "192.168.7.5"), ("0.0.0.0/0", "10.0.0.5")];
+    let mut world = World::with(|config| {
+        config.listeners.clear();
+        for transport in [Transport::Udp, Transport::Tcp] {
+            added(config, transport, "10.0.0.5:5060");
+            added(config, transport, "192.168.7.5:5060");
+        }
+        config.inner_networks = vec!["10.0.0.0/24".parse().unwrap(), "192.168.7.0/24".parse().unwrap()];
+        config.listener_networks =
+            networks.map(|(network, own)| (network.parse().unwrap(), own.parse().unwrap())).into();
+    });
+    let [alice, bob] = ["10.0.0.20:5060", "192.168.7.50:5060"];
+    let at_bob = Flow::udp(ListenerId(1), bob.parse().unwrap());
+    let register = register("bob", "<sip:bob@192.168.7.50>");
+    assert_eq!(only(world.message(at_bob, &register.wire())).status(), 200);
+    let call = request("INVITE", "sip:bob@example.org").line("Contact: <sip:alice@10.0.0.20>");
+    let got = forwarded(world.udp(alice, &call));
+    assert_eq!(got.flow, at_bob);
+    assert!(got.headers("Via")[0].contains(" 192.168.7.5:5060;"), "{}", got.text());
+    let routes = got.headers("Record-Route");
+    assert_eq!(routes.len(), 2, "{routes:?}");
+    assert!(
+        routes[0].contains("sip:192.168.7.5:5060;") && routes[1].contains("sip:10.0.0.5:5060;"),
+        "{routes:?}"
+    );
+    let answer = got.answer(200, &["Contact: <sip:bob@192.168.7.50>"]);
+    let answer = only(world.message(at_bob, &answer));
+    assert_eq!(answer.flow, Flow::udp(ListenerId(0), alice.parse().unwrap()));
+    // Both sides reach the other one by the address that they have.
+    let ack = Request { uri: "sip:bob@192.168.7.50".into(), ..from_caller("ACK", 1, &answer) };
+    let ack = world.udp(alice, &ack);
+    assert_eq!((only(ack).flow, answer.headers("Record-Route").len()), (at_bob, 2));
+    let bye = Request { uri: "sip:alice@10.0.0.20".into(), ..from_callee("BYE", 9, &got, &answer) };
+    let bye = world.message(at_bob, &bye.wire());
+    assert_eq!(only(requests(bye)).flow, answer.flow);
+    // To any other network it is the one of the default route; IPv6 has none.
+    for (to, listener) in [("203.0.113.9", 0), ("10.0.0.9", 0), ("192.168.7.9", 1)] {
+        let sent = forwarded(world.udp(alice, &invite(&format!("sip:x@{to}")).call_id(to)));
+        assert_eq!(sent.flow.listener, ListenerId(listener), "{to}");
+    }
 }
 
 #[test]
