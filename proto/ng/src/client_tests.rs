@@ -66,6 +66,7 @@ impl Table {
             to: RelayMedia::Same,
             holder: self.holder,
             source: None,
+            interfaces: None,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::bencode::{BadBencode, read_dictionary, write_bytes};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::{RelayCall, RelayKind, RelayMedia, RelayRequest, RelaySide};
+use ringway_sansio::{RelayCall, RelayInterfaces, RelayKind, RelayMedia, RelayRequest, RelaySide};
 
 /// Identifies a command and its retransmissions: 64 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +70,9 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
     pair(out, b"from-tag", offerer);
     pair(out, b"to-tag", answerer);
     pair(out, b"sdp", &request.sdp);
+    if let Some(RelayInterfaces { from, to }) = &request.interfaces {
+        list(out, b"direction", &[from.as_bytes(), to.as_bytes()]);
+    }
     list(out, b"replace", &[b"origin"]);
     match request.source {
         // The SDP may name a host that did not ask for packets, also the relay itself.
@@ -218,7 +221,21 @@ mod tests {
             to,
             holder,
             source,
+            interfaces: None,
         }
+    }
+
+    #[test]
+    fn the_interfaces_of_both_sides_are_written() {
+        let interfaces = RelayInterfaces { from: "priv".into(), to: "pub".into() };
+        let offer = RelayRequest {
+            interfaces: Some(interfaces.clone()),
+            ..request(RelayKind::Offer, RelaySide::Caller, RelayMedia::Same)
+        };
+        assert!(written(Command::Call(&offer)).contains("3:sdp3:v=09:directionl4:priv3:pube7:replace"));
+        let interfaces = Some(interfaces.reversed());
+        let answer = RelayRequest { kind: RelayKind::Answer, interfaces, ..offer };
+        assert!(written(Command::Call(&answer)).contains("9:directionl3:pub4:prive"));
     }
 
     #[test]

@@ -170,6 +170,24 @@ pub struct RelayRequest {
     pub holder: RelayHolder,
     /// Address that the SDP came from, if the relay sends media there and not to the addresses in the SDP.
     pub source: Option<IpAddr>,
+    /// Interfaces of the relay for the side whose SDP it is, and for the other one; `None`: the relay has one for all.
+    pub interfaces: Option<RelayInterfaces>,
+}
+
+/// Names of a relay's interfaces for the two sides of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayInterfaces {
+    /// Interface for the side whose SDP it is.
+    pub from: Arc<str>,
+    /// Interface for the side that gets the SDP.
+    pub to: Arc<str>,
+}
+
+impl RelayInterfaces {
+    /// The interfaces for an SDP in the other direction.
+    pub fn reversed(&self) -> Self {
+        Self { from: Arc::clone(&self.to), to: Arc::clone(&self.from) }
+    }
 }
 
 /// Peer that a call at a relay counts for.

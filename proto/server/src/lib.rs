@@ -33,10 +33,10 @@ pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus,
 pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerNumber, CallerPrivacy, CertificateRules, Cluster, ClusterSecret, Config, Hold,
-    IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, Mode, NEIGHBOURS_MAX, Neighbour,
-    NeighbourConnection, Network, NodeState, NotANetwork, PresenceConfig, Realms, RegistrarConfig,
-    RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkIdentity, TrunkLimits, TrunkList, TrunkLogin,
-    Trunking, Watchers, is_private, node_domain,
+    IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, MediaInterface, Mode,
+    NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, NodeState, NotANetwork, PresenceConfig, Realms,
+    RegistrarConfig, RelayFailure, RelayRule, SrtpRule, Strangers, Trunk, TrunkIdentity, TrunkLimits,
+    TrunkList, TrunkLogin, Trunking, Watchers, is_private, node_domain,
 };
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,

@@ -35,12 +35,27 @@ impl Rtpengine {
     /// # Errors
     /// It does not answer.
     pub fn start_at(site: &Site, control: u16, arguments: &[String]) -> Result<Self> {
+        Self::start_with(site, control, ("", arguments))
+    }
+
+    /// The same with these lines of its configuration file.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn start_from(site: &Site, control: u16, lines: &str) -> Result<Self> {
+        Self::start_with(site, control, (lines, &[]))
+    }
+
+    fn start_with(site: &Site, control: u16, (lines, arguments): (&str, &[String])) -> Result<Self> {
         // That of the system has other ports.
         let config = site.folder.join("rtpengine.conf");
-        std::fs::write(&config, "[rtpengine]\n")?;
+        std::fs::write(&config, format!("[rtpengine]\n{lines}\n"))?;
         let control = SocketAddr::from((Ipv4Addr::LOCALHOST, control));
         let mut command = site.command("rtpengine");
-        command.arg(format!("--config-file={}", config.display())).arg(format!("--listen-ng={control}"));
+        command.arg(format!("--config-file={}", config.display()));
+        if !lines.contains("listen-ng") {
+            command.arg(format!("--listen-ng={control}"));
+        }
         command.args(["--foreground", "--log-stderr", "--log-level=5", "--table=-1"]).args(arguments);
         let name = format!("rtpengine-{}", control.port());
         let process = Process::start(&name, &mut command, &site.folder)?;

@@ -2,7 +2,8 @@
 
 use super::{Reader, Section};
 use ringway_ng::RELAYS_MAX;
-use ringway_server::{Config, MediaConfig, RelayFailure, RelayRule, SrtpRule};
+use ringway_server::{Config, MediaConfig, MediaInterface, RelayFailure, RelayRule, SrtpRule};
+use ringway_settings::read_networks;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(super) fn read(
             limit_ms,
             TIME_LIMITS_MS,
         ))),
+        interfaces: interfaces(reader, &mut section),
     };
     let missing = match rule.is_on() {
         false => None,
@@ -50,6 +52,54 @@ pub(super) fn read(
     section.finish(reader);
     server.media = rule;
     relays
+}
+
+/// `[[media.interface]]`: the last section is the one without networks, so that each side of a call has an interface.
+fn interfaces(reader: &mut Reader<'_>, media: &mut Section<'_, '_>) -> Vec<MediaInterface> {
+    let mut interfaces: Vec<MediaInterface> = Vec::new();
+    let mut last = 0;
+    for (section, at) in media.sections(reader, "interface") {
+        let mut section = section.named("media.interface");
+        last = at;
+        let networks = read_networks(reader, &mut section, "networks").unwrap_or_default();
+        let name = section.text(reader, "name");
+        let is_name = |name: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            (1..=MediaConfig::INTERFACE_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+        };
+        let fault = match name {
+            None => Some("is missing; give the name of an interface of rtpengine, as \"inside\"".to_owned()),
+            Some((name, _)) if !is_name(name) => Some(format!(
+                "{name:?} is no name; write 1 to 64 letters, digits, `.`, `-` or `_`, as \"inside\""
+            )),
+            Some((name, _)) if interfaces.iter().any(|other| *other.name == *name) => {
+                Some(format!("{name:?} is there twice; put its networks into one section"))
+            }
+            Some(_) if interfaces.len() >= MediaConfig::INTERFACES_MAX => {
+                Some("the list is too long; give at most 16 interfaces".to_owned())
+            }
+            Some(_) => None,
+        };
+        if let Some(message) = fault {
+            reader.error(name.map_or(at, |(_, at)| at), section.path("name"), message);
+        } else if let Some((name, _)) = name {
+            interfaces.push(MediaInterface { name: name.into(), networks });
+        }
+        section.finish(reader);
+    }
+    let rest = interfaces.iter().position(|interface| interface.networks.is_empty());
+    let message = match rest {
+        _ if interfaces.is_empty() => return interfaces,
+        None => {
+            "leaves addresses without an interface; add a last section without `networks`, for all others"
+        }
+        Some(at) if at + 1 < interfaces.len() => {
+            "without `networks` is for all addresses, so the sections behind it are never used; put it last"
+        }
+        Some(_) => return interfaces,
+    };
+    reader.error(last, "media.interface", message);
+    interfaces
 }
 
 fn relays(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<SocketAddr> {

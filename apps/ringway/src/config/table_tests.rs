@@ -27,6 +27,9 @@ fn before(key: &str) -> String {
             "[tls.acme]\naccept_terms = true\ndomains = [\"example.org\"]\n".to_owned()
         }
         ("hep", _) => "[hep]\ncollector = \"tcp:192.0.2.1:9060\"\n".to_owned(),
+        ("media", name) if name.starts_with("interface.") => {
+            "[[media.interface]]\nname = \"i\"\n".to_owned()
+        }
         ("presence", "min_expires_s") => "[presence]\nmax_expires_s = 86400\n".to_owned(),
         ("presence", "max_expires_s") => "[presence]\nmin_expires_s = 10\n".to_owned(),
         ("advertise", _) => "[[advertise]]\naddress = \"203.0.113.1\"\n".to_owned(),
@@ -79,6 +82,7 @@ fn defaults_in_the_table_are_those_of_the_program() {
     // Those that no single value has.
     let described = [
         "all",
+        "all others",
         "any",
         "none",
         "public addresses",

@@ -270,6 +270,7 @@ mod tests {
             to: RelayMedia::Same,
             holder: RelayHolder::Trusted,
             source: None,
+            interfaces: None,
         }
     }
 

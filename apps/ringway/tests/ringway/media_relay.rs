@@ -74,12 +74,14 @@ fn rtpengine_takes_the_lines_of_the_page_on_public_addresses() {
     }
     let page = include_str!("../../../../docs/recipes/public-address.md");
     let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("interface = ")).collect();
-    assert_eq!(lines, ["192.168.1.10!203.0.113.1", "10.0.0.5!203.0.113.1"]);
-    for addresses in lines {
-        let (own, _) = addresses.split_once('!').unwrap();
+    let named = ["inside/192.168.1.10;outside/192.168.1.10!203.0.113.1", "priv/10.0.0.5;pub/192.168.7.5"];
+    assert_eq!(lines, [named[0], "10.0.0.5!203.0.113.1", named[1]]);
+    for line in lines {
         // An option of the command line is a line of the file.
-        let interface = format!("--interface={}", addresses.replace(own, "127.0.0.1"));
-        assert_eq!(Rtpengine::start(|_| vec![interface]).unwrap().relayed().unwrap(), 0);
+        let own = ["192.168.1.10", "10.0.0.5", "192.168.7.5"];
+        let line = own.iter().fold(line.to_owned(), |line, own| line.replace(own, "127.0.0.1"));
+        let interfaces = line.split(';').map(|one| format!("--interface={one}")).collect();
+        assert_eq!(Rtpengine::start(|_| interfaces).unwrap().relayed().unwrap(), 0);
     }
 }
 

@@ -28,7 +28,7 @@ pub use domain::{Aor, Authenticated};
 pub use identity::{IdentityTemplate, TrunkIdentity};
 pub(crate) use listener::SentBy;
 pub use listener::{Advertised, AdvertisedHost, Listener};
-pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
+pub use media::{MediaConfig, MediaInterface, RelayFailure, RelayRule, SrtpRule};
 pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};

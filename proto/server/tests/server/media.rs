@@ -8,7 +8,7 @@ use crate::harness::{
 use ringway_sansio::{
     Event, Flow, ListenerId, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, Transport,
 };
-use ringway_server::{Config, Listener, MediaConfig, RelayFailure, RelayRule};
+use ringway_server::{Config, Listener, MediaConfig, MediaInterface, RelayFailure, RelayRule};
 use std::time::Duration;
 
 /// SDP of a phone at `address`.
@@ -102,6 +102,61 @@ fn offer_and_answer_go_through_the_relay() {
     world.pass(Duration::from_secs(200));
     assert!(world.deleted().is_empty() && world.relays.is_empty());
     assert_eq!(world.memory.tables().reserved_bytes(), 0);
+}
+
+/// Interfaces for a network and for all others.
+fn interfaces(config: &mut Config, rule: RelayRule) {
+    let networks = vec![BOB.split(':').next().unwrap().parse().unwrap()];
+    config.media.rule = rule;
+    config.media.interfaces = vec![
+        MediaInterface { name: "inside".into(), networks },
+        MediaInterface { name: "outside".into(), networks: Vec::new() },
+    ];
+}
+
+/// Names of the interfaces for the sender of an SDP, and for who gets it.
+fn sides(request: &RelayRequest) -> (&str, &str) {
+    let sides = request.interfaces.as_ref().unwrap();
+    (&sides.from, &sides.to)
+}
+
+#[test]
+fn each_side_of_a_call_has_the_interface_of_its_network() {
+    for rule in [RelayRule::Always, RelayRule::Nat] {
+        let mut world = with_bob(World::with(|config| interfaces(config, rule)));
+        // Its SDP has the address that the packet comes from: no NAT.
+        let own = ALICE.split(':').next().unwrap();
+        world.udp(ALICE, &with_sdp(invite("sip:bob@example.org").wire(), &sdp(own)));
+        let (offer, sent) = world.relay(RelayKind::Offer, &sdp("198.51.100.1"));
+        assert_eq!(sides(&offer), ("outside", "inside"), "{rule:?}");
+        let got = only(sent);
+        let contact = format!("Contact: <sip:bob@{BOB}>");
+        world.udp(BOB, &with_sdp(got.answer(200, &[&contact]), &sdp("192.0.2.20")));
+        let (answer, sent) = world.relay(RelayKind::Answer, &sdp("198.51.100.2"));
+        assert_eq!(sides(&answer), ("inside", "outside"));
+        let answer = only(sent);
+        // A change of the callee, which another relay may get: both names again, from its side.
+        let change = with_sdp(from_callee("INVITE", 2, &got, &answer).wire(), &sdp("192.0.2.20"));
+        world.udp(BOB, &change);
+        let (offer, sent) = world.relay(RelayKind::Offer, &sdp("198.51.100.3"));
+        assert_eq!((offer.offerer, sides(&offer)), (RelaySide::Callee, ("inside", "outside")));
+        let change = only(requests(sent));
+        world.udp(ALICE, &with_sdp(change.answer(200, &[]), &sdp(own)));
+        let (answer, _) = world.relay(RelayKind::Answer, &sdp("198.51.100.4"));
+        assert_eq!(sides(&answer), ("outside", "inside"));
+    }
+}
+
+#[test]
+fn sides_with_one_interface_need_no_relay() {
+    let mut world = with_bob(World::with(|config| {
+        interfaces(config, RelayRule::Nat);
+        config.media.interfaces.remove(0);
+    }));
+    let own = ALICE.split(':').next().unwrap();
+    let sent = world.udp(ALICE, &with_sdp(invite("sip:bob@example.org").wire(), &sdp(own)));
+    assert_eq!(requests(sent).len(), 1);
+    assert!(world.relays.is_empty());
 }
 
 #[test]

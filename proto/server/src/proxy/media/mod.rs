@@ -5,7 +5,7 @@ mod rule;
 
 pub(crate) use mark::{MEDIA_MARK, MediaMark};
 pub(crate) use rule::{Hop, MediaPlan, converted_plan, is_sdp, plan_of};
-pub(crate) use rule::{holder_of, source_of_answer, source_of_offer};
+pub(crate) use rule::{holder_of, interfaces_of, source_of_answer, source_of_offer};
 
 /// Maximum length of an SDP that a relay gets or gives.
 pub(crate) const SDP_BYTES_MAX: usize = 8192;

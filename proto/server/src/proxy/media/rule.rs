@@ -5,7 +5,7 @@ use crate::config::{MediaConfig, RelayRule, is_private};
 use crate::{Aor, Config};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, PartHasher, RelayHolder, RelayMedia, Transport};
+use ringway_sansio::{Flow, PartHasher, RelayHolder, RelayInterfaces, RelayMedia, Transport};
 use ringway_sip::{HeaderName, Message, Method, Scheme, Start, Uri, Via};
 use siphasher::sip::SipHasher13;
 
@@ -101,7 +101,23 @@ fn is_relayed(
     match rule.rule {
         RelayRule::Never => false,
         RelayRule::Always => true,
-        RelayRule::Nat => is_caller_behind_nat(config, request, facts) || is_callee_behind_nat(config, hop),
+        RelayRule::Nat => {
+            is_caller_behind_nat(config, request, facts)
+                || is_callee_behind_nat(config, hop)
+                || interfaces_of(config, request, hop).is_some_and(|sides| sides.from != sides.to)
+        }
+    }
+}
+
+/// Interfaces of the relays for the side that sends a request and the one that gets it.
+pub(crate) fn interfaces_of(
+    config: &Config,
+    request: &Request<'_, '_>,
+    hop: Hop<'_>,
+) -> Option<RelayInterfaces> {
+    match config.media.interfaces.is_empty() {
+        true => None,
+        false => config.media.interfaces_of(origin_of(config, request), hop.flow.remote.ip()),
     }
 }
 

@@ -3,15 +3,16 @@
 use crate::Action;
 use crate::base::{Env, Request};
 use crate::proxy::media::{
-    Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
-    source_of_offer,
+    Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, interfaces_of,
+    is_sdp, plan_of, source_of_offer,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use ringway_sansio::{
-    RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
+    RelayCall, RelayHolder, RelayId, RelayInterfaces, RelayKind, RelayMedia, RelayRequest, RelayResult,
+    RelaySide,
 };
 use ringway_sip::{Limits, Message, Method};
 use siphasher::sip::SipHasher13;
@@ -25,6 +26,8 @@ pub(in crate::proxy) struct BranchMedia {
     holder: RelayHolder,
     /// Address that the request came from, if its SDP is not believed.
     source: Option<IpAddr>,
+    /// Interfaces of the relay for the offerer and the other side.
+    interfaces: Option<RelayInterfaces>,
     /// Length of the SDP of the request.
     offered: usize,
     /// SDP that replaces that of the request.
@@ -71,7 +74,7 @@ impl BranchMedia {
         hop: Hop<'_>,
     ) -> Option<Self> {
         let media = converted_plan(env.config, request.message, hop.flow)?;
-        Some(Self::new(env, request, (Role::Begins, begun(media), RelaySide::Caller)))
+        Some(Self::new(env, request, hop, (Role::Begins, begun(media), RelaySide::Caller)))
     }
 
     /// Media of a request that needs a relay, or ends a relayed call.
@@ -108,12 +111,13 @@ impl BranchMedia {
             }
             _ => return None,
         };
-        Some(Self::new(env, request, (role, mark, offerer)))
+        Some(Self::new(env, request, hop, (role, mark, offerer)))
     }
 
     fn new(
         env: &Env<'_>,
         request: &Request<'_, '_>,
+        hop: Hop<'_>,
         (role, mark, offerer): (Role, MediaMark, RelaySide),
     ) -> Self {
         Self {
@@ -122,6 +126,7 @@ impl BranchMedia {
             offerer,
             holder: holder_of(env, request),
             source: source_of_offer(env.config, request),
+            interfaces: interfaces_of(env.config, request, hop),
             offered: request.message.body().len(),
             sdp: None,
             answer: None,
@@ -168,14 +173,15 @@ impl BranchMedia {
             RelaySide::Caller => self.mark.caller,
             RelaySide::Callee => self.mark.callee,
         };
-        RelayRequest { to: offerer_media, source, ..answer }
+        let interfaces = self.interfaces.as_ref().map(RelayInterfaces::reversed);
+        RelayRequest { to: offerer_media, source, interfaces, ..answer }
     }
 
     fn request(&self, kind: RelayKind, relay: Option<RelayId>, sdp: &[u8]) -> RelayRequest {
         let to = self.mark.media_of_other(self.offerer);
         let (call, offerer) = (self.mark.call, self.offerer);
-        let (holder, source) = (self.holder, self.source);
-        RelayRequest { kind, call, relay, offerer, sdp: sdp.into(), to, holder, source }
+        let (holder, source, interfaces) = (self.holder, self.source, self.interfaces.clone());
+        RelayRequest { kind, call, relay, offerer, sdp: sdp.into(), to, holder, source, interfaces }
     }
 
     /// Stores the result of the offer; false if there is none, or it is not credible.
