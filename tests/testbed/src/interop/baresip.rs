@@ -83,6 +83,12 @@ impl Phone {
         Self::start_in(stage, line, ("", Some(dns_port)), Watching::Nothing)
     }
 
+    /// Starts one whose requests go to the proxy with this URI, whose name the DNS server with this port on loopback has.
+    pub(crate) fn start_through(stage: &Stage, line: Line<'_>, proxy: &str, dns_port: u16) -> Result<Self> {
+        let outbound = format!(";outbound=\"{proxy}\"");
+        Self::start_in(stage, line, (&outbound, Some(dns_port)), Watching::Nothing)
+    }
+
     /// Starts one that publishes its presence, and subscribes to that of `watched`.
     pub(crate) fn start_watching(stage: &Stage, line: Line<'_>, watched: &str) -> Result<Self> {
         Self::start_in(stage, line, (";pubint=300", None), Watching::User(watched))

@@ -21,6 +21,7 @@ mod lab;
 mod linphone;
 mod nat;
 mod operator;
+mod pages;
 mod phone;
 mod presence;
 mod provisioning;
@@ -451,6 +452,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(relay::scenarios());
         all.extend(acme::scenarios());
         all.extend(operator::scenarios());
+        all.extend(pages::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(hep::scenarios());
         all.extend(presence::scenarios());
