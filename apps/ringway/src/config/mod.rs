@@ -24,6 +24,7 @@ mod table_tests;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trunk_headers;
 mod trunk_identity;
 #[cfg(test)]
 mod trunk_tests;

@@ -39,6 +39,9 @@ fn before(key: &str) -> String {
         ("neighbour", _) => {
             "[[neighbour]]\nname = \"n\"\nuri = \"sip:n.example;transport=tcp\"\n".to_owned()
         }
+        ("trunk", name) if name.starts_with("header.") => {
+            format!("{trunk}[[trunk.header]]\nname = \"X-A\"\naction = \"remove\"\n")
+        }
         ("trunk", name) => match name.split_once('.') {
             Some((table, _)) => format!("{trunk}[trunk.{table}]\n"),
             None => trunk.to_owned(),

@@ -2,7 +2,9 @@
 
 use super::tests::errors;
 use super::*;
-use ringway_server::{CallerPrivacy, NumberForm};
+use ringway_server::{
+    CallerPrivacy, FieldName, NumberForm, Pattern, RuleAction, RuleDirection, RuleMessages,
+};
 
 /// A trunk, for the routes of a test.
 const TRUNK: &str = "[[trunk]]\nname = \"a\"\nuri = \"sip:trunk.example.net\"\n";
@@ -32,6 +34,18 @@ fn trunks_and_routes_are_read() {
         country = "49"
         international_prefixes = ["0011", "0018"]
         domain = "example.net"
+        [[trunk.header]]
+        name = "s"
+        action = "replace"
+        match = "^(.*)!$"
+        value = "$1 $$"
+        direction = "in"
+        messages = "all"
+        methods = ["INVITE", "BYE"]
+        [[trunk.header]]
+        name = "X-A"
+        action = "add"
+        value = ""
         [[trunk]]
         name = "other"
         uri = "sip:192.0.2.9:5070"
@@ -71,10 +85,56 @@ fn trunks_and_routes_are_read() {
     assert_eq!(trunk.privacy, CallerPrivacy::Id);
     assert_eq!(trunk.numbers_in, NumberForm::National { country: "49".into(), prefix: "0".into() });
     assert_eq!(trunk.numbers_out, NumberForm::DoubleZero);
+    let [subject, added] = trunk.headers.as_slice() else { panic!("{:?}", trunk.headers) };
+    assert_eq!(subject.name, FieldName::parse("Subject").unwrap());
+    assert_eq!((subject.direction, subject.messages), (RuleDirection::In, RuleMessages::All));
+    assert_eq!(subject.methods, ["INVITE", "BYE"]);
+    let pattern = Pattern::parse("^(.*)!$").unwrap();
+    assert_eq!(subject.action, RuleAction::Replace(pattern, b"$1 $$".as_slice().into()));
+    assert_eq!((added.direction, added.messages), (RuleDirection::Out, RuleMessages::Requests));
+    assert_eq!(added.action, RuleAction::Add(b"".as_slice().into()));
+    assert!(config.server.trunking.trunks[1].headers.is_empty());
     let probed = &config.server.neighbours;
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
     assert_eq!(config.server.trunking.routes.list().len(), 3);
     assert!(!format!("{config:?}").contains("the password"));
+}
+
+/// Invalid rules: text behind the line of their section, line of the error, key, and a part of the remedy.
+#[test]
+fn each_invalid_rule_for_a_header_field_has_an_error_with_line_key_and_remedy() {
+    let refused = |text: &str, line: usize, key: &str, remedy: &str| {
+        let errors = errors(&format!("{TRUNK}[[trunk.header]]\n{text}"));
+        let start = format!("ringway.toml:{line}: {key}: ");
+        let is_it = |error: &String| error.starts_with(&start) && error.contains(remedy);
+        assert!(errors.iter().any(is_it), "{text}: {errors:?}");
+    };
+    let name = "name = \"X-A\"\n";
+    let rule = |text: &str| format!("{name}{text}");
+    let (key, long) = (|key: &str| format!("[trunk.header] {key}"), "x".repeat(1025));
+    refused("action = \"remove\"", 4, &key("name"), "is missing");
+    for needed in ["Via", "v", "CONTACT", "Proxy-Authorization", "Require", "r"] {
+        refused(&format!("name = {needed:?}\naction = \"remove\""), 5, &key("name"), "give another field");
+    }
+    refused("name = \"X A\"\naction = \"remove\"", 5, &key("name"), "not the name");
+    refused(name, 4, &key("action"), "\"remove\"");
+    refused(&rule("action = \"set\""), 6, &key("action"), "unknown");
+    refused(&rule("action = \"add\""), 4, &key("value"), "is missing");
+    refused(&rule("action = \"add\"\nvalue = \"a\"\nmatch = \"b\""), 8, &key("match"), "take it out");
+    refused(&rule("action = \"remove\"\nvalue = \"a\""), 7, &key("value"), "take it out");
+    refused(&rule("action = \"replace\"\nvalue = \"a\""), 4, &key("match"), "is missing");
+    refused(&rule("action = \"replace\"\nmatch = \"a\""), 4, &key("value"), "is missing");
+    refused(&rule("action = \"remove\"\nmatch = \"(\""), 7, &key("match"), "no regular expression");
+    refused(&rule("action = \"remove\"\nmatch = \"(a{100}){100}\""), 7, &key("match"), "65536 bytes");
+    refused(&rule("action = \"replace\"\nmatch = \"a\"\nvalue = \"$1\""), 8, &key("value"), "$$");
+    for broken in ["a\\r\\nVia: x", "a\\u0000", &long] {
+        refused(&rule(&format!("action = \"add\"\nvalue = \"{broken}\"")), 7, &key("value"), "in one line");
+    }
+    refused(&rule("action = \"remove\"\nmethods = [\"invite\"]"), 7, &key("methods"), "INVITE");
+    refused(&rule("action = \"remove\"\ndirection = \"up\""), 7, &key("direction"), "in");
+    refused(&rule("action = \"remove\"\nmessage = \"all\""), 7, &key("message"), "messages");
+    let many = format!("[[trunk.header]]\n{name}action = \"remove\"\n").repeat(65);
+    assert!(errors(&format!("{TRUNK}{many}")).iter().any(|error| error.contains("at most 64 rules")));
 }
 
 /// Invalid trunks and routes: text, line of the error, key, and a part of the remedy.

@@ -1,6 +1,6 @@
 //! `[[trunk]]`: gateways and carriers.
 
-use super::{Reader, Section, store, trunk_identity};
+use super::{Reader, Section, store, trunk_headers, trunk_identity};
 use ringway_sansio::Transport;
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
@@ -55,7 +55,9 @@ pub(super) fn read(
             let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
             reader.error(at, "trunk", message);
         }
+        let others = server.trunking.trunks.iter().map(|trunk| trunk.headers.len()).sum();
         let trunk = Trunk {
+            headers: trunk_headers::read(reader, &mut section, others),
             registers: section.switch(reader, "register", false),
             login: login(reader, &mut section),
             networks: networks(reader, &mut section),

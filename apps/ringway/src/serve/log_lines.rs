@@ -72,6 +72,7 @@ const LIMITS: &[&str] = &[
     "ended_invites_evicted",
     "forward_loops",
     "handshakes_refused",
+    "header_changes_skipped",
     "held_briefly",
     "held_drops",
     "icmp_pauses",

@@ -4,6 +4,7 @@ mod auth;
 mod cluster;
 mod dialplan;
 pub(crate) mod domain;
+mod headers;
 pub(crate) mod identity;
 mod listener;
 mod media;
@@ -25,6 +26,7 @@ pub use dialplan::{
 };
 pub(crate) use dialplan::{in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
+pub use headers::{FieldName, HeaderRule, Pattern, RuleAction, RuleDirection, RuleMessages, is_value};
 pub use identity::{IdentityTemplate, TrunkIdentity};
 pub(crate) use listener::SentBy;
 pub use listener::{Advertised, AdvertisedHost, Listener};
@@ -115,6 +117,7 @@ pub(crate) struct Features {
     registers: bool,
     routes: bool,
     call_limits: bool,
+    header_rules: bool,
     relays: bool,
     conversion: bool,
     recursion: bool,
@@ -143,6 +146,11 @@ impl Features {
     /// A trunk has a limit of calls.
     pub(crate) const fn call_limits(&self) -> bool {
         cfg!(feature = "operator") && self.call_limits
+    }
+
+    /// A trunk has rules for header fields.
+    pub(crate) const fn header_rules(&self) -> bool {
+        cfg!(feature = "operator") && self.header_rules
     }
 
     /// Some calls pass a media relay.
@@ -187,6 +195,7 @@ impl Features {
             registers: self.registers || other.registers,
             routes: self.routes || other.routes,
             call_limits: self.call_limits || other.call_limits,
+            header_rules: self.header_rules || other.header_rules,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
             recursion: self.recursion || other.recursion,
@@ -203,6 +212,7 @@ impl Features {
             registers: config.trunking.registering().next().is_some(),
             routes: config.trunking.is_on(),
             call_limits: config.trunking.trunks.iter().any(|trunk| trunk.call_limits.is_some()),
+            header_rules: config.trunking.trunks.iter().any(|trunk| !trunk.headers.is_empty()),
             relays: config.media.is_on(),
             conversion: config.media.converts(),
             recursion: config.recurse,

@@ -3,7 +3,7 @@
 use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
 use crate::config::trunk_list::TrunkList;
-use crate::{DestinationRules, NumberForm, RouteTable};
+use crate::{DestinationRules, HeaderRule, NumberForm, RouteTable};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -64,6 +64,8 @@ pub struct Trunk {
     pub numbers_in: NumberForm,
     /// Form of the numbers in requests to it.
     pub numbers_out: NumberForm,
+    /// Rules for header fields of its messages.
+    pub headers: Vec<HeaderRule>,
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
     /// leads to it, and its challenges are for the phone.
     pub is_node: bool,
@@ -128,6 +130,7 @@ impl Trunk {
             identity: TrunkIdentity::default(),
             numbers_in: NumberForm::Unchanged,
             numbers_out: NumberForm::Unchanged,
+            headers: Vec::new(),
             is_node: false,
         }
     }
@@ -148,6 +151,11 @@ impl Trunk {
     pub(crate) fn account_domain(&self) -> &[u8] {
         let host = || self.parsed().map_or(&b""[..], |uri| uri.host().as_bytes());
         self.domain.as_deref().map_or_else(host, str::as_bytes)
+    }
+
+    /// True for an address of its URI or of its networks.
+    pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
+        self.has_network(ip) || self.parsed().is_some_and(|uri| uri.host().ip() == Some(ip))
     }
 
     /// True for an address that its requests come from.
@@ -199,6 +207,11 @@ impl Trunking {
     /// True for the address of a node behind this server.
     pub(crate) fn has_node_at(&self, ip: IpAddr) -> bool {
         self.nodes().any(|(_, node)| node.has_network(ip))
+    }
+
+    /// The trunk with rules for header fields that has an address.
+    pub(crate) fn with_rules_at(&self, ip: IpAddr) -> Option<&Trunk> {
+        self.trunks.get(self.find_at(ip, |trunk| !trunk.headers.is_empty())?)
     }
 
     /// True for an address in the networks of a trunk that is no node.

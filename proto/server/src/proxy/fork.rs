@@ -467,9 +467,12 @@ fn start_client(
     plan: &Plan<'_, '_, '_>,
     space: &mut EditSpace,
 ) -> Option<ClientId> {
-    transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
-        plan.write(space, branch, offers_alias, arena);
-    })
+    let mut skipped = 0;
+    let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+        skipped = plan.write(space, branch, offers_alias, arena);
+    });
+    env.counters.header_changes_skipped += skipped;
+    client
 }
 
 fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {

@@ -9,7 +9,7 @@ use crate::dialog::edge;
 use crate::dialog::gruu::Gruu;
 use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::dialog::{caller_side, target_hash_on};
-use crate::policy::{Permitted, remove_fields};
+use crate::policy::{Border, Permitted, remove_fields};
 use crate::token::sources::{SourceHash, Sources};
 use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
 use alloc::vec::Vec;
@@ -48,6 +48,8 @@ pub(super) struct Changes {
     pub(super) foreign: Foreign,
     /// Identities in the mark of the dialog that it begins, other than those of any request.
     pub(super) identities: Option<Identities>,
+    /// Changes of the whole request, after all others.
+    pub(super) border: Border,
 }
 
 /// Credentials of a request for other servers than this one and its next hop.
@@ -73,6 +75,7 @@ impl Changes {
         permitted: Permitted::Most,
         foreign: Foreign::Unknown,
         identities: None,
+        border: Border::NONE,
     };
 }
 
@@ -194,8 +197,23 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// Appends the request with `branch` in our Via, and `alias` if it offers its connection; nothing if it cannot be
-    /// written safely.
-    pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], offers_alias: bool, out: &mut Vec<u8>) {
+    /// written safely. Returns the number of changes that a limit prevented.
+    pub(super) fn write(
+        &self,
+        space: &mut EditSpace,
+        branch: &[u8],
+        offers_alias: bool,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let start = out.len();
+        self.write_changed(space, branch, offers_alias, out);
+        match self.changes.border.is_none() {
+            true => 0,
+            false => self.changes.border.apply(self.config, start, out),
+        }
+    }
+
+    fn write_changed(&self, space: &mut EditSpace, branch: &[u8], offers_alias: bool, out: &mut Vec<u8>) {
         let message = self.request.message;
         let mut edit = Edit::new(message, space);
         self.set_uri(&mut edit);

@@ -8,7 +8,7 @@ use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
-use crate::token::caller_uri::{as_its_sender_has, with_value};
+use crate::token::caller_uri::as_its_sender_has;
 use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -47,9 +47,8 @@ impl Proxy {
         // The dialog stays on the transport of its URIs, whatever the length of this request.
         let sent_to = branch.over_tcp.as_ref().map(|over_tcp| over_tcp.datagrams);
         let response = &Response { sent_to: sent_to.as_ref().or(response.sent_to), ..*response };
-        let came = branch.came.as_deref().filter(|_| cfg!(feature = "operator"));
-        let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
-        let Some(bytes) = as_sent else { return self.on_any_response(env, transactions, id, response) };
+        let changed = stages::as_received(env, Some(branch), response);
+        let Some(bytes) = changed else { return self.on_any_response(env, transactions, id, response) };
         if let Ok(message) = &Message::parse(&bytes, &Limits::STORED) {
             self.on_any_response(env, transactions, id, &Response { message, ..*response });
         }
@@ -309,7 +308,9 @@ impl Proxy {
         let (server, space) = (context.server, &mut self.space);
         let number = context.branches.get(id.parts().1).and_then(|branch| branch.caller_cseq);
         let info = if status >= 200 { &*context.answer_info } else { &[] };
+        let (border, mut skipped) = (stages::border_of_response(env, &context.source), 0);
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
+            let start = arena.len();
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             restore_cseq(&mut edit, response.message, number);
@@ -319,7 +320,11 @@ impl Proxy {
             }
             // Added values do not come from the message, so none is rejected.
             let _ = edit.write_into(arena);
+            if !border.is_none() {
+                skipped = border.apply(env.config, start, arena);
+            }
         });
+        env.counters.header_changes_skipped += skipped;
         end_unanswered(transactions, server, status, was_sent);
     }
 
@@ -407,6 +412,10 @@ impl Proxy {
         self.add_to_best(key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
+        let border = stages::border_of_response(env, &context.source);
+        if !border.is_none() {
+            env.counters.header_changes_skipped += border.apply(env.config, 0, &mut best.bytes);
+        }
         self.report_end(env, key, best.status, "");
         let was_sent = transactions.forward(&mut env.cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);

@@ -125,7 +125,11 @@ impl Stateless {
         let Self { space, branch } = self;
         branch.clear();
         parts.transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
-        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, offers_alias, arena));
+        let mut skipped = 0;
+        env.cx.out.send_with(over, Token::NONE, |arena| {
+            skipped = plan.write(space, branch, offers_alias, arena);
+        });
+        env.counters.header_changes_skipped += skipped;
         charge(env, plan, &over);
     }
 
@@ -151,13 +155,20 @@ impl Stateless {
         if matches!(response.status, 200..=299) && message.method() == Method::Invite {
             env.cx.out.keep(&flow, Instant::FAR);
         }
-        let space = &mut self.space;
+        let changed = stages::as_received(env, None, response);
+        let parsed = changed.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+        let response = &Response { message: parsed.as_ref().unwrap_or(message), ..*response };
+        let border = stages::border_of_response(env, &flow);
+        let (space, mut skipped) = (&mut self.space, 0);
         env.cx.out.send_with(flow, Token::NONE, |arena| {
-            let mut edit = Edit::new(message, space);
+            let start = arena.len();
+            let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             dialog::record(env.config, &env.keys.route, response, &mut edit);
             let _ = edit.write_into(arena);
+            skipped = border.apply(env.config, start, arena);
         });
+        env.counters.header_changes_skipped += skipped;
     }
 }
 

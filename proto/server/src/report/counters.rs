@@ -134,6 +134,8 @@ ringway_sansio::counters! {
         trunk_failovers,
         /// Calls that a trunk did not get because it has as many as it may have.
         trunk_calls_refused,
+        /// Changes of header fields by rules of a trunk that were not made, because a value or a message would be too long, or for other limits.
+        header_changes_skipped,
         /// Requests refused because all trunks of their route are down (503).
         trunks_down,
         /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).

@@ -4,12 +4,13 @@ use crate::base::{Env, Grant, Request, Transactions};
 use crate::dialog::route::preprocess;
 use crate::dialog::{LiveMark, live_mark};
 use crate::neighbour::line::called_by_line;
+use crate::policy::changed_by;
 use crate::report::Report;
 use crate::token::caller_uri::with_own_uri;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{Message, Method, Rejected, Uri};
+use ringway_sip::{Limits, Message, Method, Rejected, Uri};
 use ringway_stun::write_answer;
 use ringway_transaction::may_send_to;
 
@@ -149,9 +150,22 @@ pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
     }
 }
 
-/// A request of a carrier with the called number as its target, and true, if it is for a contact that was registered there; with the
-/// caller's own URI in To if the carrier has another one. `None` for any other.
+/// A request of a carrier as this server handles it: changed by the rules of its trunk; with the called number as its target, and true, if
+/// it is for a contact that was registered there; with the caller's own URI in To if the carrier has another one. `None`: it stays.
 pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, bool)> {
+    let ruled = match env.config.trunking.with_rules_at(request.source()) {
+        Some(trunk) if env.features.header_rules() => changed_by(env, trunk, request.message),
+        Some(_) | None => None,
+    };
+    let Some(bytes) = ruled else { return translated_target(env, request) };
+    let message = Message::parse(&bytes, &Limits::STORED).ok()?;
+    let changed = Request::of(&message, request.flow, request.grant)?;
+    let target = translated_target(env, &Request { peer: request.peer, ..changed });
+    Some(target.unwrap_or((bytes, request.is_by_line)))
+}
+
+/// The same without rules.
+fn translated_target(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, bool)> {
     let by_line = if env.features.registers() { called_by_line(env, request) } else { None };
     match by_line {
         Some(bytes) => Some((bytes, true)),

@@ -54,15 +54,22 @@ pub(super) struct Handlers<'s> {
 
 impl Server {
     /// Handles a well-formed request.
-    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>) {
-        let Request { message, method, uri, .. } = request;
+    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let had = self.environment.had_features();
-        let env = &mut self.environment.env(cx);
         if had.trunks()
-            && let Some((bytes, is_by_line)) = translated(env, &request)
+            && let Some((bytes, is_by_line)) = translated(&mut self.environment.env(cx), &request)
         {
             return self.on_translated(cx, request, (&bytes, is_by_line));
         }
+        self.on_own_request(cx, request);
+    }
+
+    /// Handles a request whose header fields are those that this server gave to the sides.
+    #[inline]
+    fn on_own_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>) {
+        let Request { message, method, uri, .. } = request;
+        let had = self.environment.had_features();
+        let env = &mut self.environment.env(cx);
         if env.features.neighbours() {
             env.note_alias(&request);
         }
@@ -151,7 +158,7 @@ impl Server {
         let Request { flow, peer, key, grant, .. } = request;
         let Some(request) = Request::of(message, flow, grant) else { return };
         // The new target has no token, and To is not the one that the carrier has.
-        self.on_request(cx, Request { peer, key, is_by_line, ..request });
+        self.on_own_request(cx, Request { peer, key, is_by_line, ..request });
     }
 
     /// Handles a well-formed response.

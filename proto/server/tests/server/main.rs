@@ -43,6 +43,8 @@ mod growth;
 mod gruu;
 mod guessing;
 mod harness;
+#[cfg(feature = "patterns")]
+mod header_rules;
 mod hostile;
 mod inner_hosts;
 mod listeners;

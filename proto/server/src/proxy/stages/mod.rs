@@ -11,6 +11,7 @@ mod dialog_state;
 mod diversion;
 mod flows;
 mod groups;
+mod headers;
 mod identity;
 mod messages;
 mod nodes;
@@ -34,15 +35,18 @@ use super::states::{
 };
 use super::targets::{Authority, StoredTarget, Target};
 use crate::base::{BranchId, Env, Reach, Request, Response, TrunkTarget};
+use crate::config::HeaderRule;
 use crate::dialog::cseq::RepeatedInvites;
 use crate::dialog_state::{end_dialog, refresh};
+use crate::policy::Border;
 use crate::proxy::media::is_sdp;
 use crate::report::reason_of as reason_of_forward;
+use crate::token::caller_uri::with_value;
 use crate::{Action, CallStep, Config, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Instant, LocatedServers, NumberTarget, RelayResult};
-use ringway_sip::Message;
+use ringway_sansio::{Context, Flow, Instant, LocatedServers, NumberTarget, RelayResult};
+use ringway_sip::{Limits, Message};
 
 /// Memory of the stages of a shard.
 #[derive(Debug, Default)]
@@ -212,7 +216,8 @@ pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candid
 /// Bytes that stages may add to each branch of a request.
 pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
     let of_media = if env.features.relays() { relays::cost_of(message) } else { 0 };
-    of_media + if env.features.trunks() { identity::cost_of(message) } else { 0 }
+    let of_rules = if env.features.header_rules() { HeaderRule::ADDED_BYTES_MAX } else { 0 };
+    of_media + of_rules + if env.features.trunks() { identity::cost_of(message) } else { 0 }
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -332,6 +337,9 @@ pub(super) fn change(
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
         identity::change(env, plan, &mut changes);
     }
+    if env.features.header_rules() {
+        changes.border = headers::of_request(env, plan);
+    }
     Some(changes)
 }
 
@@ -344,6 +352,9 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
         if env.config.stateful {
             identity::change(env, plan, &mut changes);
         }
+    }
+    if env.features.header_rules() {
+        changes.border = headers::of_request(env, plan);
     }
     changes
 }
@@ -365,6 +376,27 @@ pub(super) fn offered(
 }
 
 // Responses of a branch.
+
+/// A response with the header fields that its request had, and those that it is to have; `None`: it stays as it came.
+pub(super) fn as_received(
+    env: &mut Env<'_>,
+    branch: Option<&Branch>,
+    response: &Response<'_, '_>,
+) -> Option<Vec<u8>> {
+    let came = branch.and_then(|branch| branch.came.as_deref()).filter(|_| cfg!(feature = "operator"));
+    let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
+    if !env.features.header_rules() {
+        return as_sent;
+    }
+    let parsed = as_sent.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+    let message = parsed.as_ref().unwrap_or(response.message);
+    headers::received(env, branch, &Response { message, ..*response }).or(as_sent)
+}
+
+/// Changes of a response to this source of its request, after all others.
+pub(super) fn border_of_response(env: &Env<'_>, source: &Flow) -> Border {
+    if env.features.header_rules() { headers::of_response(env, source) } else { Border::default() }
+}
 
 /// Next step of a response: a stage may hold it, or replace it.
 pub(super) fn on_message(
