@@ -28,6 +28,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         all.push(Scenario::new(name, move |stage: &Stage| registers(stage, transport)));
     }
     all.push(Scenario::new("operator/identity", reads_from));
+    all.push(Scenario::new("operator/headers", header_rules));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -128,6 +129,35 @@ fn reads_from(stage: &Stage) -> Result<()> {
         alice.ended_calls(call).context("the end of the call at the caller")?;
         gateway.ended_calls(call).context("the end of the call at the gateway")?;
     }
+    Ok(())
+}
+
+/// The carrier takes calls with its number in P-Asserted-Identity only, which a rule writes there; a field of its responses is added for the
+/// phone by another one.
+fn header_rules(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    let trunk = format!(
+        "[[trunk]]\nname = \"carrier\"\nuri = \"sip:{CARRIER}:{port}\"\nusername = \"acct\"\n\
+         password_file = \"trunk.password\"\nnetworks = [\"{CARRIER}\"]\nhealth_check_s = 0\n\
+         [[trunk.header]]\nname = \"P-Asserted-Identity\"\naction = \"replace\"\nmatch = \"sip:alice@[^;>]+\"\n\
+         value = \"sip:+4930123400@carrier.example\"\n\
+         [[trunk.header]]\nname = \"X-Carrier\"\naction = \"add\"\nvalue = \"by rule\"\ndirection = \"in\"\n\
+         messages = \"responses\"\nmethods = [\"INVITE\"]\n\
+         [[route]]\nprefix = \"+\"\nto = [\"carrier\"]\n"
+    );
+    write_password(stage, PASSWORD)?;
+    let server = Server::start_with(stage, Wanted::default(), &trunk)?;
+    server.add_user("alice")?;
+    let _carrier =
+        carrier(stage, "ruled", (CARRIER, port), (server.port, &gateway), (Transport::Udp, "MD5"))?;
+    let mut alice = alice(stage, &server)?;
+    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+    alice.established().context("the call of a carrier that reads P-Asserted-Identity")?;
+    gateway.established()?;
+    alice.hang_up()?;
+    gateway.ended().context("the BYE")?;
+    ensure!(alice.trace()?.contains("X-Carrier: by rule"), "the phone got no field by a rule");
     Ok(())
 }
 
