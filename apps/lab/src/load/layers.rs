@@ -1,21 +1,24 @@
-//! Layers of the connections to the server.
+//! Layers of the connections to the server, and of those that it opens.
 
 use super::Plan;
 use super::seed;
 use anyhow::{Context as _, Result};
 use ringway_linux::BoxedLayer;
 use ringway_sansio::{Entropy, Seed, Transport};
-use ringway_stream::{Decoded, Encoded, Layer, LayerError, PassThrough, WebSocket, WebSocketTarget};
+use ringway_stream::{
+    Decoded, Encoded, Layer, LayerError, PassThrough, WebSocket, WebSocketServer, WebSocketTarget,
+};
 use ringway_tls::{InlineTls, TlsCounters};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Creates the layers of the connections that one side opens.
+/// Creates the layers of the connections that one side opens and accepts.
 pub(crate) struct Layers {
     transport: Transport,
     target: SocketAddr,
     tls: Option<(InlineTls, Option<String>)>,
     websocket: Option<(WebSocketTarget, Entropy)>,
+    accepted_websocket: Arc<WebSocketServer>,
     round_trips: u8,
 }
 
@@ -35,7 +38,9 @@ impl Layers {
             }
             Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Dtls => None,
         };
-        Ok(Self { transport: plan.transport, target, tls, websocket, round_trips: plan.round_trips })
+        let accepted_websocket = Arc::default();
+        let (transport, round_trips) = (plan.transport, plan.round_trips);
+        Ok(Self { transport, target, tls, websocket, accepted_websocket, round_trips })
     }
 
     /// Counters of handshakes, over TLS.
@@ -55,6 +60,22 @@ impl Layers {
             (None, Some(websocket)) => over(PassThrough, websocket),
             (None, None) if self.round_trips > 0 => Box::new(RoundTrips::new(self.round_trips)),
             (None, None) => Box::new(PassThrough),
+        }
+    }
+
+    /// Layer of a connection that `remote` has opened. Without a certificate no handshake succeeds, and the bytes of one are no
+    /// SIP message, so that the connection counts as broken.
+    pub(crate) fn accepted(&self, remote: SocketAddr) -> BoxedLayer {
+        let tls = match &self.tls {
+            Some((tls, _)) if self.transport.is_secure() => tls.server(remote),
+            Some(_) | None => None,
+        };
+        let websocket = || Arc::clone(&self.accepted_websocket);
+        match (tls, self.websocket.is_some()) {
+            (Some(tls), true) => Box::new(WebSocket::accepted(tls, websocket())),
+            (Some(tls), false) => Box::new(tls),
+            (None, true) => Box::new(WebSocket::accepted(PassThrough, websocket())),
+            (None, false) => Box::new(PassThrough),
         }
     }
 }

@@ -20,6 +20,8 @@ mod streams;
 mod target;
 mod thread;
 mod timeline;
+#[cfg(test)]
+mod tls_tests;
 
 use std::num::NonZero;
 use std::ops::AddAssign;
@@ -46,7 +48,7 @@ pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
 pub use locals::{local_towards, resolve};
 pub use media::MediaStatistics;
 use media::MediaThread;
-pub use plan::{Files, Flow, LoadTls, Plan};
+pub use plan::{Called, Files, Flow, LoadTls, Plan};
 use ringway_transaction::SlabKey;
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 use target::LastMessage;
@@ -176,7 +178,8 @@ impl Session {
             }
         }
         if plan.registered_before().is_some() {
-            std::thread::sleep(plan.settle);
+            let closing = if plan.called == Called::Dialled { CLOSING } else { Duration::ZERO };
+            std::thread::sleep(plan.settle.max(closing));
         }
         if stop.is_stopped() {
             return session.remove_bindings().map(|()| None);
@@ -321,19 +324,22 @@ impl Company {
     fn open(mut plan: Plan, mark: u64, stop: &Stop) -> Result<(Self, Result<()>)> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let (mut bindings, mut registered) = (Vec::new(), Ok(()));
+        let open = |scenario| Player::open(&plan, &epoll, 1, now()).map(|player| (scenario, player));
+        let callee = plan.callee()?.map(open).transpose()?;
+        if plan.is_direct
+            && let Some((_, callee)) = &callee
+        {
+            plan.target = *callee.locals()?.first().context("a player has a socket")?;
+        }
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
         let (mut media, mut registering) = (None, None);
-        if let Some(scenario) = plan.callee()? {
-            let mut callee = Player::open(&plan, &epoll, 1, now())?;
+        if let Some((scenario, mut callee)) = callee {
             if plan.media != MediaUse::None {
                 let (sides, thread) = MediaThread::open(&plan, mark)?;
                 media = Some(thread);
                 for (player, side) in players.iter_mut().chain([&mut callee]).zip(sides) {
                     player.media = Some(side);
                 }
-            }
-            if plan.is_direct {
-                plan.target = *callee.locals()?.first().context("a player has a socket")?;
             }
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
@@ -431,12 +437,13 @@ fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
     })
 }
 
-/// Configuration of a callee that registers the called users. Each has its connection as long as the load lasts, unless they
-/// share one.
+/// Configuration of a callee that registers the called users.
 fn callee_config(plan: &Plan, player: &Player) -> Result<Config> {
-    let connections = match plan.connections {
-        ConnectionUse::Shared => ConnectionUse::Shared,
-        ConnectionUse::PerUser | ConnectionUse::PerAttempt => ConnectionUse::PerUser,
+    let connections = match (plan.called, plan.connections) {
+        (Called::Shared, _) | (Called::Usual, ConnectionUse::Shared) => ConnectionUse::Shared,
+        (Called::PerUser, _) | (Called::Usual, _) => ConnectionUse::PerUser,
+        // The connection ends with the registration.
+        (Called::Dialled, _) => ConnectionUse::PerAttempt,
     };
     // The BYE comes after the caller's talk time.
     let silence_max = Config::SILENCE_MAX.saturating_add(plan.talk.longest());
@@ -537,19 +544,29 @@ pub struct WireCounters {
     pub over_limit: u64,
     /// Connections that were not opened because the local address had no free port.
     pub no_port: u64,
-    /// Full TLS handshakes.
+    /// Full TLS handshakes of connections that this side opened.
     pub tls_full: u64,
-    /// Resumed TLS handshakes.
+    /// Resumed TLS handshakes of connections that this side opened.
     pub tls_resumed: u64,
+    /// Full TLS handshakes of accepted connections: the server is the TLS client.
+    pub tls_accepted_full: u64,
+    /// Resumed TLS handshakes of accepted connections.
+    pub tls_accepted_resumed: u64,
     /// Failed TLS handshakes.
     pub tls_failed: u64,
 }
 
 impl WireCounters {
-    /// Share of resumed handshakes among those that succeeded. `None`: none did.
+    /// Share of resumed handshakes among those of opened connections that succeeded. `None`: none did.
     pub fn resumed_share(&self) -> Option<f64> {
         let all = self.tls_full + self.tls_resumed;
         (all > 0).then(|| self.tls_resumed as f64 / all as f64)
+    }
+
+    /// Share of resumed handshakes among those of accepted connections. `None`: none was accepted.
+    pub fn accepted_resumed_share(&self) -> Option<f64> {
+        let all = self.tls_accepted_full + self.tls_accepted_resumed;
+        (all > 0).then(|| self.tls_accepted_resumed as f64 / all as f64)
     }
 }
 
@@ -568,12 +585,16 @@ impl AddAssign for WireCounters {
         self.no_port += other.no_port;
         self.tls_full += other.tls_full;
         self.tls_resumed += other.tls_resumed;
+        self.tls_accepted_full += other.tls_accepted_full;
+        self.tls_accepted_resumed += other.tls_accepted_resumed;
         self.tls_failed += other.tls_failed;
     }
 }
 
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);
+/// Time within which a server notices that the connections of registrations are closed.
+const CLOSING: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {

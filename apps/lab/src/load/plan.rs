@@ -19,7 +19,7 @@ pub struct Plan {
     pub target: SocketAddr,
     /// Server that the called users register with, if it is another one.
     pub peer_target: Option<SocketAddr>,
-    /// The callers send to the callees of their thread in place of a server: generator against generator, over UDP.
+    /// The callers send to the callees of their thread in place of a server: generator against generator.
     pub is_direct: bool,
     /// Transport to the server.
     pub transport: Transport,
@@ -27,8 +27,10 @@ pub struct Plan {
     pub tls: Option<LoadTls>,
     /// Round trips over a new TCP connection before its first message, in place of a handshake's.
     pub round_trips: u8,
-    /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
+    /// Connections of the callers over a stream transport.
     pub connections: ConnectionUse,
+    /// Connections between the server and the called users over a stream transport.
+    pub called: Called,
     /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
     pub is_outbound_proxy: bool,
     /// Hosts that packets may go to besides loopback.
@@ -70,6 +72,20 @@ pub struct Plan {
     pub media: MediaUse,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
+}
+
+/// Connections between the server and the called users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Called {
+    /// Those of their registrations: one, if the callers share one too, otherwise one for each called user.
+    #[default]
+    Usual,
+    /// They share one for each local address.
+    Shared,
+    /// One for each called user.
+    PerUser,
+    /// They close that of their registration, so that the server opens connections to their Contacts: it is the client of TLS.
+    Dialled,
 }
 
 /// Scenarios of files.
@@ -190,6 +206,7 @@ impl Plan {
             tls: None,
             round_trips: 0,
             connections: ConnectionUse::Shared,
+            called: Called::Usual,
             is_outbound_proxy: false,
             allowed_hosts: Vec::new(),
             flow,
@@ -255,13 +272,31 @@ impl Plan {
                 self.users.count()
             );
         }
-        if self.is_direct && (self.transport != Transport::Udp || !self.has_callees()) {
-            bail!("generator against generator needs UDP and a flow with called users");
+        if self.is_direct && !self.has_callees() {
+            bail!("generator against generator needs a flow with called users");
+        }
+        if self.called != Called::Usual && !self.transport.is_stream() {
+            bail!("connections of the called users need a transport with connections, such as TCP");
+        }
+        if self.called == Called::Dialled {
+            self.check_dialled()?;
         }
         if self.transport.is_secure() != self.tls.is_some() {
             bail!("the transport {} and the certificates for TLS do not go together", self.transport);
         }
         self.check_connections()
+    }
+
+    fn check_dialled(&self) -> Result<()> {
+        if matches!(self.transport, Transport::Ws | Transport::Wss) {
+            bail!("a server opens no WebSocket connections (RFC 7118 §5); take TCP or TLS");
+        }
+        if self.tls.as_ref().is_some_and(|tls| !tls.has_certificate) {
+            bail!(
+                "called users that the server connects to need a certificate for their addresses: give --certificate and --private-key"
+            );
+        }
+        Ok(())
     }
 
     fn check_connections(&self) -> Result<()> {
@@ -370,6 +405,8 @@ pub struct LoadTls {
     material: TlsMaterial,
     /// Name that the server's certificate must have; `None`: the address.
     name: Option<String>,
+    /// It has a certificate of its own.
+    has_certificate: bool,
     reports: Arc<Reports>,
 }
 
@@ -393,7 +430,8 @@ impl LoadTls {
     /// A file cannot be used.
     pub fn load(files: &TlsFiles, name: Option<String>, observer: Arc<dyn Observer>) -> Result<Self> {
         let reports = Arc::new(Reports { first: OnceLock::new(), observer });
-        Ok(Self { material: files.load().context("TLS")?, name, reports })
+        let has_certificate = files.certificate.is_some();
+        Ok(Self { material: files.load().context("TLS")?, name, has_certificate, reports })
     }
 
     /// Layers of one side, with counters of their own.

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use ringway_linux::BoxedLayer;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
-use ringway_stream::{Origin, PassThrough};
+use ringway_stream::Origin;
 use ringway_tls::{TlsCounters, TlsCounts};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ enum Kind {
 }
 
 impl Sockets {
-    /// Opens sockets for packets to the plan's target and to the hosts that are allowed. Connections that are opened have the
-    /// layers of the plan; accepted ones have none.
+    /// Opens sockets for packets to the plan's target and to the hosts that are allowed. Connections that are opened, and those that
+    /// are accepted, have the layers of the plan.
     pub(crate) fn open(
         plan: &Plan,
         allowed: Arc<[IpAddr]>,
@@ -56,9 +56,9 @@ impl Sockets {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, plan.target, epoll, player)?),
             Transport::Dtls => bail!("the load generator has no DTLS; use another transport"),
             Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
-                let layer = move |origin: Origin| match origin {
+                let layer = move |origin: Origin, remote: SocketAddr| match origin {
                     Origin::Dialled => layers.dialled(),
-                    Origin::Accepted => Box::new(PassThrough) as BoxedLayer,
+                    Origin::Accepted => layers.accepted(remote),
                 };
                 Kind::Streams(Streams::open(plan.transport, locals, watched, Box::new(layer), now)?.into())
             }
@@ -76,6 +76,8 @@ impl Sockets {
         WireCounters {
             tls_full: now.tls_dialled_full - earlier.tls_dialled_full,
             tls_resumed: now.tls_dialled_resumed - earlier.tls_dialled_resumed,
+            tls_accepted_full: now.tls_accepted_full - earlier.tls_accepted_full,
+            tls_accepted_resumed: now.tls_accepted_resumed - earlier.tls_accepted_resumed,
             tls_failed: failed(&now) - failed(earlier),
             ..self.counters
         }
@@ -85,8 +87,9 @@ impl Sockets {
     pub(crate) fn tls_failure(&self) -> Option<&str> {
         let tls = self.tls.as_ref()?;
         let counts = tls.counters.counts();
-        let none = counts.tls_dialled_full + counts.tls_dialled_resumed == 0;
-        tls.shared.first_failure().filter(|_| none)
+        let dialled = counts.tls_dialled_full + counts.tls_dialled_resumed;
+        let accepted = counts.tls_accepted_full + counts.tls_accepted_resumed;
+        tls.shared.first_failure().filter(|_| dialled + accepted == 0)
     }
 
     /// Counts from here on.

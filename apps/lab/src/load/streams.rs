@@ -44,8 +44,8 @@ pub(crate) struct Streams<L> {
     events: Vec<Event>,
 }
 
-/// Creates the layer of a connection.
-type NewLayer<L> = Box<dyn FnMut(Origin) -> L + Send>;
+/// Creates the layer of a connection with a remote address.
+type NewLayer<L> = Box<dyn FnMut(Origin, SocketAddr) -> L + Send>;
 
 struct Opened<L> {
     stream: Stream<SipFramer, L>,
@@ -302,7 +302,7 @@ impl<L: Layer> Streams<L> {
         let id = number.unwrap_or_else(|| slot_id(key));
         let flow = Flow { connection: Some(id), ..flow(self.transport, to.listener, to.remote) };
         let framer = SipFramer::new(MESSAGE_BYTES_MAX);
-        let stream = Stream::new(socket, flow, origin, framer, (self.layer)(origin), now);
+        let stream = Stream::new(socket, flow, origin, framer, (self.layer)(origin, to.remote), now);
         let watched = token(self.player, Place::Connection(key));
         self.epoll.add(stream.socket.as_fd(), watched, stream.interest).ok()?;
         self.connections.insert(Opened { stream, id, is_numbered: number.is_some(), is_released: false });

@@ -109,7 +109,7 @@ impl<L: Layer> Side<L> {
 }
 
 fn plain() -> Side<PassThrough> {
-    Side::new(Box::new(|_| PassThrough))
+    Side::new(Box::new(|_, _| PassThrough))
 }
 
 fn numbered(number: u64, remote: SocketAddr) -> Flow {
@@ -128,7 +128,7 @@ const MESSAGE: &[u8] = b"OPTIONS sip:x SIP/2.0\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
 fn both_sides_exchange_messages_through_a_layer() {
-    let layer = || Side::new(Box::new(|_| Inverted));
+    let layer = || Side::new(Box::new(|_, _| Inverted));
     let (mut caller, mut callee) = (layer(), layer());
     caller.send(numbered(7, callee.address()), 1, MESSAGE);
     until(|| {

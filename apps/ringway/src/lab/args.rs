@@ -2,7 +2,7 @@
 
 use crate::tls_args::TlsArgs;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ringway_lab::load::{ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
+use ringway_lab::load::{Called, ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
 use ringway_lab::server::{Algorithm, Carrier};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ Examples:
 
 Ctrl-C ends the run with its results so far, a second Ctrl-C without them.
 
-Exit status: 0 done; 1 a condition of --fail-if holds, the server does not
-answer, or the run failed; 2 bad usage; 130 interrupted.")]
+Exit status: 0 done; 1 the result is INVALID, a condition of --fail-if holds,
+the server does not answer, or the run failed; 2 bad usage; 130 interrupted.")]
     Load(Box<LoadArgs>),
     /// Write a built-in scenario as a scenario file of SIPp
     #[command(after_help = "SIPp takes the users from a list: a line SEQUENTIAL, then lines
@@ -137,7 +137,7 @@ pub(crate) struct LoadArgs {
     /// Name that the server's certificate must have [default: its address]
     #[arg(long, value_name = "HOST")]
     pub(crate) server_name: Option<String>,
-    /// Certificate chain of the generator for TLS, PEM
+    /// Certificate chain of the callers and called users for TLS, PEM
     #[arg(long, value_name = "FILE", requires = "private_key")]
     pub(crate) certificate: Option<PathBuf>,
     /// Private key of --certificate, PEM
@@ -148,9 +148,12 @@ pub(crate) struct LoadArgs {
     pub(crate) no_resumption: bool,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
-    /// Connections of the callers over TCP and TLS; called users have one each, unless they share one
+    /// Connections of the callers over TCP and TLS
     #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
     pub(crate) connections: ConnectionsArg,
+    /// Connections of the called users [default: one shared by all if --connections is shared, otherwise one for each]
+    #[arg(long, value_enum)]
+    pub(crate) called: Option<CalledArg>,
     /// Send requests inside a call to the server even if it records no route
     #[arg(long)]
     pub(crate) outbound_proxy: bool,
@@ -335,6 +338,28 @@ impl ConnectionsArg {
             Self::Shared => ConnectionUse::Shared,
             Self::User => ConnectionUse::PerUser,
             Self::Call => ConnectionUse::PerAttempt,
+        }
+    }
+}
+
+/// Connections of the called users.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CalledArg {
+    /// One for each local address and each of its --sockets
+    Shared,
+    /// One for each user
+    User,
+    /// None: the server opens connections to their Contacts; TLS needs --certificate
+    Contact,
+}
+
+impl CalledArg {
+    /// The connections.
+    pub(crate) const fn called(self) -> Called {
+        match self {
+            Self::Shared => Called::Shared,
+            Self::User => Called::PerUser,
+            Self::Contact => Called::Dialled,
         }
     }
 }

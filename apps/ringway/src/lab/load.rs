@@ -1,6 +1,6 @@
 //! `ringway lab load`: one load by hand; `ringway lab scenario`: scenario files of SIPp.
 
-use super::args::{LoadArgs, ScenarioArgs};
+use super::args::{CalledArg, LoadArgs, ScenarioArgs};
 use super::view::{self, Snapshot};
 use super::{note, users};
 use crate::failure::Failure;
@@ -71,7 +71,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return Err(Failure::failed("the process of --pid ended during the run"));
     }
     let is_lost = statistics.target_loss().is_some();
-    if failed_conditions.is_empty() && !is_lost && !result.is_fruitless() {
+    let is_valid = statistics.health().invalid_because().is_none();
+    if failed_conditions.is_empty() && !is_lost && is_valid && !result.is_fruitless() {
         Ok(())
     } else {
         Err(Failure::said())
@@ -183,6 +184,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         transport: args.transport.transport(),
         tls: tls(args)?,
         connections: args.connections.connections(),
+        called: args.called.map(CalledArg::called).unwrap_or_default(),
         is_outbound_proxy: args.outbound_proxy,
         allowed_hosts: args.allow_remote.clone(),
         files,

@@ -168,12 +168,25 @@ impl Result<'_> {
             ));
         }
         if self.plan.transport.is_secure() {
-            let share =
-                wire.resumed_share().map_or_else(String::new, |share| format!(" ({:.1} %)", share * 100.0));
-            lines.push(format!(
-                "  TLS  {} full handshakes, {} resumed{share}, {} failed",
-                wire.tls_full, wire.tls_resumed, wire.tls_failed
-            ));
+            let share = |share: Option<f64>| {
+                share.map_or_else(String::new, |share| format!(" ({:.1} %)", share * 100.0))
+            };
+            let mut line = format!(
+                "  TLS  {} full handshakes, {} resumed{}, {} failed",
+                wire.tls_full,
+                wire.tls_resumed,
+                share(wire.resumed_share()),
+                wire.tls_failed
+            );
+            if let Some(accepted) = wire.accepted_resumed_share() {
+                line.push_str(&format!(
+                    "; from the server: {} full, {} resumed{}",
+                    wire.tls_accepted_full,
+                    wire.tls_accepted_resumed,
+                    share(Some(accepted))
+                ));
+            }
+            lines.push(line);
         }
     }
 
@@ -264,6 +277,9 @@ fn connections(statistics: &Statistics) -> Value {
         "tls_resumed": wire.tls_resumed,
         "tls_resumed_share": wire.resumed_share(),
         "tls_failed": wire.tls_failed,
+        "tls_accepted_full": wire.tls_accepted_full,
+        "tls_accepted_resumed": wire.tls_accepted_resumed,
+        "tls_accepted_resumed_share": wire.accepted_resumed_share(),
     })
 }
 

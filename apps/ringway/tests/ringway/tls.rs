@@ -395,6 +395,21 @@ fn a_load_over_tls_resumes_its_sessions_and_says_so() {
 }
 
 #[test]
+fn a_server_that_connects_to_the_called_users_is_the_client_of_tls() {
+    let loaded = Loaded::start(serve(None), "peer_ca = \"ca.pem\"\n");
+    let call = ["--scenario", "call", "--talk", "10ms", "--users", "10", "--called", "contact"];
+    let own = ["--certificate", "cert.pem", "--private-key", "key.pem"];
+    let result = loaded.load(&[&call[..], &own].concat());
+    let count = |name: &str| result[name].as_u64().unwrap();
+    assert!(count("accepted") > 0 && count("tls_failed") == 0, "{result}");
+    assert_eq!(count("tls_accepted_full") + count("tls_accepted_resumed"), count("accepted"), "{result}");
+    let target = loaded.running.listener("tls");
+    let args = ["lab", "load", &target, "--transport", "tls", "--ca", "ca.pem"];
+    let refused = Running::start(loaded.folder.path(), &[&args[..], &call].concat(), "").done().refused(2);
+    assert!(refused.contains("give --certificate and --private-key"), "{refused}");
+}
+
+#[test]
 fn server_and_load_agree_on_a_named_suite() {
     let named = "cipher_suites = [\"ECDHE-ECDSA-AES128-GCM-SHA256\", \"TLS_CHACHA20_POLY1305_SHA256\"]\n";
     let loaded = Loaded::start(serve(None), named);
