@@ -247,6 +247,9 @@ pub fn read_routing(
         config.trunking.enum_zones = zones.into_iter().map(String::into_boxed_str).collect();
         let networks = read_networks(reader, &mut section, "enum_networks");
         config.trunking.enum_networks = networks.unwrap_or_default();
+        let per_second = config.registrations_per_s;
+        config.registrations_per_s =
+            section.number(reader, "registrations_per_s_max", per_second, REGISTRATIONS_PER_S);
     }
     check_routing(reader, &section, config, &edge_nodes);
     section.finish(reader);
@@ -396,6 +399,7 @@ const NETWORKS_MAX: usize = 1000;
 /// None to 3 minutes, the minimum of timer C.
 const SERIAL_FORKS_S: RangeInclusive<u32> = 0..=180;
 const DATAGRAM_BYTES: RangeInclusive<u32> = 1000..=65_535;
+const REGISTRATIONS_PER_S: RangeInclusive<u32> = 1..=1000;
 /// A minute to a year.
 const DIALOG_LIFETIMES_S: RangeInclusive<u32> = 60..=31_536_000;
 const FLOW_TIMER_S_MIN: u32 = 10;

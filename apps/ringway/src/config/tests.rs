@@ -50,6 +50,7 @@ record_route = false
 dialog_lifetime_s = 3600
 serial_fork_s = 15
 datagram_bytes_max = 4000
+registrations_per_s_max = 7
 edge_domains = ["Example.NET"]
 inner_networks = ["10.0.0.0/8", "192.0.2.7"]
 [limits]
@@ -203,6 +204,7 @@ fn every_key_is_read() {
         record_route: false,
         serial_fork: Duration::from_secs(15),
         datagram_bytes_max: 4000,
+        registrations_per_s: 7,
         recurse: false,
         edge_domains: vec!["example.net".into()],
         dialog_lifetime: Duration::from_secs(3600),

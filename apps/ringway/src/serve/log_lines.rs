@@ -116,6 +116,7 @@ const LIMITS: &[&str] = &[
     "too_many_flows",
     "trace_entries_lost",
     "transactions_refused",
+    "trunk_registrations_delayed",
     "unreachable_unreported",
     "unusable_refused",
     "unused_closes",

@@ -1,9 +1,10 @@
 //! Keys of the server's MACs.
 
+use super::lines::Lines;
 use crate::Config;
 
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Keys {
     /// To tags of responses without a transaction.
     pub(crate) tag: [u8; 16],
@@ -23,8 +24,8 @@ pub(crate) struct Keys {
     pub(crate) event: [u8; 16],
     /// Numbers of kept messages.
     pub(crate) message: [u8; 16],
-    /// Contacts that trunks register.
-    pub(crate) line: [u8; 16],
+    /// Tokens of the contacts that trunks register.
+    pub(crate) lines: Lines,
 }
 
 impl Keys {
@@ -46,7 +47,7 @@ impl Keys {
             gruu: GruuKeys { current, accepted },
             event: derive(&own, b"event"),
             message: derive(&own, b"message"),
-            line: common(b"line").0,
+            lines: Lines::of(&config.trunking, common(b"line")),
         }
     }
 }

@@ -8,6 +8,7 @@ mod env;
 mod grant;
 mod host;
 mod keys;
+mod lines;
 mod reply;
 mod request;
 
@@ -18,6 +19,7 @@ pub(crate) use grant::{EdgePart, Grant, Reach, Sender, TrunkTarget};
 pub(crate) use host::observe;
 pub use host::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus};
 pub(crate) use keys::{GruuKeys, Keys, derive};
+pub(crate) use lines::Lines;
 pub use reply::store_failed_reply;
 pub(crate) use reply::{write_allow, write_q, write_reply, write_unfolded};
 pub(crate) use request::{BranchId, Owner, ProbeId, RegistrationId, Request, Response, Transactions};

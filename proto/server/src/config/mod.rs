@@ -90,6 +90,8 @@ pub struct Config {
     pub cluster: Option<crate::Cluster>,
     /// This server as one of several nodes; `None`: it is alone. Default: `None`.
     pub links: Option<crate::Links>,
+    /// Maximum number of REGISTERs to all trunks in a second, 1 to 1,000. Default: 50.
+    pub registrations_per_s: u32,
     /// Trunks and routes. Default: none.
     pub trunking: crate::Trunking,
     /// Media relays. Default: none.
@@ -287,6 +289,7 @@ impl Config {
             neighbours: Vec::new(),
             cluster: None,
             links: None,
+            registrations_per_s: 50,
             trunking: crate::Trunking::default(),
             media: crate::MediaConfig::default(),
             presence: crate::PresenceConfig::default(),

@@ -1,26 +1,15 @@
 //! Contacts that trunks registered, and calls to them (decision 0057): `sip:ACCOUNT@US;line=TOKEN`.
 
 use crate::Number;
-use crate::base::{Env, Request};
+use crate::base::{Env, Lines, Request};
 use crate::config::{SentBy, Trunk};
 use alloc::vec::Vec;
-use core::hash::Hasher;
-use ringway_sansio::{PartHasher, Transport};
-use ringway_sip::{Edit, EditSpace, NameAddr, Scheme, Uri, hex16};
-use siphasher::sip::SipHasher13;
-
-/// Token of a trunk's contact: nobody can guess one, and it is the same after a restart.
-pub(super) fn line_of(key: &[u8; 16], trunk: &Trunk) -> [u8; 16] {
-    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
-    hash.part(trunk.name.as_bytes());
-    hash.part(trunk.account().as_bytes());
-    hash.part(trunk.account_domain());
-    hex16(hash.hasher().finish())
-}
+use ringway_sansio::Transport;
+use ringway_sip::{Edit, EditSpace, NameAddr, Scheme, Uri};
 
 /// Appends the Contact of a trunk for a carrier that reaches this server at `host`.
 pub(super) fn write_contact(
-    key: &[u8; 16],
+    lines: &Lines,
     trunk: &Trunk,
     host: SentBy<'_>,
     transport: Transport,
@@ -32,7 +21,7 @@ pub(super) fn write_contact(
     host.write(out);
     out.extend_from_slice(transport.uri_parameter().as_bytes());
     out.extend_from_slice(b";line=");
-    out.extend_from_slice(&line_of(key, trunk));
+    out.extend_from_slice(&lines.token_of(trunk));
     out.push(b'>');
 }
 
@@ -40,9 +29,7 @@ pub(super) fn write_contact(
 pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<Vec<u8>> {
     let line = request.uri.params().value(b"line")?;
     env.config.domain_of(&request.uri)?;
-    let key = &env.keys.line;
-    let is_of = |trunk: &Trunk| line_of(key, trunk) == *line;
-    let (_, trunk) = env.config.trunking.registering().find(|(_, trunk)| is_of(trunk))?;
+    let trunk = env.config.trunking.trunks.get(env.keys.lines.trunk_of(line)?)?;
     let message = request.message;
     let called = message.named(b"P-Called-Party-ID").and_then(|value| NameAddr::parse(value).ok());
     let uri = called.map_or(message.to().uri, |called| called.uri);

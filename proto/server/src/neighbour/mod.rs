@@ -3,12 +3,14 @@
 mod keeper;
 pub(crate) mod line;
 mod link;
+mod rate;
 mod registration;
+mod registrations;
 mod schedule;
 mod sending;
 
 pub(crate) use keeper::Neighbours;
-pub(crate) use registration::Registrations;
+pub(crate) use registrations::Registrations;
 pub(crate) use sending::Sending;
 
 /// Asker of a lookup; its query has the two highest bits of its own, then its number and that of an attempt. The proxy's queries are

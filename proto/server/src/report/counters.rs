@@ -154,6 +154,8 @@ ringway_sansio::counters! {
         trunk_registrations,
         /// Attempts to register at a trunk that failed.
         trunk_registration_failures,
+        /// Attempts to register at a trunk that `limits.registrations_per_s_max` delayed by more than a second.
+        trunk_registrations_delayed,
         /// Requests for the contact that a trunk registered.
         trunk_line_calls,
         /// Sides of dialogs that moved: another Contact, connection or port.

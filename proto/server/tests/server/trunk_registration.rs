@@ -218,6 +218,44 @@ fn a_call_to_the_contact_reaches_the_user_of_the_called_number() {
     assert!(!reaches_bob(&mut world, &nowhere));
 }
 
+/// 1,000 trunks of a server that starts, each with a challenge: as soon as they may, and never more than 50 requests in a second.
+#[test]
+fn a_thousand_trunks_register_within_a_minute() {
+    const STEP: Duration = Duration::from_millis(5);
+    let mut world = World::with(|config| {
+        registering(config);
+        let carrier = config.trunking.trunks[0].clone();
+        config.trunking.trunks = (0..1000)
+            .map(|number| Trunk {
+                name: format!("t{number}"),
+                uri: format!("sip:203.0.113.{}:{}", number % 250, 5060 + number / 250),
+                ..carrier.clone()
+            })
+            .collect::<Vec<_>>()
+            .into();
+    });
+    let begin = world.now;
+    let (mut times, mut answers) = (Vec::new(), Vec::<(String, Vec<u8>)>::new());
+    while world.server.counters().trunk_registrations < 1000 {
+        assert!(world.now.since(begin) < Duration::from_secs(60), "{} requests", times.len());
+        let mut sent = requests(world.pass(STEP));
+        for (to, answer) in core::mem::take(&mut answers) {
+            sent.extend(requests(world.udp(&to, &answer)));
+        }
+        for register in sent {
+            times.push(world.now);
+            let is_challenged = register.headers("Authorization").is_empty();
+            let answer =
+                if is_challenged { register.answer(401, &[CHALLENGE]) } else { granted(&register, 3600) };
+            answers.push((register.to(), answer));
+        }
+    }
+    assert_eq!(times.len(), 2000);
+    let in_second = |from: &_| times.iter().filter(|at| *at >= from && at.since(*from).as_secs() < 1).count();
+    assert!(times.iter().all(|from| in_second(from) <= 50));
+    assert!(world.server.counters().trunk_registrations_delayed > 900);
+}
+
 #[test]
 fn a_token_that_is_guessed_permits_nothing() {
     let mut world = World::with(|config| {
