@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_moves;
 mod cluster_nodes;
 mod cluster_random;
+mod cluster_trunks;
 mod fork;
 mod forward;
 mod front;

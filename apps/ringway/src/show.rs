@@ -108,6 +108,7 @@ impl Row for Trunk {
         };
         let registered = match self.registered {
             Some(true) => "yes",
+            Some(false) if self.of_other_node => "other node",
             Some(false) => "no",
             None => "-",
         };

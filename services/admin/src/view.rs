@@ -212,6 +212,9 @@ pub struct Trunk {
     pub logins_refused: u64,
     /// True if it registered this server, false if not; `None`: it does not register.
     pub registered: Option<bool>,
+    /// True if another node of the cluster registers at it.
+    #[serde(default)]
+    pub of_other_node: bool,
     /// Calls to it that are under way; `None`: there is no limit of them, and they are not counted.
     pub under_way: Option<u32>,
 }

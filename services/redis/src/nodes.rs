@@ -4,16 +4,19 @@ use crate::{NodeInfo, NodeState, Settings};
 use ringway_location::NodeName;
 use std::time::{Duration, Instant};
 
-/// Text of a heartbeat: version of the text, of the link, incarnation, link, state, a word while it writes its registrations again, time.
+/// Text of a heartbeat: version of the text, of the link, incarnation, link, state, the hash of its trunks if it has some, a word while it
+/// writes its registrations again, time.
 pub(crate) fn heartbeat(
     settings: &Settings,
     (is_draining, writes_again): (bool, bool),
+    trunks: u64,
     now_ms: u64,
 ) -> String {
     let state = if is_draining { "draining" } else { "up" };
     let again = if writes_again { format!("{WRITES_AGAIN} ") } else { String::new() };
+    let trunks = if trunks == 0 { String::new() } else { format!("{TRUNKS}{trunks:016x} ") };
     let Settings { link, link_version, incarnation, .. } = settings;
-    format!("1 {link_version} {incarnation} {link} {state} {again}{now_ms}")
+    format!("1 {link_version} {incarnation} {link} {state} {trunks}{again}{now_ms}")
 }
 
 /// Reads a [`heartbeat`].
@@ -21,15 +24,23 @@ pub(crate) fn read(name: &[u8], text: &[u8]) -> Option<NodeInfo> {
     let mut words = std::str::from_utf8(text).ok()?.split(' ');
     // A later version adds words before the time.
     words.next()?.parse::<u16>().ok()?;
-    Some(NodeInfo {
+    let mut node = NodeInfo {
         name: NodeName::read(name)?,
         version: words.next()?.parse().ok()?,
         incarnation: words.next()?.parse().ok()?,
         link: words.next()?.parse().ok()?,
         state: if words.next()? == "draining" { NodeState::Draining } else { NodeState::Up },
         last_seen_ms: words.next_back()?.parse().ok()?,
-        writes_again: words.any(|word| word == WRITES_AGAIN),
-    })
+        writes_again: false,
+        trunks: 0,
+        is_silent: false,
+    };
+    for word in words {
+        node.writes_again |= word == WRITES_AGAIN;
+        let trunks = word.strip_prefix(TRUNKS).and_then(|hash| u64::from_str_radix(hash, 16).ok());
+        node.trunks = trunks.unwrap_or(node.trunks);
+    }
+    Some(node)
 }
 
 /// States of the other nodes.
@@ -97,6 +108,8 @@ impl Nodes {
             // A time ahead of the store's clock would end late, if at all.
             node.last_seen_ms = node.last_seen_ms.min(store_now_ms);
             let age_ms = age(&node, store_now_ms);
+            node.is_silent =
+                age_ms > SILENT_AFTER_MS && !is_patient && own_age.is_some_and(|own| own <= FRESH_TIME_MS);
             if age_ms > GONE_AFTER_MS {
                 let was_alive = before.filter(|before| before.state != NodeState::Gone);
                 node.state = was_alive.filter(|_| is_patient).map_or(NodeState::Gone, |before| before.state);
@@ -164,12 +177,16 @@ const fn age(node: &NodeInfo, store_now_ms: u64) -> u64 {
     store_now_ms.saturating_sub(node.last_seen_ms)
 }
 
-/// Word of a heartbeat.
+/// Words of a heartbeat.
 const WRITES_AGAIN: &str = "writes-again";
+const TRUNKS: &str = "trunks=";
 /// Maximum number of other nodes.
 const NODES_MAX: usize = 63;
 /// Time without a heartbeat after which a node is gone.
 const GONE_AFTER_MS: u64 = 5_000;
+/// Time without a heartbeat after which a node is silent, and age of this node's own heartbeat up to which that counts.
+const SILENT_AFTER_MS: u64 = 3_000;
+const FRESH_TIME_MS: u64 = 1_500;
 /// Age of this node's own heartbeat up to which the store takes heartbeats. The others' are older by less than two intervals then.
 const WRITABLE_TIME_MS: u64 = 3_000;
 /// Maximum time by which a heartbeat is ahead of the store's clock, which can be set back. The script `nodes` has it too.
@@ -208,7 +225,10 @@ mod tests {
             update(&mut nodes, &[listed("b", "up", 1_000), listed("a", "draining", 1_000)], 1_000, now);
         assert!(changes.is_changed && changes.up.len() == 2);
         let list = [listed("b", "up", 2_000), listed("a", "draining", 1_000)];
-        assert_eq!(update(&mut nodes, &list, 6_000, now), Changes::default());
+        assert_eq!(update(&mut nodes, &list, 4_000, now), Changes::default());
+        assert!(update(&mut nodes, &list, 4_001, now).is_changed, "the one that sends nothing is silent");
+        assert!(nodes.list()[0].is_silent && !nodes.list()[1].is_silent);
+        assert_eq!(update(&mut nodes, &list, 5_000, now), Changes::default());
         let changes = update(&mut nodes, &list, 6_001, now);
         assert_eq!((changes.is_changed, changes.gone.len()), (true, 1));
         assert_eq!(states(&nodes), [("a".into(), NodeState::Gone), ("b".into(), NodeState::Up)]);
@@ -286,12 +306,13 @@ mod tests {
             seed: 1,
         };
         for (is_draining, writes_again) in [(false, false), (false, true), (true, false), (true, true)] {
-            let text = heartbeat(&settings, (is_draining, writes_again), 77);
+            let text = heartbeat(&settings, (is_draining, writes_again), 0xab, 77);
             let node = read(b"a", text.as_bytes()).unwrap();
+            assert_eq!(node.trunks, 0xab, "{text}");
             assert_eq!((node.state == NodeState::Draining, node.writes_again), (is_draining, writes_again));
             assert_eq!((node.link, node.last_seen_ms), (settings.link, 77), "{text}");
         }
-        assert_eq!(heartbeat(&settings, (false, false), 77), "1 2 33 192.0.2.1:5061 up 77");
+        assert_eq!(heartbeat(&settings, (false, false), 0, 77), "1 2 33 192.0.2.1:5061 up 77");
         let later = read(b"a", b"2 3 4 [::1]:5 up new writes-again words 6").unwrap();
         assert!(later.writes_again && later.last_seen_ms == 6);
     }

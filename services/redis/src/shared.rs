@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) durable: AtomicU64,
     pub(crate) has_failed: AtomicBool,
     pub(crate) is_draining: AtomicBool,
+    /// Hash of this node's trunks that register.
+    pub(crate) trunks: AtomicU64,
     /// True while an earlier process that runs has the name of this node.
     pub(crate) is_name_taken: AtomicBool,
     /// True once no other process can have the name of this node.
@@ -98,6 +100,7 @@ impl Shared {
             durable: AtomicU64::new(0),
             has_failed: AtomicBool::new(true),
             is_draining: AtomicBool::new(false),
+            trunks: AtomicU64::new(0),
             is_name_taken: AtomicBool::new(false),
             has_name: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),

@@ -50,6 +50,10 @@ pub struct NodeInfo {
     /// True while it writes its registrations again, after the store lost data: not all are there yet. Nodes of earlier versions do not
     /// say so.
     pub writes_again: bool,
+    /// Hash of its trunks that register; 0: it has none, or is of an earlier version.
+    pub trunks: u64,
+    /// True if it has sent no heartbeat for 3 s while the store took those of this node.
+    pub is_silent: bool,
 }
 
 /// State of a node.

@@ -106,6 +106,11 @@ impl LocationStore {
         self.shared.is_draining.store(is_draining, Ordering::Relaxed);
     }
 
+    /// Sets the hash of this node's trunks that others see, from the next heartbeat on; 0: it has none.
+    pub fn set_trunks(&self, trunks: u64) {
+        self.shared.trunks.store(trunks, Ordering::Relaxed);
+    }
+
     /// Notes that all bindings of this node are appended again from now on, or that the last of them was. Other nodes see it
     /// ([`crate::NodeInfo::writes_again`]) until they are in the store; after an [`Event::Rewrite`] it has begun.
     pub fn set_appending_again(&self, is_under_way: bool) {

@@ -16,6 +16,7 @@
 //! half-open connections of a lost machine, dials that nothing answers, limits of the writer (`services/redis`), another version of the
 //! links, more than three nodes. That a removed binding stays away is checked only if all nodes had read everything meanwhile.
 
+mod carrier;
 mod check;
 mod faults;
 mod front;
@@ -29,6 +30,7 @@ pub use store::{Store, StoreState};
 
 use crate::world::{BEGIN, number, password};
 use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
+use carrier::Carrier;
 use front::Front;
 use link::Secrets;
 use node::ClusterNode;
@@ -52,6 +54,7 @@ pub struct Cluster {
     pub rng: Rng,
     nodes: Vec<ClusterNode>,
     front: Option<Front>,
+    carrier: Option<Carrier>,
     phones: Vec<HostId>,
     seed: u64,
     /// Maximum difference of the ends of a binding by the clocks.
@@ -80,6 +83,8 @@ impl Cluster {
     pub const NODES: usize = 3;
     /// Number of the front, where a method takes that of a node.
     pub const FRONT: usize = 8;
+    /// The same of the carrier.
+    pub const CARRIER: usize = 9;
 
     /// Runs a story once for each seed, as [`Story::run`] does. Afterwards the cluster settles and is checked.
     pub fn run(name: &'static str, notify: impl Fn(&mut Self)) {
@@ -117,6 +122,7 @@ impl Cluster {
             rng: Rng::new(&root.part(60)),
             nodes,
             front: None,
+            carrier: None,
             phones: Vec::new(),
             seed,
             clock_moved: Duration::from_secs(1),
@@ -145,6 +151,39 @@ impl Cluster {
         }
         self.wait(1);
         self.add_front();
+    }
+
+    /// Starts a carrier, and gives all nodes trunks that register there.
+    pub fn add_trunks(&mut self, count: usize) {
+        self.carrier = Some(Carrier::start(&mut self.sim, self.seed, count));
+        for node in &mut self.nodes {
+            node.set_trunks(&mut self.sim, carrier::trunks(count));
+        }
+    }
+
+    /// Contacts that the carrier has, with their accounts.
+    pub fn contacts(&self) -> Vec<(String, String)> {
+        self.carrier.as_ref().map(|carrier| carrier.contacts(&self.sim)).unwrap_or_default()
+    }
+
+    /// Number of those that lead to a node.
+    pub fn contacts_of(&self, node: usize) -> usize {
+        let host = format!("@{}:", node::ip(node));
+        self.contacts().iter().filter(|(_, contact)| contact.contains(&host)).count()
+    }
+
+    /// Number of REGISTERs that the carrier got.
+    pub fn registers_len(&self) -> usize {
+        Carrier::registers(&self.sim).len()
+    }
+
+    /// Maximum number of them in a second.
+    pub fn registers_per_s_max(&self) -> usize {
+        let times = Carrier::registers(&self.sim);
+        let second = Duration::from_secs(1);
+        let in_second =
+            |from: &Instant| times.iter().filter(|at| *at >= from && at.since(*from) < second).count();
+        times.iter().map(in_second).max().unwrap_or_default()
     }
 
     /// A counter of the front.
@@ -345,7 +384,10 @@ impl Cluster {
                 node.exchange_heartbeats(&mut self.sim, &mut self.store);
             }
         }
-        self.nodes.iter().for_each(ClusterNode::note_states);
+        for node in &self.nodes {
+            node.note_states();
+            node.note_trunk_nodes(now, &self.store);
+        }
         self.check_step();
     }
 

@@ -10,7 +10,7 @@ use ringway_location::{NodeName, Update};
 use ringway_sansio::{Event, Instant, ListenerId, LocatedServers, Rng, Seed, Transport};
 use ringway_server::{
     Action, Aor, Cluster, Config, Hold, LinkedNode, Links, Listener, Neighbour, NeighbourConnection,
-    NodeState, Server, shard_of_aor,
+    NodeState, Server, Trunk, shard_of_aor,
 };
 use ringway_sim::{Effects, HostId, Hosted, Reading, Sim, SimNode, shard_key};
 use ringway_test_support::host::TestHost;
@@ -39,6 +39,11 @@ pub(super) struct ClusterNode {
     identity: Rc<RefCell<Identity>>,
     /// States of the others by their heartbeats.
     states: BTreeMap<NodeName, NodeState>,
+    /// Last heartbeats of the others, and the time of that look.
+    heartbeats: BTreeMap<NodeName, Heartbeat>,
+    looked_at: Option<Instant>,
+    started: Instant,
+    trunks: Vec<Trunk>,
     /// Lookups that were not sent.
     locates: Rc<RefCell<Vec<(u64, Aor)>>>,
     incarnation: u64,
@@ -102,6 +107,10 @@ impl ClusterNode {
             users: Vec::new(),
             identity: Rc::new(RefCell::new(Identity { name, secrets, nodes: Vec::new() })),
             states: BTreeMap::new(),
+            heartbeats: BTreeMap::new(),
+            looked_at: None,
+            started: sim.now(),
+            trunks: Vec::new(),
             locates: Rc::default(),
             incarnation: 0,
             shards: 1 + ((seed + index as u64) % 3) as u16,
@@ -129,6 +138,8 @@ impl ClusterNode {
         self.is_draining = false;
         self.identity.borrow_mut().nodes.clear();
         self.states.clear();
+        self.heartbeats.clear();
+        (self.looked_at, self.started) = (None, sim.now());
         let config = Arc::new(self.config());
         let shards = (0..self.shards).map(|shard| {
             let seed = Seed::from_number(self.seed).part(1000 * self.incarnation + self.index as u64);
@@ -228,11 +239,15 @@ impl ClusterNode {
         }
         let others = (0..super::Cluster::NODES).filter(|index| *index != self.index);
         if self.reaches_store && store.is_up() {
-            store.heartbeats.insert(self.name, Heartbeat { at: now, is_draining: self.is_draining });
+            let trunks = self.services.own_trunks.load(Ordering::Relaxed);
+            let own = Heartbeat { at: now, is_draining: self.is_draining, trunks };
+            store.heartbeats.insert(self.name, own);
+            self.looked_at = Some(now);
             let earlier = std::mem::take(&mut self.states);
             for index in others {
                 let (name, address) = (name_of(index), link_address(index));
                 let Some(heartbeat) = store.heartbeats.get(&name) else { continue };
+                self.heartbeats.insert(name, *heartbeat);
                 self.states.insert(
                     name,
                     match heartbeat {
@@ -264,6 +279,32 @@ impl ClusterNode {
             };
             states.insert(name, state);
         }
+    }
+
+    /// Gives it trunks, as a reload does.
+    pub(super) fn set_trunks(&mut self, sim: &mut Sim, trunks: Vec<Trunk>) {
+        self.trunks = trunks;
+        self.reconfigure(sim);
+    }
+
+    /// Nodes that can register its trunks, by its links and the heartbeats of the others.
+    pub(super) fn note_trunk_nodes(&self, now: Instant, store: &Store) {
+        let is_known = self.looked_at.is_some() || now >= self.started + LISTED_TIME_MAX;
+        let has_store = self.reaches_store && store.is_up();
+        let own = self.services.own_trunks.load(Ordering::Relaxed);
+        let others = self.heartbeats.iter().filter(|(_, heartbeat)| heartbeat.trunks == own);
+        let can = |(name, heartbeat): &(&NodeName, &Heartbeat)| {
+            let is_silent = self.looked_at.is_some_and(|at| heartbeat.at + SILENT_TIME < at);
+            self.is_linked(name) || (has_store && !is_silent)
+        };
+        let others = others.filter(can).map(|(name, heartbeat)| (*name, heartbeat.is_draining));
+        let mut nodes: Vec<_> = others.chain([(self.name, self.is_draining)]).collect();
+        if nodes.iter().any(|(_, is_draining)| !is_draining) {
+            nodes.retain(|(_, is_draining)| !is_draining);
+        }
+        nodes.sort_unstable();
+        let names = nodes.into_iter().map(|(name, _)| name).collect();
+        *self.services.trunk_nodes.lock().expect("nothing panicked") = is_known.then_some(names);
     }
 
     /// Its bindings; `None` if it does not run.
@@ -493,6 +534,7 @@ impl ClusterNode {
         config.cluster = Some(Cluster { node, incarnation, transport: Transport::Tls, link, hold });
         let Identity { secrets: (secret, accepted_secret), ref nodes, .. } = *self.identity.borrow();
         config.neighbours = nodes.iter().map(neighbour).collect();
+        config.trunking.trunks = self.trunks.clone().into();
         config.links = Some(Links { node, listener: LINKS, secret, accepted_secret, nodes: nodes.clone() });
         assert_eq!(config.domains, [REALM]);
         config
@@ -526,5 +568,8 @@ fn execute(action: Action, effects: &mut Effects) {
 const WRITTEN_AGAIN_TIME: Duration = Duration::from_secs(2);
 /// Listener of links.
 const LINKS: ListenerId = ListenerId(2);
+/// Silence after which the link of a node decides whether it has its trunks, and time for which a new one awaits the others.
+const SILENT_TIME: Duration = Duration::from_secs(3);
+const LISTED_TIME_MAX: Duration = Duration::from_secs(10);
 /// Silence after which a node is gone.
 const HEARTBEATS_MISSED: Duration = Duration::from_secs(5);

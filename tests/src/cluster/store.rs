@@ -35,6 +35,8 @@ pub struct Store {
 pub(super) struct Heartbeat {
     pub(super) at: Instant,
     pub(super) is_draining: bool,
+    /// Hash of its trunks.
+    pub(super) trunks: u64,
 }
 
 #[derive(Clone, Default)]

@@ -62,6 +62,10 @@ pub struct TestHost {
     pub is_cold: AtomicBool,
     /// States of other nodes that are not up.
     pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
+    /// Nodes that can register trunks at present; `None`: not known yet.
+    pub trunk_nodes: Mutex<Option<Vec<NodeName>>>,
+    /// Hash of this node's trunks.
+    pub own_trunks: AtomicU64,
     call_names: CallNames,
     /// Open calls.
     pub calls: Mutex<CallTable>,
@@ -93,6 +97,8 @@ impl TestHost {
             is_name_taken: AtomicBool::default(),
             is_cold: AtomicBool::new(false),
             nodes: Mutex::default(),
+            trunk_nodes: Mutex::default(),
+            own_trunks: AtomicU64::new(0),
             call_names: CallNames::new(seed),
             calls: Mutex::new(CallTable::new(CALL_LIMITS, now)),
             ended_calls: Mutex::default(),
@@ -203,6 +209,11 @@ impl Host for TestHost {
 
     fn node_state(&self, node: &NodeName) -> NodeState {
         lock(&self.nodes).get(node).copied().unwrap_or_default()
+    }
+
+    fn nodes_with_trunks(&self, trunks: u64) -> Option<Vec<NodeName>> {
+        self.own_trunks.store(trunks, Ordering::Relaxed);
+        lock(&self.trunk_nodes).clone()
     }
 
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, Guarded, Instant, Locks, MemoryBound, Seed};
 use ringway_server::{
@@ -135,6 +136,10 @@ impl Host for MemoryHost {
 
     fn node_state(&self, _node: &NodeName) -> NodeState {
         NodeState::Up
+    }
+
+    fn nodes_with_trunks(&self, _trunks: u64) -> Option<Vec<NodeName>> {
+        None
     }
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {

@@ -279,6 +279,10 @@ impl Host for ServerHost {
         }
     }
 
+    fn nodes_with_trunks(&self, trunks: u64) -> Option<Vec<NodeName>> {
+        self.location.get()?.nodes_with_trunks(trunks, |link| self.is_linked(link))
+    }
+
     fn on_change(&self, aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {
         if let Some(write_back) = self.write_back.get() {
             write_back.note(aor);

@@ -59,8 +59,9 @@ impl TrunkTable {
             }
             TrunkEvent::Registered(_) => row.registered.store(REGISTERED, Ordering::Relaxed),
             TrunkEvent::NotRegistered(status) => {
-                row.registered.store(status.min(REGISTERED - 1), Ordering::Relaxed);
+                row.registered.store(status.min(OF_OTHER_NODE - 1), Ordering::Relaxed);
             }
+            TrunkEvent::OfOtherNode => row.registered.store(OF_OTHER_NODE, Ordering::Relaxed),
             TrunkEvent::LoginRefused => {
                 row.logins_refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -101,6 +102,11 @@ impl TrunkRow {
         self.registers.then(|| self.registered.load(Ordering::Relaxed) == REGISTERED)
     }
 
+    /// True if another node registers at it.
+    pub(super) fn is_of_other_node(&self) -> bool {
+        self.registered.load(Ordering::Relaxed) == OF_OTHER_NODE
+    }
+
     /// INVITEs sent to it.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
@@ -124,3 +130,5 @@ fn is_counted(trunk: &Trunk) -> bool {
 
 /// Value of a registration that succeeded: no status.
 const REGISTERED: u16 = u16::MAX;
+/// Another node registers.
+const OF_OTHER_NODE: u16 = REGISTERED - 1;

@@ -252,6 +252,7 @@ impl View for ServerView {
                 last_status: last.map(|(_, status)| status),
                 logins_refused: row.logins_refused(),
                 registered: row.is_registered(),
+                of_other_node: row.is_of_other_node(),
                 under_way: row.is_counted.then(|| self.host.tables().trunk_calls(&row.name)),
             }
         };

@@ -2,6 +2,7 @@
 
 use crate::report::CallNames;
 use crate::{Aor, BindingChange, LogEvent, NodeState, TrunkEvent};
+use alloc::vec::Vec;
 use ringway_location::NodeName;
 use ringway_sansio::{Flow, Instant, NumberTarget, RelayRequest, Target};
 use ringway_sip::Message;
@@ -84,6 +85,10 @@ pub trait Host: Send + Sync {
 
     /// State of another node.
     fn node_state(&self, node: &NodeName) -> NodeState;
+
+    /// Nodes that can register the trunks with this [hash](crate::Trunking::registering_hash) at present, this one among them if it can.
+    /// Passes the hash to the others. `None`: the other nodes are not known yet, soon after the start.
+    fn nodes_with_trunks(&self, trunks: u64) -> Option<Vec<NodeName>>;
 
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>);

@@ -9,9 +9,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::hash::Hasher;
 use core::net::IpAddr;
 use core::time::Duration;
+use ringway_sansio::PartHasher;
 use ringway_sip::Uri;
+use siphasher::sip::SipHasher13;
 
 /// Trunks with their routes and destination rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,6 +190,17 @@ impl Trunking {
     /// Trunks that register, with their indices.
     pub(crate) fn registering(&self) -> impl Iterator<Item = (usize, &Trunk)> {
         self.trunks.registering()
+    }
+
+    /// Hash of the trunks that register, in any order; 0: none does. Nodes with the same one divide them among themselves.
+    pub fn registering_hash(&self) -> u64 {
+        self.registering().fold(0, |sum: u64, (_, trunk)| {
+            let mut hash = PartHasher::new(SipHasher13::new());
+            hash.part(trunk.name.as_bytes());
+            hash.part(trunk.account().as_bytes());
+            hash.part(trunk.account_domain());
+            sum.wrapping_add(hash.hasher().finish())
+        })
     }
 
     /// Nodes behind this server, with their indices.

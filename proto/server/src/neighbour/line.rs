@@ -7,22 +7,16 @@ use alloc::vec::Vec;
 use ringway_sansio::Transport;
 use ringway_sip::{Edit, EditSpace, NameAddr, Scheme, Uri};
 
-/// Appends the Contact of a trunk for a carrier that reaches this server at `host`.
-pub(super) fn write_contact(
-    lines: &Lines,
-    trunk: &Trunk,
-    host: SentBy<'_>,
-    transport: Transport,
-    out: &mut Vec<u8>,
-) {
-    out.extend_from_slice(b"<sip:");
-    out.extend_from_slice(trunk.account().as_bytes());
-    out.push(b'@');
-    host.write(out);
-    out.extend_from_slice(transport.uri_parameter().as_bytes());
-    out.extend_from_slice(b";line=");
-    out.extend_from_slice(&lines.token_of(trunk));
-    out.push(b'>');
+/// URI of the contact of a trunk for a carrier that reaches this server at `host`.
+pub(super) fn contact_of(lines: &Lines, trunk: &Trunk, host: SentBy<'_>, transport: Transport) -> Vec<u8> {
+    let mut uri = b"sip:".to_vec();
+    uri.extend_from_slice(trunk.account().as_bytes());
+    uri.push(b'@');
+    host.write(&mut uri);
+    uri.extend_from_slice(transport.uri_parameter().as_bytes());
+    uri.extend_from_slice(b";line=");
+    uri.extend_from_slice(&lines.token_of(trunk));
+    uri
 }
 
 /// A request for the contact of a trunk, as one for the called number; `None` for any other.

@@ -3,6 +3,7 @@
 mod keeper;
 pub(crate) mod line;
 mod link;
+mod owners;
 mod rate;
 mod registration;
 mod registrations;

@@ -1,8 +1,8 @@
 //! Registration of one trunk: its REGISTER, and its part of a response (RFC 3261 §10.2, decision 0057).
 
-use super::line::write_contact;
 use crate::base::Lines;
 use crate::config::{SentBy, Trunk};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, Rng};
@@ -32,6 +32,14 @@ pub(super) struct Registration {
     /// Seconds that are requested.
     pub(super) expires_s: u32,
     pub(super) is_raised: bool,
+    /// URI of the contact in its last request.
+    pub(super) contact: Vec<u8>,
+    /// Contacts that the next request removes.
+    pub(super) removed: Vec<Box<[u8]>>,
+    /// Contacts were removed in this attempt.
+    pub(super) has_removed: bool,
+    /// It was another node's, or nobody's, until it was begun.
+    pub(super) is_taken_over: bool,
     pub(super) is_registered: bool,
 }
 
@@ -46,6 +54,8 @@ pub(super) enum Phase {
     /// The next request of the attempt is sent when the rate permits.
     Ready,
     Sent,
+    /// Another node of the cluster registers this trunk, or the nodes are not known yet.
+    OfOtherNode,
 }
 
 impl Phase {
@@ -53,7 +63,7 @@ impl Phase {
     pub(super) const fn due(self) -> Option<Instant> {
         match self {
             Self::Waiting(at) | Self::Locating(at) => Some(at),
-            Self::New(_) | Self::Ready | Self::Sent => None,
+            Self::New(_) | Self::Ready | Self::Sent | Self::OfOtherNode => None,
         }
     }
 }
@@ -79,6 +89,10 @@ impl Registration {
             logins: 0,
             expires_s: EXPIRES_S,
             is_raised: false,
+            contact: Vec::new(),
+            removed: Vec::new(),
+            has_removed: false,
+            is_taken_over: false,
             is_registered: false,
         }
     }
@@ -92,7 +106,6 @@ impl Registration {
     /// Writes the REGISTER (RFC 3261 §10.2).
     pub(super) fn write(
         &self,
-        lines: &Lines,
         (flow, host): (&Flow, SentBy<'_>),
         credentials: Option<&(HeaderName, Vec<u8>)>,
         branch: &[u8],
@@ -115,9 +128,10 @@ impl Registration {
             write_number(out, u64::from(self.cseq));
             out.extend_from_slice(b" REGISTER");
         });
-        request.header_with(HeaderName::Contact, |out| {
-            write_contact(lines, &self.of, host, flow.transport, out)
-        });
+        request.header_with(HeaderName::Contact, |out| write_bracketed(&self.contact, b"", out));
+        for contact in &self.removed {
+            request.header_with(HeaderName::Contact, |out| write_bracketed(contact, b";expires=0", out));
+        }
         request.header_number(HeaderName::Expires, u64::from(self.expires_s));
         if let Some((name, value)) = credentials {
             request.header(*name, value);
@@ -138,12 +152,14 @@ impl Registration {
     /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite it, or list none: of several
     /// without our token the shortest time of the account's counts.
     pub(super) fn granted_s(&self, lines: &Lines, message: &Message<'_>) -> u32 {
-        let line = lines.token_of(&self.of);
-        let is_ours = |contact: &Contact<'_>| contact.address.uri.params().value(b"line") == Some(&line);
+        let token = lines.token_of(&self.of);
+        let is_sent = |contact: &Contact<'_>| contact.address.uri.as_bytes() == self.contact;
+        let has_token = |contact: &Contact<'_>| line_of(contact) == Some(&token);
         let of_all = message.first(HeaderName::Expires).and_then(number_u32);
         let contacts = || message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
         let (first, is_only) = (contacts().next(), contacts().nth(1).is_none());
-        let granted = match contacts().find(is_ours).or(first.filter(|_| is_only)) {
+        let known = contacts().find(is_sent).or_else(|| contacts().find(has_token));
+        let granted = match known.or(first.filter(|_| is_only)) {
             Some(contact) => contact.expires.or(of_all).unwrap_or(self.expires_s),
             None if is_only => of_all.unwrap_or_default(),
             None => {
@@ -155,6 +171,36 @@ impl Registration {
         };
         granted.min(EXPIRES_S_MAX)
     }
+
+    /// Other contacts with our token in a 2xx, which names ours as it was sent: those of the node that had this trunk before, or of a
+    /// former address. A carrier that writes contacts anew has none.
+    pub(super) fn former_contacts(&self, lines: &Lines, message: &Message<'_>) -> Vec<Box<[u8]>> {
+        let token = lines.token_of(&self.of);
+        let contacts = || message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
+        let (mut former, mut is_named) = (Vec::new(), false);
+        for contact in contacts().filter(|contact| line_of(contact) == Some(&token)) {
+            let uri = contact.address.uri.as_bytes();
+            let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"<>\"".contains(byte);
+            if uri == self.contact {
+                is_named = true;
+            } else if former.len() < FORMER_MAX && uri.len() <= FORMER_BYTES_MAX && uri.iter().all(is_plain) {
+                former.push(uri.into());
+            }
+        }
+        if is_named { former } else { Vec::new() }
+    }
+}
+
+/// Token of a contact.
+fn line_of<'a>(contact: &Contact<'a>) -> Option<&'a [u8]> {
+    contact.address.uri.params().value(b"line")
+}
+
+/// Appends a URI in brackets, and parameters of the header field.
+fn write_bracketed(uri: &[u8], params: &[u8], out: &mut Vec<u8>) {
+    for part in [&b"<"[..], uri, b">", params] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Bits of the number of an attempt.
@@ -163,3 +209,6 @@ pub(super) const ATTEMPT_MASK: u32 = u32::MAX >> 1;
 const EXPIRES_S: u32 = 3600;
 /// Longest time that is requested or counts.
 pub(super) const EXPIRES_S_MAX: u32 = 86_400;
+/// Maximum number of former contacts that are removed at once, and of bytes of one.
+const FORMER_MAX: usize = 4;
+const FORMER_BYTES_MAX: usize = 256;

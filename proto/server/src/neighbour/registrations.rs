@@ -6,6 +6,8 @@
 //!    └───── back-off ◄──┴──────────┘
 //! ```
 
+use super::line::contact_of;
+use super::owners::Owners;
 use super::rate::RequestRate;
 use super::registration::{ATTEMPT_MASK, EXPIRES_S_MAX, Phase, Registration};
 use super::sending::Sending;
@@ -39,6 +41,8 @@ pub(crate) struct Registrations {
     attempts: RequestRate,
     requests_per_s: u32,
     has_new: bool,
+    /// The nodes that share the trunks, in a cluster.
+    owners: Option<Owners>,
     rng: Rng,
     is_keeper: bool,
     /// Requests of registrations that a reload replaced or removed.
@@ -58,6 +62,7 @@ impl Registrations {
             attempts: RequestRate::new(config.registrations_per_s),
             requests_per_s: config.registrations_per_s,
             has_new: false,
+            owners: None,
             rng: Rng::new(&seed.part(REGISTRATION_KEY)),
             is_keeper: shard == 0,
             ended: Vec::new(),
@@ -77,6 +82,9 @@ impl Registrations {
             self.requests = RequestRate::new(config.registrations_per_s);
             self.attempts = self.requests;
         }
+        let own_node = config.cluster.as_ref().map(|cluster| cluster.node);
+        let before = self.owners.take();
+        self.owners = own_node.map(|own| Owners::of(own, &config.trunking, before));
         let is_moved = self.advertised != config.advertised;
         self.advertised.clone_from(&config.advertised);
         let before = core::mem::take(&mut self.list);
@@ -98,7 +106,11 @@ impl Registrations {
                     // A number of one that was replaced stays unused: answers to it may be on their way.
                     let Some(number) = free.find(|number| !used.contains(number)) else { break };
                     used.insert(number);
-                    self.list.push(Registration::new((number, index), trunk, &mut self.rng));
+                    let mut new = Registration::new((number, index), trunk, &mut self.rng);
+                    if self.owners.is_some() {
+                        new.phase = Phase::OfOtherNode;
+                    }
+                    self.list.push(new);
                 }
             }
         }
@@ -133,7 +145,8 @@ impl Registrations {
             _ => at,
         });
         let ready = (!self.ready.is_empty()).then_some(next);
-        first.into_iter().chain(ready).min()
+        let look = self.owners.as_ref().and_then(|owners| owners.next_look(self.list.is_empty()));
+        first.into_iter().chain(ready).chain(look).min()
     }
 
     /// Begins the attempts that are due.
@@ -146,7 +159,42 @@ impl Registrations {
                 }
             }
         }
+        if self.owners.as_mut().is_some_and(|owners| owners.look(env)) {
+            self.divide(env, transactions);
+        }
         self.proceed(env, transactions);
+    }
+
+    /// Begins the registrations that are this node's now, and gives up those of others.
+    fn divide(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        for index in 0..self.list.len() {
+            let Some(registration) = self.list.get(index) else { return };
+            let is_own = self.owners.as_ref().is_none_or(|owners| owners.has(&registration.of.name));
+            match (registration.phase, is_own) {
+                (Phase::OfOtherNode, true) => {
+                    self.set_phase(index, Phase::Waiting(env.cx.now));
+                    if let Some(registration) = self.list.get_mut(index) {
+                        registration.is_taken_over = true;
+                    }
+                }
+                (Phase::OfOtherNode, false) => {
+                    env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::OfOtherNode);
+                }
+                (_, true) => {}
+                (_, false) => self.give_up(env, transactions, index),
+            }
+        }
+    }
+
+    /// Ends a registration here: another node has it now, and removes the contact of this one.
+    fn give_up(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, index: usize) {
+        self.set_phase(index, Phase::OfOtherNode);
+        self.set_connection(index, None);
+        let Some(registration) = self.list.get_mut(index) else { return };
+        registration.client.take().into_iter().for_each(|client| transactions.drop_client(client));
+        registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
+        (registration.failures, registration.is_registered) = (0, false);
+        env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::OfOtherNode);
     }
 
     /// Sends what is due, as far as the rate permits: first the next requests of attempts that have begun, since a nonce has a short life.
@@ -230,6 +278,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
+        (registration.removed, registration.has_removed) = (Vec::new(), false);
         let query = Asker::Registration.query(registration.number, registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
         match uri.map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri)) {
@@ -301,8 +350,9 @@ impl Registrations {
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Registration(id) };
         let (config, lines) = (env.config, &env.keys.lines);
         let host = config.sent_by(flow.listener, flow.remote.ip());
+        registration.contact = contact_of(lines, &registration.of, host, flow.transport);
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
-            registration.write(lines, (&flow, host), credentials.as_ref(), branch, out);
+            registration.write((&flow, host), credentials.as_ref(), branch, out);
         });
         registration.client = sent;
         if sent.is_none() {
@@ -328,10 +378,17 @@ impl Registrations {
         match status {
             200..=299 => {
                 let granted_s = registration.granted_s(&env.keys.lines, message);
+                let had_removed = core::mem::replace(&mut registration.has_removed, true);
+                let former = || registration.former_contacts(&env.keys.lines, message);
+                registration.removed = if had_removed { Vec::new() } else { former() };
+                let has_former = !registration.removed.is_empty();
                 self.set_connection(index, flow.connection.map(|connection| (connection, env.cx.now)));
                 match granted_s {
                     0 => self.fail(env, index, status, Duration::ZERO),
                     granted_s => self.succeed(env, index, granted_s),
+                }
+                if has_former {
+                    self.go_on(env, transactions, index);
                 }
             }
             401 | 407 => {
@@ -368,7 +425,11 @@ impl Registrations {
         let Some(registration) = list.get_mut(index) else { return };
         // 50 to 90 % of the time, so that many trunks do not refresh together.
         let share = 500 + rng.below(400);
-        let refresh = Duration::from_millis(u64::from(granted_s) * share);
+        let mut refresh = Duration::from_millis(u64::from(granted_s) * share);
+        if core::mem::take(&mut registration.is_taken_over) {
+            // A node that had it until a moment ago may have removed the contact of this one.
+            refresh = refresh.min(TAKEN_OVER_REFRESH + Duration::from_millis(rng.below(30_000)));
+        }
         registration.failures = 0;
         env.counters.trunk_registrations += 1;
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::Registered(granted_s));
@@ -428,5 +489,7 @@ const BACK_OFF_EXPONENT_MAX: u32 = 10;
 const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 /// Time limit of a lookup.
 const LOCATING_MAX: Duration = Duration::from_secs(30);
+/// First refresh of a registration that was another node's, and up to half a minute more.
+const TAKEN_OVER_REFRESH: Duration = Duration::from_secs(60);
 /// Least delay of an attempt, by the rate of requests, that is counted.
 const DELAY_MIN: Duration = Duration::from_secs(1);

@@ -22,6 +22,8 @@ pub enum TrunkEvent {
     Registered(u32),
     /// It did not register this server; the status, 0 without one.
     NotRegistered(u16),
+    /// Another node registers at it.
+    OfOtherNode,
 }
 
 /// Reason why a trunk is tried after the others of its routes.

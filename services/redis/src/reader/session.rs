@@ -25,8 +25,8 @@ pub(crate) struct ReadSession<'r> {
     /// Connections for all else.
     ask: Topology,
     nodes_at: Instant,
-    /// Time when the sink got the nodes.
-    nodes_reported_at: Instant,
+    /// Time when the sink got the nodes in this session.
+    nodes_reported_at: Option<Instant>,
     /// Time of the last reply with news or without.
     followed_at: Instant,
     is_behind: bool,
@@ -55,7 +55,7 @@ impl<'r> ReadSession<'r> {
             ask: connect(&shared, &scripts)?,
             scripts,
             nodes_at: now,
-            nodes_reported_at: now,
+            nodes_reported_at: None,
             followed_at: now,
             is_behind: false,
             has_followed: false,
@@ -467,8 +467,9 @@ impl<'r> ReadSession<'r> {
         let changes = self.state.nodes.update(own, &listed, now_ms, Instant::now());
         let (shared, nodes) = (&self.state.shared, &self.state.nodes);
         shared.counters.nodes.store(nodes.alive(), Ordering::Relaxed);
-        if changes.is_changed || self.nodes_reported_at.elapsed() >= NODES_REPORT_INTERVAL {
-            self.nodes_reported_at = Instant::now();
+        let is_due = self.nodes_reported_at.is_none_or(|at| at.elapsed() >= NODES_REPORT_INTERVAL);
+        if changes.is_changed || is_due {
+            self.nodes_reported_at = Some(Instant::now());
             shared.sink.on_nodes(nodes.list());
         }
         changes.up.into_iter().for_each(|node| shared.sink.on_event(Event::NodeUp(node)));

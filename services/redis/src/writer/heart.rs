@@ -93,7 +93,8 @@ impl Heart {
         if self.may_send_heartbeat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
             let state = (is_draining, self.shared.writes_again());
-            let text = nodes::heartbeat(&self.shared.settings, state, now_ms);
+            let trunks = self.shared.trunks.load(Ordering::Relaxed);
+            let text = nodes::heartbeat(&self.shared.settings, state, trunks, now_ms);
             let connection = store.of_tag(scripts::NODES_TAG)?;
             let name = self.shared.settings.node.as_bytes();
             connection.run::<()>(&Cmd::hset(scripts::NODES, name, text))?;

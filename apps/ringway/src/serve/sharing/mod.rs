@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(super) use sweep::{Again, Sweep};
 
 /// The registrations that this node shares with others.
@@ -26,6 +26,7 @@ pub(in crate::serve) struct SharedLocation {
     is_strict: bool,
     tickets: Mutex<Tickets>,
     is_draining: AtomicBool,
+    started: Instant,
     /// REGISTERs that got 503 after their change.
     refusals: AtomicU64,
 }
@@ -43,7 +44,8 @@ impl SharedLocation {
             .map_err(|error| Failure::failed(format!("cannot start the threads for [location]: {error}")))?;
         let (tickets, is_draining) = (Mutex::default(), AtomicBool::new(false));
         let refusals = AtomicU64::new(0);
-        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, refusals })
+        let started = Instant::now();
+        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, started, refusals })
     }
 
     /// Passes an update to the writer; returns its number.
@@ -120,6 +122,34 @@ impl SharedLocation {
         self.peers.read().clone()
     }
 
+    /// Nodes that can register the trunks with this hash, and passes it to the others. `is_linked`: true for an address with a link that
+    /// works. `None`: the list of nodes was not read yet, and there is still time for that.
+    pub(in crate::serve) fn nodes_with_trunks(
+        &self,
+        trunks: u64,
+        is_linked: impl Fn(&SocketAddr) -> bool,
+    ) -> Option<Vec<NodeName>> {
+        self.store.set_trunks(trunks);
+        let is_known = self.peers.is_listed.load(Ordering::Acquire) && self.has_name();
+        if !is_known && self.started.elapsed() < LISTED_TIME_MAX {
+            return None;
+        }
+        let own = Candidate {
+            name: self.node,
+            can: !self.is_name_taken(),
+            is_draining: self.is_draining.load(Ordering::Relaxed),
+        };
+        let nodes = self.nodes();
+        let others = nodes.iter().filter(|node| node.trunks == trunks).map(|node| Candidate {
+            name: node.name,
+            // While the store is away, heartbeats say nothing.
+            can: is_linked(&node.link)
+                || (!self.has_failed() && !node.is_silent && node.state != ringway_redis::NodeState::Gone),
+            is_draining: node.state == ringway_redis::NodeState::Draining,
+        });
+        Some(registering(others.chain([own]).collect()))
+    }
+
     /// The other nodes, for links to them. Those without heartbeats may be cut off from the store only, and come last: they have a link
     /// while there is room.
     pub(in crate::serve) fn linked_nodes(&self) -> Vec<LinkedNode> {
@@ -159,6 +189,26 @@ impl SharedLocation {
     fn status(&self) -> Status {
         self.store.status()
     }
+}
+
+/// Node that has the same trunks.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    name: NodeName,
+    /// It can register.
+    can: bool,
+    /// It refuses new calls, and is the last choice.
+    is_draining: bool,
+}
+
+/// Names of the nodes that register.
+fn registering(mut nodes: Vec<Candidate>) -> Vec<NodeName> {
+    nodes.retain(|node| node.can);
+    if nodes.iter().any(|node| !node.is_draining) {
+        nodes.retain(|node| !node.is_draining);
+    }
+    nodes.sort_unstable_by_key(|node| node.name);
+    nodes.into_iter().map(|node| node.name).collect()
 }
 
 /// Tickets for data of the journal and of the store. A ticket is durable when both are.
@@ -215,6 +265,8 @@ impl Tickets {
 #[derive(Default)]
 pub(in crate::serve) struct Peers {
     nodes: RwLock<Vec<NodeInfo>>,
+    /// True once the list was read.
+    is_listed: AtomicBool,
     is_warm: AtomicBool,
     /// Clock of the store, minus that of this machine, in milliseconds.
     store_ahead_ms: AtomicI64,
@@ -269,7 +321,14 @@ impl Peers {
 
     /// Takes the list of nodes. True: names, addresses or states changed.
     pub(in crate::serve) fn set(&self, nodes: &[NodeInfo]) -> bool {
-        let lasting = |node: &NodeInfo| NodeInfo { last_seen_ms: 0, writes_again: false, ..*node };
+        let lasting = |node: &NodeInfo| NodeInfo {
+            last_seen_ms: 0,
+            writes_again: false,
+            trunks: 0,
+            is_silent: false,
+            ..*node
+        };
+        self.is_listed.store(true, Ordering::Release);
         let mut known = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         let is_changed = !known.iter().map(lasting).eq(nodes.iter().map(lasting));
         *known = nodes.to_vec();
@@ -319,6 +378,8 @@ pub(in crate::serve) fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// Time from the start for which the list of nodes is awaited before this node registers all trunks.
+const LISTED_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of open tickets.
 const OPEN_MAX: usize = 65_536;
 /// Version of the protocol between nodes.
