@@ -117,6 +117,7 @@ const LIMITS: &[&str] = &[
     "trace_entries_lost",
     "transactions_refused",
     "trunk_registrations_delayed",
+    "trunk_service_routes_refused",
     "unreachable_unreported",
     "unusable_refused",
     "unused_closes",

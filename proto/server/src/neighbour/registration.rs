@@ -1,13 +1,17 @@
 //! Registration of one trunk: its REGISTER, and its part of a response (RFC 3261 §10.2, decision 0057).
 
+use crate::Config;
 use crate::base::Lines;
 use crate::config::{SentBy, Trunk};
+use crate::tables::ServiceRoute;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, Rng};
 use ringway_sip::grammar::number_u32;
-use ringway_sip::{Contact, HeaderName, Message, MessageWriter, Method, hex16, write_number, write_via};
+use ringway_sip::{
+    Contact, HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_number, write_via,
+};
 use ringway_transaction::ClientId;
 
 pub(super) struct Registration {
@@ -41,6 +45,8 @@ pub(super) struct Registration {
     /// It was another node's, or nobody's, until it was begun.
     pub(super) is_taken_over: bool,
     pub(super) is_registered: bool,
+    /// Its carrier gave a service route.
+    pub(super) has_route: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +100,7 @@ impl Registration {
             has_removed: false,
             is_taken_over: false,
             is_registered: false,
+            has_route: false,
         }
     }
 
@@ -180,7 +187,6 @@ impl Registration {
         let (mut former, mut is_named) = (Vec::new(), false);
         for contact in contacts().filter(|contact| line_of(contact) == Some(&token)) {
             let uri = contact.address.uri.as_bytes();
-            let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"<>\"".contains(byte);
             if uri == self.contact {
                 is_named = true;
             } else if former.len() < FORMER_MAX && uri.len() <= FORMER_BYTES_MAX && uri.iter().all(is_plain) {
@@ -189,6 +195,32 @@ impl Registration {
         }
         if is_named { former } else { Vec::new() }
     }
+
+    /// Route for requests to the carrier that a 2xx gives (RFC 3608 §5), without brackets; empty: none. `None`: it is not usable.
+    pub(super) fn service_route(config: &Config, message: &Message<'_>) -> Option<ServiceRoute> {
+        let mut route: Vec<Box<[u8]>> = Vec::new();
+        for value in message.values(HeaderName::ServiceRoute) {
+            let uri = NameAddr::parse(value).ok()?.uri;
+            let bytes = uri.as_bytes();
+            let is_route = uri.is_sip()
+                && uri.is_loose_router()
+                && uri.headers().is_empty()
+                && uri.params().value(b"maddr").is_none()
+                && bytes.iter().all(is_plain);
+            let len: usize = route.iter().map(|value| value.len()).sum();
+            let has_room = route.len() < SERVICE_ROUTES_MAX && len + bytes.len() <= SERVICE_ROUTE_BYTES_MAX;
+            if !is_route || !has_room || config.domain_of(&uri).is_some() {
+                return None;
+            }
+            route.push(bytes.into());
+        }
+        Some(route.into())
+    }
+}
+
+/// True for a byte that a URI in brackets can have.
+fn is_plain(byte: &u8) -> bool {
+    byte.is_ascii_graphic() && !b"<>\"".contains(byte)
 }
 
 /// Token of a contact.
@@ -209,6 +241,9 @@ pub(super) const ATTEMPT_MASK: u32 = u32::MAX >> 1;
 const EXPIRES_S: u32 = 3600;
 /// Longest time that is requested or counts.
 pub(super) const EXPIRES_S_MAX: u32 = 86_400;
+/// Maximum number of values of a service route, and of their bytes.
+const SERVICE_ROUTES_MAX: usize = 4;
+const SERVICE_ROUTE_BYTES_MAX: usize = 512;
 /// Maximum number of former contacts that are removed at once, and of bytes of one.
 const FORMER_MAX: usize = 4;
 const FORMER_BYTES_MAX: usize = 256;

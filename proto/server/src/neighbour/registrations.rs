@@ -15,7 +15,7 @@ use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, RegistrationId, Transactions};
 use crate::config::Advertised;
 use crate::dialog::route::{NextHop, hop_of, hop_to};
-use crate::tables::{CallRequest, PAUSE_MAX, put_last, retry_after};
+use crate::tables::{CallRequest, PAUSE_MAX, ServiceRoute, put_last, retry_after};
 use crate::{Action, Config, LogEvent, TrunkEvent};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -47,6 +47,8 @@ pub(crate) struct Registrations {
     is_keeper: bool,
     /// Requests of registrations that a reload replaced or removed.
     ended: Vec<ClientId>,
+    /// Trunks with a service route whose registrations these were, and their URIs.
+    without_route: Vec<(String, String)>,
     /// Addresses that contacts have: other ones are registered at once.
     advertised: Vec<Advertised>,
 }
@@ -66,6 +68,7 @@ impl Registrations {
             rng: Rng::new(&seed.part(REGISTRATION_KEY)),
             is_keeper: shard == 0,
             ended: Vec::new(),
+            without_route: Vec::new(),
             advertised: Vec::new(),
         };
         registrations.reconfigure(config);
@@ -114,7 +117,10 @@ impl Registrations {
                 }
             }
         }
-        self.ended.extend(before.into_values().filter_map(|gone| gone.client));
+        for gone in before.into_values() {
+            self.ended.extend(gone.client);
+            self.without_route.extend(gone.has_route.then_some((gone.of.name, gone.of.uri)));
+        }
         self.sort();
     }
 
@@ -136,7 +142,7 @@ impl Registrations {
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        if !self.ended.is_empty() || self.has_new {
+        if !self.ended.is_empty() || !self.without_route.is_empty() || self.has_new {
             return Some(Instant::default());
         }
         let next = self.requests.next_at();
@@ -152,6 +158,9 @@ impl Registrations {
     /// Begins the attempts that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         self.ended.drain(..).for_each(|client| transactions.drop_client(client));
+        for (name, uri) in self.without_route.drain(..) {
+            env.tables.set_service_route((&name, &uri), &ServiceRoute::default());
+        }
         if core::mem::take(&mut self.has_new) {
             for index in 0..self.list.len() {
                 if let Some(Phase::New(spread)) = self.phase(index) {
@@ -194,6 +203,10 @@ impl Registrations {
         registration.client.take().into_iter().for_each(|client| transactions.drop_client(client));
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.failures, registration.is_registered) = (0, false);
+        if core::mem::take(&mut registration.has_route) {
+            let of = &registration.of;
+            env.tables.set_service_route((&of.name, &of.uri), &ServiceRoute::default());
+        }
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::OfOtherNode);
     }
 
@@ -376,21 +389,7 @@ impl Registrations {
         }
         registration.client = None;
         match status {
-            200..=299 => {
-                let granted_s = registration.granted_s(&env.keys.lines, message);
-                let had_removed = core::mem::replace(&mut registration.has_removed, true);
-                let former = || registration.former_contacts(&env.keys.lines, message);
-                registration.removed = if had_removed { Vec::new() } else { former() };
-                let has_former = !registration.removed.is_empty();
-                self.set_connection(index, flow.connection.map(|connection| (connection, env.cx.now)));
-                match granted_s {
-                    0 => self.fail(env, index, status, Duration::ZERO),
-                    granted_s => self.succeed(env, index, granted_s),
-                }
-                if has_former {
-                    self.go_on(env, transactions, index);
-                }
-            }
+            200..=299 => self.on_success(env, transactions, index, (message, status, flow)),
             401 | 407 => {
                 let (trunking, trunk) = (&env.config.trunking, registration.trunk);
                 let learnt = env
@@ -417,6 +416,44 @@ impl Registrations {
                 self.fail(env, index, status, pause);
             }
             _ => self.fail(env, index, status, Duration::ZERO),
+        }
+    }
+
+    fn on_success(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        index: usize,
+        (message, status, flow): (&Message<'_>, u16, &Flow),
+    ) {
+        let Some(registration) = self.list.get_mut(index) else { return };
+        let granted_s = registration.granted_s(&env.keys.lines, message);
+        let had_removed = core::mem::replace(&mut registration.has_removed, true);
+        let former = || registration.former_contacts(&env.keys.lines, message);
+        registration.removed = if had_removed { Vec::new() } else { former() };
+        let has_former = !registration.removed.is_empty();
+        self.set_connection(index, flow.connection.map(|connection| (connection, env.cx.now)));
+        if granted_s == 0 {
+            return self.fail(env, index, status, Duration::ZERO);
+        }
+        self.set_route(env, index, message);
+        self.succeed(env, index, granted_s);
+        if has_former {
+            self.go_on(env, transactions, index);
+        }
+    }
+
+    /// Uses the service route of a 2xx from now on.
+    fn set_route(&mut self, env: &mut Env<'_>, index: usize, message: &Message<'_>) {
+        let Some(registration) = self.list.get_mut(index) else { return };
+        let route = Registration::service_route(env.config, message).unwrap_or_else(|| {
+            env.counters.trunk_service_routes_refused += 1;
+            ServiceRoute::default()
+        });
+        let had_route = core::mem::replace(&mut registration.has_route, !route.is_empty());
+        if had_route || !route.is_empty() {
+            let of = &registration.of;
+            env.tables.set_service_route((&of.name, &of.uri), &route);
         }
     }
 

@@ -156,6 +156,8 @@ ringway_sansio::counters! {
         trunk_registration_failures,
         /// Attempts to register at a trunk that `limits.registrations_per_s_max` delayed by more than a second.
         trunk_registrations_delayed,
+        /// Service-Route values of carriers that were not used: too many, too long, without `lr`, or this server's.
+        trunk_service_routes_refused,
         /// Requests for the contact that a trunk registered.
         trunk_line_calls,
         /// Sides of dialogs that moved: another Contact, connection or port.

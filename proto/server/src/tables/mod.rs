@@ -30,5 +30,5 @@ use sides::DialogExtensions;
 pub use sides::SideTable;
 pub(crate) use sides::{DialogSide, Moved, Way};
 pub(crate) use trunk_calls::{CountedCall, TrunkCalls};
-pub(crate) use trunks::Learnt;
+pub(crate) use trunks::{Learnt, ServiceRoute, ServiceRoutes};
 pub use trunks::{PausedTrunks, TrunkEvent, TrunkLogins, TrunkPause};

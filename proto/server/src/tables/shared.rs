@@ -3,9 +3,10 @@
 use super::{
     BlockList, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates, EntryOwner,
     FailedServers, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks,
-    Payer, SideTable, Traffic, TrafficRates, TrunkCalls, TrunkLogins, TrunkPause,
+    Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic, TrafficRates, TrunkCalls, TrunkLogins,
+    TrunkPause,
 };
-use crate::{CallRate, CallRates, Hold, TrunkLimits};
+use crate::{CallRate, CallRates, Hold, Trunk, TrunkLimits};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -58,6 +59,8 @@ pub struct SharedTables {
     locates: Guarded<LocateLimits>,
     paused_trunks: Guarded<PausedTrunks>,
     trunk_logins: Guarded<TrunkLogins>,
+    service_routes: Guarded<ServiceRoutes>,
+    has_service_routes: AtomicBool,
     call_rates: Guarded<CallRates>,
     trunk_calls: Guarded<TrunkCalls>,
     has_trunk_calls: AtomicBool,
@@ -97,6 +100,8 @@ impl SharedTables {
             locates: Guarded::new::<L>(LocateLimits::new(limits.hold, &seed.part(207))),
             paused_trunks: Guarded::new::<L>(PausedTrunks::default()),
             trunk_logins: Guarded::new::<L>(TrunkLogins::new(&seed.part(208))),
+            service_routes: Guarded::new::<L>(ServiceRoutes::default()),
+            has_service_routes: AtomicBool::new(false),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
             trunk_calls: Guarded::new::<L>(TrunkCalls::new(&seed.part(210))),
             has_trunk_calls: AtomicBool::new(false),
@@ -378,6 +383,22 @@ impl SharedTables {
         change: impl FnMut(&mut TrunkLogins) -> R,
     ) -> R {
         if cfg!(feature = "operator") { self.trunk_logins.change(otherwise, change) } else { otherwise }
+    }
+
+    /// Replaces the route for requests to a trunk that its carrier gave; an empty one is none.
+    pub(crate) fn set_service_route(&self, (name, uri): (&str, &str), route: &ServiceRoute) {
+        self.service_routes.change((), |routes| {
+            routes.set((name, uri), route);
+            self.has_service_routes.store(!routes.is_empty(), Ordering::Relaxed);
+        });
+    }
+
+    /// Route for requests to a trunk.
+    pub(crate) fn service_route(&self, trunk: &Trunk) -> Option<ServiceRoute> {
+        match cfg!(feature = "operator") && self.has_service_routes.load(Ordering::Relaxed) {
+            true => self.service_routes.read(None, |routes| routes.of(trunk)),
+            false => None,
+        }
     }
 
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`]).

@@ -1,7 +1,10 @@
 //! Trunks that did not answer a short time ago, or asked for a pause, and the nonces of their challenges.
 
 use crate::config::{Trunk, TrunkList, TrunkLogin, Trunking};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::{AnsweredChallenge, Covered, fields_of, quoted, strongest};
@@ -88,6 +91,33 @@ impl PausedTrunks {
             (false, true) => Some(TrunkPause::RetryAfter),
             (false, false) => None,
         }
+    }
+}
+
+/// Route that a carrier gave with a registration (RFC 3608): values of Route, without brackets.
+pub(crate) type ServiceRoute = Arc<[Box<[u8]>]>;
+
+/// Service routes, by the names of the trunks, with their URIs. Shared by all shards in [`SharedTables`](crate::SharedTables); the registrations
+/// of trunks that are configured have an entry at most.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceRoutes(BTreeMap<String, (String, ServiceRoute)>);
+
+impl ServiceRoutes {
+    /// Replaces the route of a trunk; an empty one is none.
+    pub(crate) fn set(&mut self, (name, uri): (&str, &str), route: &ServiceRoute) {
+        match route.is_empty() {
+            true => drop(self.0.remove(name)),
+            false => drop(self.0.insert(name.into(), (uri.into(), Arc::clone(route)))),
+        }
+    }
+
+    pub(crate) fn of(&self, trunk: &Trunk) -> Option<ServiceRoute> {
+        let (_, route) = self.0.get(&trunk.name).filter(|(uri, _)| *uri == trunk.uri)?;
+        Some(Arc::clone(route))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -91,5 +91,6 @@ mod trunk_dialogs;
 mod trunk_fields;
 mod trunk_identity;
 mod trunk_logins;
+mod trunk_owners;
 mod trunk_registration;
 mod trunks;

@@ -6,10 +6,10 @@ use crate::routes::{prefix, trunk};
 use ringway_server::{Config, Route, RouteTable, RouteTo, Strangers, Trunk, TrunkLogin};
 use std::time::Duration;
 
-const CARRIER: &str = "198.51.100.1:5060";
+pub(crate) const CARRIER: &str = "198.51.100.1:5060";
 const CHALLENGE: &str = "WWW-Authenticate: Digest realm=\"carrier.example\", nonce=\"n1\", qop=\"auth\"";
 
-fn registering(config: &mut Config) {
+pub(crate) fn registering(config: &mut Config) {
     let login = TrunkLogin { username: "acct".into(), password: "secret".into(), realm: None };
     config.trunking.trunks = vec![Trunk {
         registers: true,
@@ -23,23 +23,23 @@ fn registering(config: &mut Config) {
 }
 
 /// The first REGISTER of a server, within a second of its start.
-fn first(world: &mut World) -> Sent {
+pub(crate) fn first(world: &mut World) -> Sent {
     requests(world.pass(Duration::from_secs(1))).remove(0)
 }
 
 /// 200 with the contact of a REGISTER, for so many seconds.
-fn granted(register: &Sent, seconds: u32) -> Vec<u8> {
+pub(crate) fn granted(register: &Sent, seconds: u32) -> Vec<u8> {
     register.answer(200, &[&format!("Contact: {};expires={seconds}", register.header("Contact"))])
 }
 
 /// The next request, after as many seconds as it takes.
-fn next(world: &mut World) -> Sent {
+pub(crate) fn next(world: &mut World) -> Sent {
     let mut passed = core::iter::repeat_with(|| requests(world.pass(Duration::from_secs(1))));
     passed.find_map(|sent| sent.into_iter().next()).unwrap()
 }
 
 /// Requests that are sent in a time, and the time of the first one in seconds.
-fn within(world: &mut World, seconds: u32) -> (Vec<Sent>, u32) {
+pub(crate) fn within(world: &mut World, seconds: u32) -> (Vec<Sent>, u32) {
     let mut sent = Vec::new();
     let mut at = 0;
     for second in 1..=seconds {
@@ -181,7 +181,7 @@ fn refusals_redirections_and_short_times_are_no_flood() {
 }
 
 /// INVITE of the carrier for the contact of a REGISTER.
-fn incoming(register: &Sent, to: &str, id: &str) -> Request {
+pub(crate) fn incoming(register: &Sent, to: &str, id: &str) -> Request {
     let contact = register.header("Contact");
     let uri = contact.trim_matches(['<', '>']);
     invite(uri).from("sip:+4940999@carrier.example").to(to).call_id(id)

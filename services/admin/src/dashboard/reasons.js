@@ -157,6 +157,8 @@ export const REASONS = [
     'The next trunk, else 503 with Retry-After: 30'],
   ['header_changes_skipped', 'A header field over 1,024 bytes before or after a rule of trunk.header, 16 lines of it, or 2,048 bytes that rules add to a message',
     'The change is not made; a rule that removes, removes it'],
+  ['trunk_service_routes_refused', 'Service-Route of a carrier: over 4 values or 512 bytes, no lr, maddr, or this server itself',
+    'Calls to the trunk go without'],
   ['trunk_registrations_delayed', 'routing.registrations_per_s_max REGISTERs to all trunks in a second, for more than a second',
     'The registration at the trunk waits'],
   ['long_in_datagrams', 'A request over datagram_bytes_max, and no TCP connection within 1 s, no TCP listener, or a flow of datagrams',

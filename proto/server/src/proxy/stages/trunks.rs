@@ -232,13 +232,34 @@ fn targets_at(
         let (uri, keeps_uri) = match dialled {
             Dialled::Number(number) => (Cow::Owned(uri_at(trunk, &trunk.numbers_out.write(number))), false),
             Dialled::Uri(uri) | Dialled::Other(uri) => {
-                rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
                 (Cow::Borrowed(uri.as_bytes()), matches!(dialled, Dialled::Uri(_)))
             }
         };
+        let service_route = if trunk.registers { tables.service_route(trunk) } else { None };
+        if service_route.is_some() || !matches!(dialled, Dialled::Number(_)) {
+            push_routes(trunk, service_route.as_deref().unwrap_or_default(), &mut rewrite);
+        }
         targets.push(StoredTarget::ranked(&uri, keeps_uri, rewrite, rank));
     }
     Ok(targets)
+}
+
+/// Adds the trunk as the next hop, and the service route of its carrier behind it (RFC 3608 §5). A first value that leads to the same
+/// server is enough: nothing in a service route chooses where a request, and credentials, go next.
+fn push_routes(trunk: &Trunk, service_route: &[Box<[u8]>], rewrite: &mut Rewrite) {
+    let place = |uri: &[u8]| -> Option<_> {
+        let uri = Uri::parse(uri).ok()?;
+        let transport = uri.params().value(b"transport").map(<[u8]>::to_ascii_lowercase);
+        Some((uri.scheme(), uri.host().as_bytes().to_ascii_lowercase(), uri.port(), transport))
+    };
+    let own = place(trunk.uri.as_bytes());
+    let is_own = service_route.first().is_some_and(|first| own.is_some() && place(first) == own);
+    if !is_own {
+        rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
+    }
+    for value in service_route {
+        rewrite.push_route(&[b"<", &**value, b">"].concat());
+    }
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.

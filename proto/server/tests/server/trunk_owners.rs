@@ -1,0 +1,211 @@
+//! Tests of the node that registers a trunk in a cluster, of former contacts, and of service routes (decision 0057).
+
+use crate::harness::{ALICE, Sent, World, invite, only, requests};
+use crate::routes::{prefix, to_trunks};
+use crate::trunk_registration::{CARRIER, first, granted, incoming, next, registering, within};
+use ringway_location::NodeName;
+use ringway_sansio::{ListenerId, Transport};
+use ringway_server::{Cluster, ClusterSecret, Config, Hold, Links, RouteTable};
+use std::time::Duration;
+
+fn name(number: u8) -> NodeName {
+    NodeName::read(format!("n{number}").as_bytes()).unwrap()
+}
+
+/// Node of a cluster with a trunk that registers.
+fn node(number: u8, secrets: (u8, Option<u8>)) -> World {
+    World::with(|config: &mut Config| {
+        registering(config);
+        config.secret = [number; 32];
+        let (node, link) = (name(number), "192.0.2.1:5070".parse().unwrap());
+        let secret = |byte| ClusterSecret::new(&[byte; 32]);
+        config.cluster =
+            Some(Cluster { node, incarnation: 1, transport: Transport::Tls, link, hold: Hold::All });
+        config.links = Some(Links {
+            node,
+            listener: ListenerId(9),
+            secret: secret(secrets.0),
+            accepted_secret: secrets.1.map(secret),
+            nodes: Vec::new(),
+        });
+    })
+}
+
+fn set_nodes(world: &World, nodes: &[u8]) {
+    *world.memory.trunk_nodes.lock().unwrap() = Some(nodes.iter().copied().map(name).collect());
+}
+
+#[test]
+fn a_node_registers_only_what_is_its_own() {
+    let mut world = node(1, (1, None));
+    assert!(within(&mut world, 60).0.is_empty(), "the nodes are not known");
+    assert_ne!(world.memory.own_trunks.load(std::sync::atomic::Ordering::Relaxed), 0, "others learn its trunks");
+    set_nodes(&world, &[2]);
+    assert!(within(&mut world, 60).0.is_empty(), "another node has it");
+    set_nodes(&world, &[1]);
+    let register = first(&mut world);
+    // It loses the trunk before the answer.
+    set_nodes(&world, &[2]);
+    assert!(within(&mut world, 2).0.is_empty());
+    world.udp(CARRIER, &granted(&register, 60));
+    assert_eq!(world.server.counters().trunk_registrations, 0);
+    assert!(within(&mut world, 400).0.is_empty(), "no retransmission, no refresh");
+    set_nodes(&world, &[1]);
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 60));
+    // What was known stays when nothing is known any more.
+    *world.memory.trunk_nodes.lock().unwrap() = None;
+    let refresh = next(&mut world);
+    assert_eq!(refresh.header("Contact"), register.header("Contact"));
+}
+
+#[test]
+fn a_node_without_trunks_any_more_says_so_once() {
+    let mut world = node(1, (1, None));
+    set_nodes(&world, &[1]);
+    first(&mut world);
+    let mut config = crate::harness::config();
+    config.cluster = Some(Cluster {
+        node: name(1),
+        incarnation: 1,
+        transport: Transport::Tls,
+        link: "192.0.2.1:5070".parse().unwrap(),
+        hold: Hold::All,
+    });
+    world.server.reconfigure(std::sync::Arc::new(config));
+    assert!(within(&mut world, 2).0.is_empty());
+    assert_eq!(world.memory.own_trunks.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+/// Token in the contact of a REGISTER.
+fn token(register: &Sent) -> String {
+    register.header("Contact").split("line=").nth(1).unwrap().trim_matches('>').to_owned()
+}
+
+#[test]
+fn all_nodes_accept_the_token_of_each() {
+    let register = |number, secrets| {
+        let mut world = node(number, secrets);
+        set_nodes(&world, &[number]);
+        let register = first(&mut world);
+        (world, register)
+    };
+    let (mut one, of_one) = register(1, (1, None));
+    let (_, of_two) = register(2, (1, None));
+    assert_eq!(token(&of_one), token(&of_two));
+    // While the secret changes both are accepted.
+    let (mut changed, of_changed) = register(3, (2, Some(1)));
+    assert_ne!(token(&of_changed), token(&of_one));
+    for (world, accepted) in [(&mut one, 1), (&mut changed, 2)] {
+        for (number, register) in [&of_one, &of_changed].into_iter().enumerate() {
+            let call = incoming(register, "<sip:+49301234@carrier.example>", &format!("call{number}"));
+            world.udp("198.51.100.9:5060", &call);
+        }
+        assert_eq!(world.server.counters().trunk_line_calls, accepted);
+    }
+}
+
+#[test]
+fn contacts_of_a_former_owner_are_removed_once() {
+    for (others, has_own, removed) in [
+        (&["sip:acct@192.0.2.2:5060;line=TOKEN"][..], true, 1),
+        (&["sip:acct@192.0.2.2:5060;line=TOKEN"], false, 0),
+        (&["sip:acct@192.0.2.2:5060;line=0123456789abcdef", "sip:acct@192.0.2.3"], true, 0),
+        (&["sip:a@b;line=TOKEN", "sip:c@d;line=TOKEN", "sip:e@f;line=TOKEN", "sip:g@h;line=TOKEN", "sip:i@j;line=TOKEN"], true, 4),
+    ] {
+        let mut world = World::with(registering);
+        let register = first(&mut world);
+        let all = |register: &Sent| {
+            let token = token(register);
+            let own = has_own.then(|| format!("Contact: {};expires=600", register.headers("Contact")[0]));
+            let others = others.iter().map(|uri| format!("Contact: <{}>;expires=60", uri.replace("TOKEN", &token)));
+            own.into_iter().chain(others).collect::<Vec<_>>()
+        };
+        let lines = all(&register);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let sent = requests(world.udp(CARRIER, &register.answer(200, &lines)));
+        assert_eq!(sent.len(), usize::from(removed > 0), "{others:?}");
+        let Some(second) = sent.first() else { continue };
+        let contacts = second.headers("Contact");
+        assert_eq!(contacts[0], register.header("Contact"));
+        assert_eq!(contacts.iter().filter(|contact| contact.ends_with(">;expires=0")).count(), removed);
+        // A carrier that keeps them is not asked again before the next refresh, which asks once more.
+        assert!(requests(world.udp(CARRIER, &second.answer(200, &lines))).is_empty());
+        assert!(within(&mut world, 290).0.is_empty());
+        let refresh = next(&mut world);
+        assert_eq!(refresh.headers("Contact").len(), 1);
+    }
+}
+
+fn with_route(config: &mut Config) {
+    registering(config);
+    config.trunking.routes = RouteTable::new(vec![to_trunks(prefix("+"), &[0])]).unwrap();
+}
+
+#[test]
+fn a_service_route_is_that_of_calls_until_the_next_registration() {
+    let mut world = World::with(with_route);
+    let mut register = first(&mut world);
+    for (lines, routes) in [
+        (&["Service-Route: <sip:orig@198.51.100.1:5060;lr>, <sip:core.carrier.example;lr;token=1>"][..],
+            &["<sip:orig@198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr;token=1>"][..]),
+        (&["Service-Route: <sip:core.carrier.example;lr>"], &["<sip:198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr>"]),
+        (&[], &[]),
+    ] {
+        let contact = format!("Contact: {};expires=20", register.headers("Contact")[0]);
+        let lines: Vec<&str> = [contact.as_str()].into_iter().chain(lines.iter().copied()).collect();
+        world.udp(CARRIER, &register.answer(200, &lines));
+        let call = invite("sip:+441234@example.org").call_id(&format!("call{}", routes.len()));
+        let sent = only(requests(world.udp(ALICE, &call)));
+        assert_eq!(sent.to(), CARRIER);
+        let route = sent.headers("Route").join(", ");
+        assert_eq!(route, routes.join(", "));
+        assert!(sent.start().starts_with("INVITE sip:+441234@198.51.100.1:5060"), "{}", sent.start());
+        register = core::iter::repeat_with(|| next(&mut world)).find(|sent| sent.method() == "REGISTER").unwrap();
+    }
+}
+
+#[test]
+fn a_hostile_service_route_is_not_used() {
+    let many = "<sip:a.example;lr>,".repeat(4) + "<sip:a.example;lr>";
+    let long = format!("<sip:{}.example;lr>", "a".repeat(600));
+    for (route, is_refused) in [
+        ("<sip:192.0.2.1:5060;lr>", true),
+        ("<sip:example.org;lr>", true),
+        ("<sip:strict.example>", true),
+        ("<sip:198.51.100.1:5060;lr;maddr=203.0.113.1>", true),
+        ("<tel:+49301234;lr>", true),
+        ("<sip:a.example;lr?X=1>", true),
+        ("nonsense", true),
+        (many.as_str(), true),
+        (long.as_str(), true),
+        ("<sip:203.0.113.66;lr>", false),
+    ] {
+        let mut world = World::with(with_route);
+        let register = first(&mut world);
+        let contact = format!("Contact: {};expires=600", register.header("Contact"));
+        let line = format!("Service-Route: {route}");
+        world.udp(CARRIER, &register.answer(200, &[&contact, &line]));
+        let counters = world.server.counters();
+        assert_eq!((counters.trunk_registrations, counters.trunk_service_routes_refused), (1, u64::from(is_refused)), "{route}");
+        let sent = only(requests(world.udp(ALICE, &invite("sip:+441234@example.org"))));
+        // A call and its credentials go to the trunk of the configuration, whatever the route names.
+        assert_eq!(sent.to(), CARRIER, "{route}");
+        assert_eq!(sent.headers("Route").is_empty(), is_refused, "{route}");
+    }
+}
+
+#[test]
+fn a_service_route_ends_with_the_trunk() {
+    let mut world = World::with(with_route);
+    let register = first(&mut world);
+    let contact = format!("Contact: {};expires=600", register.header("Contact"));
+    world.udp(CARRIER, &register.answer(200, &[&contact, "Service-Route: <sip:core.example;lr>"]));
+    let mut config = crate::harness::config();
+    with_route(&mut config);
+    config.trunking.trunks.edit()[0].login.as_mut().unwrap().username = "other".into();
+    world.server.reconfigure(std::sync::Arc::new(config));
+    world.pass(Duration::from_millis(1));
+    let sent = requests(world.udp(ALICE, &invite("sip:+441234@example.org")));
+    assert!(sent.iter().all(|sent| sent.headers("Route").is_empty()));
+}
