@@ -59,6 +59,7 @@ pub(super) fn read(
         let trunk = Trunk {
             headers: trunk_headers::read(reader, &mut section, others),
             registers: section.switch(reader, "register", false),
+            bulk: section.switch(reader, "bulk", false),
             login: login(reader, &mut section),
             networks: networks(reader, &mut section),
             silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
@@ -85,6 +86,10 @@ pub(super) fn read(
                 "one connection more than {STREAMS_MAX} would be kept open for health checks over TCP or TLS; set health_check_s = 0 for some"
             );
             reader.error(at, section.path("uri"), message);
+        }
+        if trunk.bulk && !trunk.registers {
+            let at = section.place("bulk").unwrap_or(at);
+            reader.error(at, section.path("bulk"), "needs register = true; add it, or take `bulk` out");
         }
         section.finish(reader);
         add(&mut trunks, &mut server.neighbours, trunk, interval);

@@ -89,7 +89,8 @@ impl EventLog {
             LogEvent::NeighbourDown { kind, name, reason } => write_neighbour_down(kind, name, reason.text()),
             LogEvent::TrunkRegistered { name } => tracing::info!(%name, "trunk registered"),
             LogEvent::TrunkNotRegistered { name, status } => {
-                tracing::warn!(%name, status, "trunk registration failed");
+                let why = if status == 420 { ": it does not support bulk = true (RFC 6140)" } else { "" };
+                tracing::warn!(%name, status, "trunk registration failed{why}");
             }
             LogEvent::RequestRefused { message, status, phrase, address } => {
                 if tracing::enabled!(tracing::Level::INFO) {

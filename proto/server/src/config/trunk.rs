@@ -44,6 +44,8 @@ pub struct Trunk {
     pub login: Option<TrunkLogin>,
     /// True: this server registers there with the credentials, and calls come to the contact that it registered (decision 0057).
     pub registers: bool,
+    /// True: it registers all numbers of its account at once (RFC 6140), so that calls have theirs in the Request-URI.
+    pub bulk: bool,
     /// Networks that its requests come from.
     pub networks: Vec<Network>,
     /// Time without any response after which the next trunk of a route is tried.
@@ -122,6 +124,7 @@ impl Trunk {
             neighbour: None,
             login: None,
             registers: false,
+            bulk: false,
             networks: Vec::new(),
             silence: Duration::from_secs(4),
             caller: CallerNumber::User,

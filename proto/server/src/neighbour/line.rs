@@ -1,19 +1,24 @@
 //! Contacts that trunks registered, and calls to them (decision 0057): `sip:ACCOUNT@US;line=TOKEN`.
 
-use crate::Number;
 use crate::base::{Env, Lines, Request};
 use crate::config::{SentBy, Trunk};
+use crate::{Detail, Number, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::Transport;
 use ringway_sip::{Edit, EditSpace, NameAddr, Scheme, Uri};
 
-/// URI of the contact of a trunk for a carrier that reaches this server at `host`.
+/// URI of the contact of a trunk for a carrier that reaches this server at `host`; one for numbers in bulk has no user (RFC 6140 §5.1).
 pub(super) fn contact_of(lines: &Lines, trunk: &Trunk, host: SentBy<'_>, transport: Transport) -> Vec<u8> {
     let mut uri = b"sip:".to_vec();
-    uri.extend_from_slice(trunk.account().as_bytes());
-    uri.push(b'@');
+    if !trunk.bulk {
+        uri.extend_from_slice(trunk.account().as_bytes());
+        uri.push(b'@');
+    }
     host.write(&mut uri);
     uri.extend_from_slice(transport.uri_parameter().as_bytes());
+    if trunk.bulk {
+        uri.extend_from_slice(b";bnc");
+    }
     uri.extend_from_slice(b";line=");
     uri.extend_from_slice(&lines.token_of(trunk));
     uri
@@ -25,9 +30,10 @@ pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Op
     env.config.domain_of(&request.uri)?;
     let trunk = env.config.trunking.trunks.get(env.keys.lines.trunk_of(line)?)?;
     let message = request.message;
-    let called = message.named(b"P-Called-Party-ID").and_then(|value| NameAddr::parse(value).ok());
-    let uri = called.map_or(message.to().uri, |called| called.uri);
-    let user = user_of(&uri).unwrap_or(trunk.account().as_bytes());
+    let called = || message.named(b"P-Called-Party-ID").and_then(|value| NameAddr::parse(value).ok());
+    let of_bulk = if trunk.bulk { user_of(&request.uri) } else { None };
+    let of_fields = || user_of(&called().map_or(message.to().uri, |called| called.uri));
+    let user = of_bulk.or_else(of_fields).unwrap_or(trunk.account().as_bytes());
     let number = Number::of_user(user).map(|number| trunk.numbers_in.read(&number));
     let user = number.as_ref().filter(|_| trunk.numbers_in.changes()).map_or(user, Number::as_bytes);
     let domain = env.config.domains.first()?;
@@ -41,6 +47,7 @@ pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Op
     edit.set_request_uri(&target);
     edit.write_into(&mut out).ok()?;
     env.counters.trunk_line_calls += 1;
+    env.decided(request, Reason::OfTrunk, Detail::Text(trunk.name.as_bytes()));
     Some(out)
 }
 

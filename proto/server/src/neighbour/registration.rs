@@ -106,8 +106,8 @@ impl Registration {
 
     /// True if a trunk of another configuration is the same.
     pub(super) fn is_of(&self, trunk: &Trunk) -> bool {
-        (&self.of.name, &self.of.uri, &self.of.login, &self.of.domain)
-            == (&trunk.name, &trunk.uri, &trunk.login, &trunk.domain)
+        (&self.of.name, &self.of.uri, &self.of.login, &self.of.domain, self.of.bulk)
+            == (&trunk.name, &trunk.uri, &trunk.login, &trunk.domain, trunk.bulk)
     }
 
     /// Writes the REGISTER (RFC 3261 §10.2).
@@ -135,6 +135,11 @@ impl Registration {
             write_number(out, u64::from(self.cseq));
             out.extend_from_slice(b" REGISTER");
         });
+        if self.of.bulk {
+            request.header(HeaderName::Require, b"gin");
+            request.header(HeaderName::ProxyRequire, b"gin");
+            request.header(HeaderName::Supported, b"path");
+        }
         request.header_with(HeaderName::Contact, |out| write_bracketed(&self.contact, b"", out));
         for contact in &self.removed {
             request.header_with(HeaderName::Contact, |out| write_bracketed(contact, b";expires=0", out));

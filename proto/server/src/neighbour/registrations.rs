@@ -410,7 +410,7 @@ impl Registrations {
                 registration.expires_s = least.clamp(registration.expires_s, EXPIRES_S_MAX);
                 self.go_on(env, transactions, index);
             }
-            403 | 404 => self.fail(env, index, status, REFUSED_PAUSE),
+            403 | 404 | 420 => self.fail(env, index, status, REFUSED_PAUSE),
             503 => {
                 let pause = retry_after(message).unwrap_or_default().min(PAUSE_MAX);
                 self.fail(env, index, status, pause);

@@ -73,6 +73,7 @@ reasons! {
     ToOther "to-other-domain" "goes to another host",
     RoutedToTrunk "routed-to-trunk" "has a route to a trunk",
     ToNode "to-node" "goes to a node behind this server",
+    OfTrunk "of-trunk" "is for the contact that a trunk registered",
     RoutedToUser "routed-to-user" "has a route to a user",
     ForwardAlways "forward-always" "forwarded: the user forwards all calls",
     ForwardBusy "forward-busy" "forwarded: the user is busy",

@@ -1,11 +1,12 @@
 //! Tests of the node that registers a trunk in a cluster, of former contacts, and of service routes (decision 0057).
 
-use crate::harness::{ALICE, Sent, World, invite, only, requests};
+use crate::harness::{ALICE, BOB, STRANGER, Sent, World, invite, only, requests, statuses};
 use crate::routes::{prefix, to_trunks};
 use crate::trunk_registration::{CARRIER, first, granted, incoming, next, registering, within};
 use ringway_location::NodeName;
 use ringway_sansio::{ListenerId, Transport};
-use ringway_server::{Cluster, ClusterSecret, Config, Hold, Links, RouteTable};
+use ringway_server::{Cluster, ClusterSecret, Config, Hold, Links, RouteTable, Strangers};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 fn name(number: u8) -> NodeName {
@@ -39,7 +40,7 @@ fn set_nodes(world: &World, nodes: &[u8]) {
 fn a_node_registers_only_what_is_its_own() {
     let mut world = node(1, (1, None));
     assert!(within(&mut world, 60).0.is_empty(), "the nodes are not known");
-    assert_ne!(world.memory.own_trunks.load(std::sync::atomic::Ordering::Relaxed), 0, "others learn its trunks");
+    assert_ne!(world.memory.own_trunks.load(Ordering::Relaxed), 0, "others learn its trunks");
     set_nodes(&world, &[2]);
     assert!(within(&mut world, 60).0.is_empty(), "another node has it");
     set_nodes(&world, &[1]);
@@ -74,7 +75,7 @@ fn a_node_without_trunks_any_more_says_so_once() {
     });
     world.server.reconfigure(std::sync::Arc::new(config));
     assert!(within(&mut world, 2).0.is_empty());
-    assert_eq!(world.memory.own_trunks.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(world.memory.own_trunks.load(Ordering::Relaxed), 0);
 }
 
 /// Token in the contact of a REGISTER.
@@ -111,14 +112,25 @@ fn contacts_of_a_former_owner_are_removed_once() {
         (&["sip:acct@192.0.2.2:5060;line=TOKEN"][..], true, 1),
         (&["sip:acct@192.0.2.2:5060;line=TOKEN"], false, 0),
         (&["sip:acct@192.0.2.2:5060;line=0123456789abcdef", "sip:acct@192.0.2.3"], true, 0),
-        (&["sip:a@b;line=TOKEN", "sip:c@d;line=TOKEN", "sip:e@f;line=TOKEN", "sip:g@h;line=TOKEN", "sip:i@j;line=TOKEN"], true, 4),
+        (
+            &[
+                "sip:a@b;line=TOKEN",
+                "sip:c@d;line=TOKEN",
+                "sip:e@f;line=TOKEN",
+                "sip:g@h;line=TOKEN",
+                "sip:i@j;line=TOKEN",
+            ],
+            true,
+            4,
+        ),
     ] {
         let mut world = World::with(registering);
         let register = first(&mut world);
         let all = |register: &Sent| {
             let token = token(register);
             let own = has_own.then(|| format!("Contact: {};expires=600", register.headers("Contact")[0]));
-            let others = others.iter().map(|uri| format!("Contact: <{}>;expires=60", uri.replace("TOKEN", &token)));
+            let others =
+                others.iter().map(|uri| format!("Contact: <{}>;expires=60", uri.replace("TOKEN", &token)));
             own.into_iter().chain(others).collect::<Vec<_>>()
         };
         let lines = all(&register);
@@ -146,22 +158,31 @@ fn with_route(config: &mut Config) {
 fn a_service_route_is_that_of_calls_until_the_next_registration() {
     let mut world = World::with(with_route);
     let mut register = first(&mut world);
-    for (lines, routes) in [
-        (&["Service-Route: <sip:orig@198.51.100.1:5060;lr>, <sip:core.carrier.example;lr;token=1>"][..],
-            &["<sip:orig@198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr;token=1>"][..]),
-        (&["Service-Route: <sip:core.carrier.example;lr>"], &["<sip:198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr>"]),
+    for (id, (lines, routes)) in [
+        (
+            &["Service-Route: <sip:orig@198.51.100.1:5060;lr>, <sip:core.carrier.example;lr;token=1>"][..],
+            &["<sip:orig@198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr;token=1>"][..],
+        ),
+        (
+            &["Service-Route: <sip:core.carrier.example;lr>"],
+            &["<sip:198.51.100.1:5060;lr>", "<sip:core.carrier.example;lr>"],
+        ),
         (&[], &[]),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let contact = format!("Contact: {};expires=20", register.headers("Contact")[0]);
         let lines: Vec<&str> = [contact.as_str()].into_iter().chain(lines.iter().copied()).collect();
         world.udp(CARRIER, &register.answer(200, &lines));
-        let call = invite("sip:+441234@example.org").call_id(&format!("call{}", routes.len()));
+        let call = invite("sip:+441234@example.org").call_id(&format!("call{id}"));
         let sent = only(requests(world.udp(ALICE, &call)));
         assert_eq!(sent.to(), CARRIER);
         let route = sent.headers("Route").join(", ");
         assert_eq!(route, routes.join(", "));
         assert!(sent.start().starts_with("INVITE sip:+441234@198.51.100.1:5060"), "{}", sent.start());
-        register = core::iter::repeat_with(|| next(&mut world)).find(|sent| sent.method() == "REGISTER").unwrap();
+        register =
+            core::iter::repeat_with(|| next(&mut world)).find(|sent| sent.method() == "REGISTER").unwrap();
     }
 }
 
@@ -187,7 +208,11 @@ fn a_hostile_service_route_is_not_used() {
         let line = format!("Service-Route: {route}");
         world.udp(CARRIER, &register.answer(200, &[&contact, &line]));
         let counters = world.server.counters();
-        assert_eq!((counters.trunk_registrations, counters.trunk_service_routes_refused), (1, u64::from(is_refused)), "{route}");
+        assert_eq!(
+            (counters.trunk_registrations, counters.trunk_service_routes_refused),
+            (1, u64::from(is_refused)),
+            "{route}"
+        );
         let sent = only(requests(world.udp(ALICE, &invite("sip:+441234@example.org"))));
         // A call and its credentials go to the trunk of the configuration, whatever the route names.
         assert_eq!(sent.to(), CARRIER, "{route}");
@@ -208,4 +233,58 @@ fn a_service_route_ends_with_the_trunk() {
     world.pass(Duration::from_millis(1));
     let sent = requests(world.udp(ALICE, &invite("sip:+441234@example.org")));
     assert!(sent.iter().all(|sent| sent.headers("Route").is_empty()));
+}
+
+fn in_bulk(config: &mut Config) {
+    registering(config);
+    config.trunking.trunks.edit()[0].bulk = true;
+    config.auth.enabled = true;
+    config.auth.strangers = Strangers::None;
+}
+
+/// RFC 6140 §5.1: the option tags, and a contact without a user.
+#[test]
+fn numbers_in_bulk_are_registered_by_one_contact_and_called_by_their_own_uris() {
+    let mut world = World::with(in_bulk);
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    world.memory.is_tracing.store(true, Ordering::Relaxed);
+    let register = first(&mut world);
+    let fields = ["Require", "Proxy-Require", "Supported"].map(|name| register.header(name));
+    assert_eq!(fields, ["gin", "gin", "path"]);
+    let contact = register.header("Contact");
+    assert!(contact.starts_with("<sip:192.0.2.1:5060;bnc;line="), "{contact}");
+    world.udp(CARRIER, &granted(&register, 600));
+    assert_eq!(world.server.counters().trunk_registrations, 1);
+    // The carrier adds the number, takes bnc away, and keeps the other parameters (§5.2).
+    let uri = |number: &str| {
+        contact.trim_matches(['<', '>']).replace("sip:", &format!("sip:{number}@")).replace(";bnc", "")
+    };
+    for (number, reaches) in [("+49301234", true), ("+49301234;phone-context=x", true), ("+44123", false)] {
+        let call =
+            invite(&uri(number)).from("sip:+4940999@carrier.example").to("<sip:main@elsewhere.example>");
+        let mut sent = requests(world.udp("198.51.100.9:5060", &call.call_id(number)));
+        while let Some(own) = sent.iter().find(|sent| sent.to() == "192.0.2.1:5060").cloned() {
+            sent = requests(world.udp("192.0.2.1:5060", &own.bytes.clone()));
+        }
+        assert_eq!(sent.iter().any(|sent| sent.to() == BOB), reaches, "{number}");
+    }
+    assert_eq!(world.server.counters().trunk_line_calls, 3);
+    let decisions = std::mem::take(&mut *world.memory.decisions.lock().unwrap());
+    let is_named = |decision: &&String| {
+        decision.contains("contact that a trunk registered") && decision.contains("carrier")
+    };
+    assert_eq!(decisions.iter().filter(is_named).count(), 3, "{decisions:?}");
+    // A number in the URI is no permission.
+    let forged = uri("+49301234").replace(&token(&register), "0123456789abcdef");
+    assert_eq!(statuses(&world.udp(STRANGER, &invite(&forged).from("sip:eve@example.net"))), [407]);
+}
+
+#[test]
+fn a_registrar_without_gin_is_named_and_left_alone() {
+    let mut world = World::with(in_bulk);
+    let register = first(&mut world);
+    assert!(requests(world.udp(CARRIER, &register.answer(420, &["Unsupported: gin"]))).is_empty());
+    assert!(within(&mut world, 299).0.is_empty());
+    let events = world.memory.events.lock().unwrap();
+    assert!(events.iter().any(|event| event == "carrier not registered: 420"), "{events:?}");
 }
