@@ -50,7 +50,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
     // Before the users: a file that exists changes nothing.
     if let Some(file) = &args.settings {
-        write_new(file, &proposal(&settings, &taken, &source))?;
+        write_new(file, &proposal(&settings, &taken, (&source, restoration)))?;
     }
     let users = Users::of(&config, database);
     let added = users.edit_all(|store| Ok(Backups::of(store).add_subscribers(&list, restoration)?))?;
@@ -85,12 +85,17 @@ fn failed(error: MigrationError) -> Failure {
 }
 
 /// A configuration with what is certain, and the rest as comments.
-fn proposal(settings: &Settings, taken: &Taken<'_>, source: &migration::Database) -> String {
+fn proposal(
+    settings: &Settings,
+    taken: &Taken<'_>,
+    (source, restoration): (&migration::Database, Restoration),
+) -> String {
     let mut text = format!("# Proposed from {} at {}.\n", source.origin().name(), printable(source.url()));
     let domains = taken.domains(settings);
     let quoted: Vec<String> = domains.iter().map(|domain| format!("\"{domain}\"")).collect();
     let _ = writeln!(text, "domains = [{}]", quoted.join(", "));
-    auth(&mut text, settings, taken);
+    let realm = if restoration == Restoration::Apply { taken.kept_realm(&domains) } else { None };
+    auth(&mut text, settings, (taken, realm));
     for account in &settings.registrations {
         let (server, user) = (printable(&account.server), printable(&account.user));
         let _ = writeln!(
@@ -104,8 +109,11 @@ fn proposal(settings: &Settings, taken: &Taken<'_>, source: &migration::Database
     text
 }
 
-fn auth(text: &mut String, settings: &Settings, taken: &Taken<'_>) {
+fn auth(text: &mut String, settings: &Settings, (taken, realm): (&Taken<'_>, Option<&str>)) {
     let mut lines = String::new();
+    if let Some(realm) = realm {
+        let _ = writeln!(lines, "realm = \"{realm}\"  # that of the passwords that were taken over");
+    }
     if taken.md5_only() > 0 {
         lines.push_str("algorithms = [\"MD5\"]\n");
     }

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ringway_sql::migration::{Account, LeftTable, Settings};
 use ringway_store::{Ha1, Hashes, Restoration, Restored, UserName};
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,10 +22,13 @@ pub(super) struct Taken<'c> {
     domain: &'c str,
     /// Password that nobody has.
     no_password: String,
-    domains: BTreeSet<String>,
+    /// Domains of the users, with the numbers of these.
+    domains: BTreeMap<String, u64>,
     /// Realm of the hashes of a domain, if it is not that of this server: nobody can log in with them.
     foreign_realms: BTreeMap<String, String>,
     md5_only: u64,
+    /// Users whose passwords were hashed for the realm of this server.
+    hashed: u64,
     left: Vec<(String, String)>,
     left_count: u64,
     begun: Instant,
@@ -34,15 +38,16 @@ pub(super) struct Taken<'c> {
 
 impl<'c> Taken<'c> {
     pub(super) fn new(args: &'c MigrateArgs, config: &'c Config, secret: &[u8; 32]) -> Self {
-        let own = config.server.domains.first().map_or("localhost", String::as_str);
+        let own = config.server.domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
         Self {
             config,
             realm: args.realm.as_deref(),
             domain: args.domain.as_deref().unwrap_or(own),
             no_password: base16ct::lower::encode_string(secret),
-            domains: BTreeSet::new(),
+            domains: BTreeMap::new(),
             foreign_realms: BTreeMap::new(),
             md5_only: 0,
+            hashed: 0,
             left: Vec::new(),
             left_count: 0,
             begun: Instant::now(),
@@ -72,6 +77,7 @@ impl<'c> Taken<'c> {
         let own = self.config.server.auth.realms.of(user.domain().as_bytes());
         let (realm, hashes) = match (account.password, account.md5) {
             (Some(password), _) => {
+                self.hashed += 1;
                 (own.to_owned(), user.hashes(own, password).map_err(|unusable| unusable.to_string())?)
             }
             (None, Some(md5)) => {
@@ -91,8 +97,11 @@ impl<'c> Taken<'c> {
             }
             (None, None) => return Err("it has neither a password nor its MD5 hash (ha1)".to_owned()),
         };
-        if self.domains.len() < DOMAINS_MAX {
-            self.domains.insert(user.domain().to_owned());
+        let has_room = self.domains.len() < DOMAINS_MAX;
+        match self.domains.get_mut(user.domain()) {
+            Some(users) => *users += 1,
+            None if has_room => drop(self.domains.insert(user.domain().to_owned(), 1)),
+            None => {}
         }
         Ok((user, realm, hashes))
     }
@@ -102,11 +111,26 @@ impl<'c> Taken<'c> {
         &self.foreign_realms
     }
 
-    /// Domains of this server and of the other.
+    /// Domains of this server and of the other. Those of the configuration come first, unless it has none but the default, and that has
+    /// no users; then those with most users.
     pub(super) fn domains(&self, settings: &Settings) -> Vec<String> {
+        let users_of = |domain: &String| self.domains.get(domain).copied().unwrap_or_default();
+        let mut missing = self.missing_domains(settings);
+        missing.sort_by_key(|domain| Reverse(users_of(domain)));
         let mut domains = self.config.server.domains.clone();
-        domains.extend(self.missing_domains(settings));
+        if !missing.is_empty() && domains == [DEFAULT_DOMAIN] {
+            domains.retain(|domain| users_of(domain) > 0);
+            missing.append(&mut domains);
+            missing.sort_by_key(|domain| Reverse(users_of(domain)));
+        }
+        domains.extend(missing);
         domains
+    }
+
+    /// Realm that passwords were hashed for, if a configuration with these domains would have another one.
+    pub(super) fn kept_realm(&self, domains: &[String]) -> Option<&str> {
+        let is_moved = self.hashed > 0 && domains.first() != self.config.server.domains.first();
+        is_moved.then(|| self.config.server.auth.realms.general())
     }
 
     /// Number of users without a SHA-256 hash.
@@ -134,7 +158,7 @@ impl<'c> Taken<'c> {
 
     /// Domains that the configuration lacks.
     fn missing_domains(&self, settings: &Settings) -> Vec<String> {
-        let mut domains = self.domains.clone();
+        let mut domains: BTreeSet<String> = self.domains.keys().cloned().collect();
         domains.extend(
             settings
                 .domains
@@ -226,6 +250,9 @@ impl<'c> Taken<'c> {
         })
     }
 }
+
+/// Domain of a configuration without `domains`.
+const DEFAULT_DOMAIN: &str = "localhost";
 
 /// Maximum number of users that are named as left out.
 const LEFT_MAX: usize = 100;

@@ -124,6 +124,25 @@ fn settings_are_proposed_as_a_configuration_that_texts_cannot_change() {
 }
 
 #[test]
+fn the_domain_with_most_users_is_proposed_as_the_first_where_none_is_configured() {
+    let proposed = |args: &[&str]| {
+        let folder = folder();
+        std::fs::remove_file(folder.path().join("ringway.toml")).unwrap();
+        let migrate = ["migrate", "kamailio", "sqlite://k.sqlite", "--settings", "proposed.toml"];
+        ringway(folder.path(), &[&migrate[..], args].concat()).ok();
+        ringway(folder.path(), &["check", "proposed.toml"]).ok();
+        std::fs::read_to_string(folder.path().join("proposed.toml")).unwrap()
+    };
+    let text = proposed(&["--dry-run", "--domain", "example.org"]);
+    assert!(text.contains("domains = [\"example.org\", \"other.example\", \"third.example\"]\n"), "{text}");
+    assert!(!text.contains("\nrealm = \"localhost\""), "{text}");
+    // A user without a domain is one of the default; passwords that were taken over have its realm.
+    let text = proposed(&[]);
+    assert!(text.contains("domains = [\"example.org\", \"localhost\", \"other.example\", "), "{text}");
+    assert!(text.contains("\n[auth]\nrealm = \"localhost\""), "{text}");
+}
+
+#[test]
 fn a_database_that_is_none_is_an_error_with_its_remedy() {
     let folder = folder();
     let error = |url: &str, status| ringway(folder.path(), &["migrate", "opensips", url]).refused(status);
