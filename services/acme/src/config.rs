@@ -99,7 +99,8 @@ pub fn check_domain(name: &str) -> Result<(), AcmeError> {
 pub struct AcmeError(String);
 
 impl AcmeError {
-    pub(crate) fn new(text: impl AsRef<str>) -> Self {
+    /// Error with this text, which becomes printable.
+    pub fn new(text: impl AsRef<str>) -> Self {
         // A directory's texts come into the log.
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         Self(text.as_ref().chars().take(ERROR_CHARS_MAX).map(printable).collect())

@@ -5,6 +5,7 @@ use crate::certificate::{Validity, is_placeholder, names_of, placeholder, validi
 use crate::config::AcmeError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -23,6 +24,25 @@ pub enum State {
     Placeholder(Validity),
     /// One of the directory, with its names.
     Issued(Validity, Vec<String>),
+}
+
+impl State {
+    /// State of a file with this content.
+    pub(crate) fn of(pem: &[u8]) -> Self {
+        let Some(Ok(first)) = CertificateDer::pem_slice_iter(pem).next() else { return Self::Missing };
+        match validity_of(&first) {
+            None => Self::Missing,
+            Some(validity) if is_placeholder(&first) => Self::Placeholder(validity),
+            Some(validity) => Self::Issued(validity, names_of(&first)),
+        }
+    }
+
+    /// Validity of a certificate of a directory with exactly these names.
+    pub(crate) fn issued_for(&self, domains: &[String]) -> Option<Validity> {
+        let Self::Issued(validity, names) = self else { return None };
+        let (have, want): (BTreeSet<_>, BTreeSet<_>) = (names.iter().collect(), domains.iter().collect());
+        (have == want).then_some(*validity)
+    }
 }
 
 impl Folder {
@@ -73,18 +93,20 @@ impl Folder {
 
     /// Reads what the certificate's file has.
     pub fn state(&self) -> State {
-        let Ok(Some(pem)) = self.read(CERTIFICATE) else { return State::Missing };
-        let Some(Ok(first)) = CertificateDer::pem_slice_iter(&pem).next() else { return State::Missing };
-        match validity_of(&first) {
-            None => State::Missing,
-            Some(validity) if is_placeholder(&first) => State::Placeholder(validity),
-            Some(validity) => State::Issued(validity, names_of(&first)),
+        match self.certificate_file() {
+            Ok(Some(pem)) => State::of(&pem),
+            Ok(None) | Err(_) => State::Missing,
         }
     }
 
+    /// Content of the certificate's file.
+    pub(crate) fn certificate_file(&self) -> Result<Option<Vec<u8>>, AcmeError> {
+        self.read(CERTIFICATE)
+    }
+
     /// Replaces the certificate and its key.
-    pub(crate) fn set_certificate(&self, chain_and_key: &str) -> Result<(), AcmeError> {
-        self.write(CERTIFICATE, chain_and_key.as_bytes())
+    pub(crate) fn set_certificate(&self, chain_and_key: &[u8]) -> Result<(), AcmeError> {
+        self.write(CERTIFICATE, chain_and_key)
     }
 
     /// The account as JSON. `None`: there is none.

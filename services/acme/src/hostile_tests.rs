@@ -128,6 +128,7 @@ fn refused(script: Script) -> OrderError {
             }),
             authorities: Arc::default(),
             folder: folder.clone(),
+            shared: None,
             answers: Arc::new(Answers::default()),
             set_challenges: Arc::new(|_| {}),
         };

@@ -5,6 +5,7 @@ use crate::certificate::{SigningRequest, Validity, of_challenge, wall_s};
 use crate::config::{AcmeConfig, AcmeError, ChallengeKind};
 use crate::folder::Folder;
 use crate::http::DirectoryClient;
+use crate::shared::{Proof, SPREAD_TIME, SharedItem, SharedOrders, write_proofs};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, Identifier,
     NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
@@ -25,6 +26,19 @@ pub(crate) struct OrderContext {
     pub(crate) folder: Folder,
     pub(crate) answers: Arc<Answers>,
     pub(crate) set_challenges: SetChallenges,
+    /// What other servers answer too.
+    pub(crate) shared: Option<Arc<dyn SharedOrders>>,
+}
+
+/// Steps for the challenges of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// They are answered, and the directory may verify them.
+    Both,
+    /// They are answered, at first by this server.
+    Answer,
+    /// The directory may verify them.
+    Ready,
 }
 
 /// Failure of an order.
@@ -83,7 +97,7 @@ impl OrderContext {
         let chain = order.poll_certificate(&POLL).await?;
         *was_issued = true;
         let (validity, file) = request.accept(&chain, &self.config.domains, wall_s())?;
-        self.folder.set_certificate(&file)?;
+        self.folder.set_certificate(file.as_bytes())?;
         Ok(validity)
     }
 
@@ -106,6 +120,32 @@ impl OrderContext {
 
     /// Answers the challenges of the order until the directory has verified them.
     async fn prove(&self, order: &mut Order, mut challenges: Challenges) -> Result<(), Failure> {
+        match &self.shared {
+            None => self.each_challenge(order, &mut challenges, Step::Both).await?,
+            Some(shared) => {
+                self.each_challenge(order, &mut challenges, Step::Answer).await?;
+                if !challenges.proofs.is_empty() {
+                    let text = write_proofs(&challenges.proofs);
+                    waiting(shared, move |shared| shared.write(SharedItem::Challenges, text.as_bytes()))
+                        .await?;
+                    // The directory may ask any server of the name.
+                    tokio::time::sleep(SPREAD_TIME).await;
+                }
+                self.each_challenge(order, &mut challenges, Step::Ready).await?;
+            }
+        }
+        match order.poll_ready(&POLL).await? {
+            OrderStatus::Ready | OrderStatus::Valid => Ok(()),
+            _ => Err(refusal(order).await.into()),
+        }
+    }
+
+    async fn each_challenge(
+        &self,
+        order: &mut Order,
+        challenges: &mut Challenges,
+        step: Step,
+    ) -> Result<(), Failure> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
@@ -136,14 +176,15 @@ impl OrderContext {
                     format!("the directory offers no {name} for {domain}; set another [tls.acme] challenge");
                 return Err(AcmeError::new(text).into());
             };
-            challenges.answer(&domain, &challenge)?;
-            tracing::info!("[tls.acme] {domain}: the directory may verify {name} now");
-            challenge.set_ready().await?;
+            if step != Step::Ready {
+                challenges.answer(&domain, &challenge)?;
+            }
+            if step != Step::Answer {
+                tracing::info!("[tls.acme] {domain}: the directory may verify {name} now");
+                challenge.set_ready().await?;
+            }
         }
-        match order.poll_ready(&POLL).await? {
-            OrderStatus::Ready | OrderStatus::Valid => Ok(()),
-            _ => Err(refusal(order).await.into()),
-        }
+        Ok(())
     }
 }
 
@@ -171,7 +212,8 @@ async fn refusal(order: &mut Order) -> AcmeError {
 }
 
 /// Answers to the challenges of one order. Dropping it ends them.
-struct Challenges {
+pub(crate) struct Challenges {
+    proofs: Vec<Proof>,
     answers: Arc<Answers>,
     /// The HTTP server.
     server: Option<JoinHandle<()>>,
@@ -180,7 +222,7 @@ struct Challenges {
 }
 
 impl Challenges {
-    async fn start(context: &OrderContext) -> Result<Self, AcmeError> {
+    pub(crate) async fn start(context: &OrderContext) -> Result<Self, AcmeError> {
         let server = match context.config.challenge {
             ChallengeKind::TlsAlpn01 => None,
             ChallengeKind::Http01(address) => {
@@ -189,16 +231,28 @@ impl Challenges {
             }
         };
         let (answers, set_challenges) = (Arc::clone(&context.answers), Arc::clone(&context.set_challenges));
-        Ok(Self { answers, server, certificates: HashMap::new(), set_challenges })
+        Ok(Self { proofs: Vec::new(), answers, server, certificates: HashMap::new(), set_challenges })
     }
 
     fn answer(&mut self, domain: &str, challenge: &ChallengeHandle<'_>) -> Result<(), AcmeError> {
         let answer = challenge.key_authorization();
+        let proof = Proof {
+            domain: domain.to_ascii_lowercase(),
+            token: challenge.token.clone(),
+            answer: answer.as_str().to_owned(),
+            digest: answer.digest().as_ref().to_vec(),
+        };
+        self.put(&proof)?;
+        self.proofs.push(proof);
+        Ok(())
+    }
+
+    /// Answers a challenge, also one of another server's order.
+    pub(crate) fn put(&mut self, proof: &Proof) -> Result<(), AcmeError> {
         if self.server.is_some() {
-            return self.answers.set(&challenge.token, answer.as_str());
+            return self.answers.set(&proof.token, &proof.answer);
         }
-        self.certificates
-            .insert(domain.to_ascii_lowercase(), of_challenge(domain, answer.digest().as_ref())?);
+        self.certificates.insert(proof.domain.clone(), of_challenge(&proof.domain, &proof.digest)?);
         (self.set_challenges)(self.certificates.clone());
         Ok(())
     }
@@ -212,6 +266,18 @@ impl Drop for Challenges {
             None => (self.set_challenges)(HashMap::new()),
         }
     }
+}
+
+/// Runs a method that waits, on a thread for such.
+pub(crate) async fn waiting<T: Send + 'static>(
+    shared: &Arc<dyn SharedOrders>,
+    run: impl FnOnce(&dyn SharedOrders) -> Result<T, AcmeError> + Send + 'static,
+) -> Result<T, AcmeError> {
+    let shared = Arc::clone(shared);
+    let done = tokio::task::spawn_blocking(move || run(&*shared)).await;
+    done.unwrap_or_else(|_| {
+        Err(AcmeError::new("the store of the servers cannot be used: a panic, which is a defect"))
+    })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, AcmeError> {

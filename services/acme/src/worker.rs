@@ -6,9 +6,9 @@ use crate::certificate::{Validity, wall_s};
 use crate::config::{AcmeConfig, AcmeError};
 use crate::folder::{Folder, State};
 use crate::http::RETRY_AFTER_MAX;
-use crate::order::{OrderContext, OrderError};
+use crate::order::{Challenges, OrderContext, OrderError, waiting};
+use crate::shared::{LOOK_INTERVAL, SharedItem, SharedOrders, read_proofs};
 use rustls::pki_types::CertificateDer;
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct AcmeStats {
 struct Renew;
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     answers: Arc<Answers>,
     issued: AtomicU64,
     failed: AtomicU64,
@@ -56,7 +56,7 @@ struct Shared {
 
 impl Acme {
     /// Starts the thread, which orders a certificate unless the folder has one. The folder was [prepared](Folder::prepare).
-    /// `authorities` verify the certificate of the directory.
+    /// `authorities` verify the certificate of the directory. `others`: what servers of a cluster share.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -64,6 +64,7 @@ impl Acme {
         config: AcmeConfig,
         authorities: Vec<CertificateDer<'static>>,
         set_challenges: SetChallenges,
+        others: Option<Arc<dyn SharedOrders>>,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let shared = Arc::new(Shared::default());
@@ -73,15 +74,10 @@ impl Acme {
             authorities: Arc::new(authorities),
             answers: Arc::clone(&shared.answers),
             set_challenges,
+            shared: others,
         };
         let (renew, commands) = channel(1);
-        let worker = Worker {
-            context,
-            shared: Arc::clone(&shared),
-            schedule: Schedule::default(),
-            started: Instant::now(),
-            random: RandomState::new().hash_one(0),
-        };
+        let worker = Worker::new(context, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("acme".into()).spawn(move || {
             runtime.block_on(worker.run(commands));
             // A lookup of a name may take long.
@@ -122,15 +118,31 @@ impl Drop for Acme {
     }
 }
 
-struct Worker {
+pub(crate) struct Worker {
     context: OrderContext,
     shared: Arc<Shared>,
     schedule: Schedule,
     started: Instant,
     random: u64,
+    /// Text of the challenges of another server, and the answers to them.
+    followed: Option<(Vec<u8>, Challenges)>,
+    /// The store of the servers cannot be used.
+    is_away: bool,
 }
 
 impl Worker {
+    pub(crate) fn new(context: OrderContext, shared: Arc<Shared>) -> Self {
+        Self {
+            context,
+            shared,
+            schedule: Schedule::default(),
+            started: Instant::now(),
+            random: RandomState::new().hash_one(0),
+            followed: None,
+            is_away: false,
+        }
+    }
+
     async fn run(mut self, mut commands: Receiver<Renew>) {
         if !matches!(self.context.folder.state(), State::Issued(..)) {
             tracing::warn!(
@@ -139,11 +151,15 @@ impl Worker {
             );
         }
         loop {
-            let validity = self.validity();
-            let wait = self.schedule.wait(self.started.elapsed(), wall_s(), validity, self.random);
+            self.follow().await;
+            let mut wait = self.wait();
+            if wait.is_zero() && !self.may_order().await {
+                wait = LOOK_INTERVAL;
+            }
             if !wait.is_zero() {
                 // The clock may be set meanwhile.
-                let command = timeout(wait.min(TICK), commands.recv()).await;
+                let tick = if self.context.shared.is_some() { LOOK_INTERVAL } else { TICK };
+                let command = timeout(wait.min(tick), commands.recv()).await;
                 match command {
                     Ok(Some(Renew)) => self.schedule.force(),
                     Ok(None) => return,
@@ -170,8 +186,13 @@ impl Worker {
                 }
             };
             let own = |why: &str| OrderError { why: AcmeError::new(why), retry_after: None };
+            self.end_challenges().await;
             match ordered {
-                Ok(Ok(Ok(validity))) => self.succeeded(validity),
+                Ok(Ok(Ok(validity))) => {
+                    self.succeeded(validity);
+                    self.follow().await;
+                    self.end_right().await;
+                }
                 Ok(Ok(Err(failure))) => self.failed(&failure),
                 Ok(Err(_)) => self.failed(&own("the order was not done within ten minutes")),
                 Err(_) => {
@@ -181,14 +202,110 @@ impl Worker {
         }
     }
 
+    /// Time until the next order.
+    fn wait(&self) -> Duration {
+        self.schedule.wait(self.started.elapsed(), wall_s(), self.validity(), self.random)
+    }
+
     /// Validity of the certificate in the folder, if it is one for these domains.
     fn validity(&self) -> Option<Validity> {
         let state = self.context.folder.state();
-        let State::Issued(validity, names) = state else { return None };
-        self.shared.not_after_s.store(validity.not_after_s, Ordering::Relaxed);
-        let (have, want): (BTreeSet<_>, BTreeSet<_>) =
-            (names.iter().collect(), self.context.config.domains.iter().collect());
-        (have == want).then_some(validity)
+        if let State::Issued(validity, _) = &state {
+            self.shared.not_after_s.store(validity.not_after_s, Ordering::Relaxed);
+        }
+        state.issued_for(&self.context.config.domains)
+    }
+
+    /// True if no other server orders, and this one still has to.
+    pub(crate) async fn may_order(&mut self) -> bool {
+        let Some(shared) = self.context.shared.clone() else { return true };
+        let begun = waiting(&shared, |shared| shared.begin()).await;
+        let has_right = self.noted(begun).unwrap_or_default();
+        if has_right {
+            // Another one may have ended just now.
+            self.follow().await;
+            if !self.wait().is_zero() {
+                self.end_right().await;
+                return false;
+            }
+            self.followed = None;
+        }
+        has_right
+    }
+
+    /// Lets other servers order. After a failure they do so when the right ends by its time.
+    pub(crate) async fn end_right(&mut self) {
+        if let Some(shared) = self.context.shared.clone() {
+            let ended = waiting(&shared, |shared| shared.end()).await;
+            self.noted(ended);
+        }
+    }
+
+    /// Ends the answers of other servers.
+    async fn end_challenges(&mut self) {
+        if let Some(shared) = self.context.shared.clone() {
+            let ended = waiting(&shared, |shared| shared.write(SharedItem::Challenges, b"")).await;
+            self.noted(ended);
+        }
+    }
+
+    /// Takes over what other servers share, and shares a newer certificate of its own.
+    pub(crate) async fn follow(&mut self) {
+        if let Some(shared) = self.context.shared.clone() {
+            let followed = self.follow_in(&shared).await;
+            self.noted(followed);
+        }
+    }
+
+    async fn follow_in(&mut self, shared: &Arc<dyn SharedOrders>) -> Result<(), AcmeError> {
+        let file = waiting(shared, |shared| shared.read(SharedItem::Certificate)).await?;
+        let domains = &self.context.config.domains;
+        let is_valid = |of: &Validity| (of.not_before_s..of.not_after_s).contains(&(wall_s() + CLOCK_SKEW_S));
+        let (own, theirs) = (self.validity(), State::of(&file).issued_for(domains).filter(is_valid));
+        let end = |of: Option<Validity>| of.map_or(0, |validity| validity.not_after_s);
+        if end(theirs) > end(own) {
+            self.context.folder.set_certificate(&file)?;
+            tracing::info!("[tls.acme] the certificate that another node ordered is used");
+        } else if end(own) > end(theirs)
+            && let Some(file) = self.context.folder.certificate_file()?
+        {
+            waiting(shared, move |shared| shared.write(SharedItem::Certificate, &file)).await?;
+        }
+        let text = waiting(shared, |shared| shared.read(SharedItem::Challenges)).await?;
+        if self.followed.as_ref().map(|(text, _)| text.as_slice()).unwrap_or_default() == text {
+            return Ok(());
+        }
+        self.followed = None;
+        if !text.is_empty() {
+            let mut challenges = Challenges::start(&self.context).await?;
+            for proof in read_proofs(&text) {
+                if self.context.config.domains.contains(&proof.domain) {
+                    challenges.put(&proof)?;
+                }
+            }
+            self.followed = Some((text, challenges));
+        }
+        Ok(())
+    }
+
+    /// The result of what needs the other servers; a failure is reported until it ends.
+    fn noted<T>(&mut self, result: Result<T, AcmeError>) -> Option<T> {
+        match result {
+            Ok(value) => {
+                self.is_away = false;
+                Some(value)
+            }
+            Err(why) => {
+                if !std::mem::replace(&mut self.is_away, true) {
+                    let reason = why.as_str();
+                    tracing::warn!(
+                        reason,
+                        "[tls.acme] nothing is shared with other nodes, and nothing is ordered"
+                    );
+                }
+                None
+            }
+        }
     }
 
     fn succeeded(&mut self, validity: Validity) {
@@ -296,6 +413,8 @@ fn back_off(failures: u32, random: u64) -> Duration {
 }
 
 const DAY_S: f64 = 86_400.0;
+/// Time by which the clocks of servers may differ.
+const CLOCK_SKEW_S: u64 = 300;
 /// Longest time between two looks at the clock.
 const TICK: Duration = Duration::from_secs(600);
 /// Time of an order.

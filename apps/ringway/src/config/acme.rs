@@ -159,15 +159,8 @@ fn use_in(acme: &AcmeConfig, reader: &mut Reader<'_>, section: &Section<'_, '_>,
 }
 
 /// Warnings about the section, one line each.
-pub(super) fn warnings(acme: &AcmeConfig, domains: &[String], is_node: bool) -> Vec<String> {
+pub(super) fn warnings(acme: &AcmeConfig, domains: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if is_node {
-        warnings.push(
-            "[tls.acme] each node orders a certificate of its own, and only the node that orders answers the challenge: give each node a name \
-             that leads to it alone in [tls.acme] domains, or distribute files of another ACME client"
-                .to_owned(),
-        );
-    }
     for domain in domains.iter().filter(|domain| !acme.domains.contains(&domain.to_ascii_lowercase())) {
         warnings.push(match check_domain(domain) {
             Err(why) => format!("[tls.acme] the certificate is not one for the domain {domain}: {why}"),

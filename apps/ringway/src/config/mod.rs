@@ -253,8 +253,7 @@ impl Config {
         }
         warnings.extend(tls::warnings(&self.tls));
         let acme = self.acme.iter();
-        warnings
-            .extend(acme.flat_map(|acme| acme::warnings(acme, &self.server.domains, self.cluster.is_some())));
+        warnings.extend(acme.flat_map(|acme| acme::warnings(acme, &self.server.domains)));
         warnings.extend(exposed::warnings(self));
         warnings
     }

@@ -200,7 +200,7 @@ impl Running {
     /// Starts what needs the running server: requests for the public address, orders of certificates.
     fn start_background(mut self) -> Result<Self, Failure> {
         self.watch_public_address();
-        self.tls.start_orders(self.config.acme.as_ref())?;
+        self.tls.start_orders(&self.config)?;
         Ok(self)
     }
 

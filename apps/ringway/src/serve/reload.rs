@@ -327,8 +327,8 @@ impl Running {
         {
             shared.set_url(&location.url);
         }
-        if config.acme != self.config.acme
-            && let Err(failure) = self.tls.start_orders(config.acme.as_ref())
+        if acme::differs(&self.config, &config)
+            && let Err(failure) = self.tls.start_orders(&config)
         {
             failure.lines().iter().for_each(|line| tracing::error!("no certificates are ordered: {line}"));
         }

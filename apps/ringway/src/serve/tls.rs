@@ -4,7 +4,6 @@ use super::acme::{self, CertificateOrders};
 use super::log_lines::LineRates;
 use crate::config::Config;
 use crate::failure::Failure;
-use ringway_acme::AcmeConfig;
 use ringway_admin::{Stat, Stats};
 use ringway_dtls::{DtlsLimits, DtlsTransport};
 use ringway_linux::{Clock, Hosts};
@@ -119,8 +118,8 @@ impl ServerTls {
     }
 
     /// Orders certificates from now on, if the configuration says so.
-    pub(super) fn start_orders(&self, acme: Option<&AcmeConfig>) -> Result<(), Failure> {
-        self.orders.start(acme, &self.layers)
+    pub(super) fn start_orders(&self, config: &Config) -> Result<(), Failure> {
+        self.orders.start(config, &self.layers)
     }
 
     /// Thread that orders certificates.

@@ -535,3 +535,31 @@ fn whatever_is_in_the_store_the_node_goes_on() {
         seen.bodies("sip:63@x").is_some_and(|bodies| bodies == ["again"]) || a.status().refused > refused
     });
 }
+
+#[test]
+fn values_are_written_read_and_end() {
+    if !has("redis-server", "redis-server") {
+        return;
+    }
+    let mut server = RedisServer::start(&[]);
+    let values = ringway_redis::SharedValues::new(LocationUrl::parse(&url(&server)).unwrap());
+    let (life, soon) = (Duration::from_secs(60), Duration::from_millis(50));
+    assert_eq!(values.get("one"), Ok(None));
+    assert_eq!(values.set("one", &[0, 0xff, b'\r', b'\n'], life), Ok(()));
+    assert_eq!(values.get("one"), Ok(Some(vec![0, 0xff, b'\r', b'\n'])));
+    assert_eq!(
+        (values.set_new("right", b"a", soon), values.set_new("right", b"b", soon)),
+        (Ok(true), Ok(false))
+    );
+    wait_for(|| values.set_new("right", b"b", life) == Ok(true));
+    assert_eq!(values.remove("right"), Ok(()));
+    assert_eq!(values.get("right"), Ok(None));
+    values.set("long", &vec![1; ringway_redis::SharedValues::BYTES_MAX + 1], life).unwrap();
+    assert_eq!(values.get("long"), Ok(None));
+    // An error ends the connection, and the next call makes another one.
+    server.kill();
+    assert!(values.get("one").is_err());
+    server.start_again().unwrap();
+    wait_for(|| values.set("one", b"1", life).is_ok());
+    assert_eq!(values.get("one"), Ok(Some(b"1".to_vec())));
+}
