@@ -1,7 +1,7 @@
 //! `cargo xtask interop --only operator/acme`: the server orders its certificate from pebble, the small directory of Let's Encrypt for
 //! tests, by both challenges, renews it under an open connection, and keeps it without the directory.
 
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use ringway_test_support::eventually::holds;
 use ringway_test_support::process::run_to_end;
 
 use super::certificates::{Authority, CA_FILE, Certificate};
+use super::cluster::{Redis, Shared};
 use super::{Scenario, Stage};
 use crate::process::{PATIENCE, Process, TCP, UDP, await_listener, free_port};
 
@@ -18,7 +19,73 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         reference: false,
         ..Scenario::new(format!("operator/acme/{name}"), move |stage: &Stage| order(stage, name))
     };
-    ["http-01", "tls-alpn-01"].map(scenario).into()
+    let mut all: Vec<_> = ["http-01", "tls-alpn-01"].map(scenario).into();
+    all.push(Scenario { reference: false, ..Scenario::new("operator/acme/cluster", nodes) });
+    all
+}
+
+/// Two nodes: what one of them ordered both have, and a challenge that the directory sends to the one is answered for the other. The
+/// certificate in Redis is encrypted; without Redis nothing is ordered.
+fn nodes(stage: &Stage) -> Result<()> {
+    let mut redis = Redis::single(stage)?;
+    let url = redis.url(0);
+    let (of_a, of_b) = (Ports::free(free_port()?)?, Ports::free(free_port()?)?);
+    // The directory connects to node b.
+    let (_dns, _directory) = directory(stage, &of_b)?;
+    let of_a = Ports { directory: of_b.directory, ..of_a };
+    let ca = stage.path(CA_FILE);
+    let start = |name: &'static str, ports: &Ports| -> Result<(Stage, Process)> {
+        let stage = stage.within(name)?;
+        let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()?);
+        let shared = Shared { store: "", url: url.clone(), name, listen };
+        let sections = shared.sections(&stage)?;
+        let server = server_with(&stage, ports, "http-01", (&sections, &ca.display().to_string()))?;
+        Ok((stage, server))
+    };
+    let (stage_b, b) = start("b", &of_b)?;
+    b.wait_for_output("[tls.acme] certificate issued").context("the first order")?;
+    let first = presented_after(&stage_b, &of_b, "")?;
+    let (stage_a, a) = start("a", &of_a)?;
+    a.wait_for_output("the certificate that another node ordered is used")?;
+    ensure!(presented_after(&stage_a, &of_a, "")? == first, "node a has another certificate");
+    ensure!(!a.output().contains("ordering"), "node a ordered too");
+    // Every second order has a proof anew.
+    let before = answered(&stage_b)?;
+    let mut newest = first;
+    for number in 2..=3 {
+        renew(&stage_a)?;
+        newest =
+            presented_after(&stage_a, &of_a, &newest).with_context(|| format!("certificate {number}"))?;
+        let is_same = || presented(&stage_b, &of_b).is_ok_and(|text| text == newest);
+        ensure!(holds(PATIENCE, is_same), "node b does not have certificate {number}");
+    }
+    ensure!(answered(&stage_b)? > before, "node b answered no challenge of node a");
+    ensure!(answered(&stage_a)? == 0, "node a was asked");
+    let sealed = redis.value("rw:{00}:value:acme:*:certificate")?;
+    ensure!(sealed.len() > 1000 && !sealed.contains("BEGIN"), "{} bytes are not encrypted", sealed.len());
+    redis.kill_first();
+    renew(&stage_a)?;
+    a.wait_for_output("nothing is shared with other nodes, and nothing is ordered")?;
+    ensure!(presented(&stage_a, &of_a)? == newest, "another certificate without Redis");
+    b.stop();
+    a.stop();
+    Ok(())
+}
+
+/// Challenges that a server answered by HTTP.
+fn answered(stage: &Stage) -> Result<u64> {
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
+    let mut command = Command::new(program);
+    command.current_dir(&stage.folder).args(["show", "stats", "--json", "--config", "ringway.toml"]);
+    let stats: serde_json::Value = serde_json::from_str(&run_to_end(&mut command, "")?)?;
+    stats["acme_http_answered"].as_u64().with_context(|| format!("no count in {stats}"))
+}
+
+impl Ports {
+    fn free(directory: u16) -> Result<Self> {
+        let (sip, tls, admin, http) = (free_port()?, free_port()?, free_port()?, free_port()?);
+        Ok(Self { directory, sip, tls, admin, http })
+    }
 }
 
 /// Ports of the programs.
@@ -31,13 +98,7 @@ struct Ports {
 }
 
 fn order(stage: &Stage, challenge: &str) -> Result<()> {
-    let ports = Ports {
-        directory: free_port()?,
-        sip: free_port()?,
-        tls: free_port()?,
-        admin: free_port()?,
-        http: free_port()?,
-    };
+    let ports = Ports::free(free_port()?)?;
     let (dns, directory) = directory(stage, &ports)?;
     let mut server = server(stage, &ports, challenge)?;
     server.wait_for_output("[tls.acme] certificate issued").context("the first order")?;
@@ -120,14 +181,23 @@ fn directory(stage: &Stage, ports: &Ports) -> Result<(Process, Process)> {
 }
 
 fn server(stage: &Stage, ports: &Ports, challenge: &str) -> Result<Process> {
+    server_with(stage, ports, challenge, ("[store]\nurl = \"memory:\"\n", CA_FILE))
+}
+
+fn server_with(
+    stage: &Stage,
+    ports: &Ports,
+    challenge: &str,
+    (sections, ca): (&str, &str),
+) -> Result<Process> {
     let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let Ports { directory, sip, tls, admin, http } = ports;
     let config = format!(
         "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tls:127.0.0.1:{tls}\"]\n\
-         [store]\nurl = \"memory:\"\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n\
+         {sections}[admin]\nlisten = \"127.0.0.1:{admin}\"\n\
          [tls.acme]\ndirectory = \"https://localhost:{directory}/dir\"\naccept_terms = true\n\
          contact = \"mailto:admin@example.org\"\nchallenge = \"{challenge}\"\nhttp_listen = \"127.0.0.1:{http}\"\n\
-         tls_port = {tls}\nca = \"{CA_FILE}\"\n"
+         tls_port = {tls}\nca = \"{ca}\"\n"
     );
     std::fs::write(stage.path("ringway.toml"), config)?;
     let mut check = Command::new(program);

@@ -29,6 +29,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     }
     all.push(Scenario::new("operator/identity", reads_from));
     all.push(Scenario::new("operator/headers", header_rules));
+    all.push(Scenario::new("operator/bulk", bulk));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -94,6 +95,34 @@ fn registers(stage: &Stage, transport: Transport) -> Result<()> {
     }
     let calls = server.counters()?.get("trunk_line_calls")?;
     ensure!(calls == 2, "{calls} calls to the registered contact");
+    Ok(())
+}
+
+/// All numbers are registered at once; calls come with the number in the Request-URI, and go out with the carrier's Service-Route.
+fn bulk(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    write_password(stage, PASSWORD)?;
+    let text = format!(
+        "[[trunk]]\nname = \"carrier\"\nuri = \"sip:{CARRIER}:{port}\"\nusername = \"acct\"\npassword_file = \"trunk.password\"\n\
+         domain = \"carrier.example\"\ncaller = \"+4930123400\"\nhealth_check_s = 0\nregister = true\nbulk = true\n\
+         [[route]]\nprefix = \"{INBOUND}\"\nto_user = \"alice\"\n[[route]]\nprefix = \"+\"\nto = [\"carrier\"]\n"
+    );
+    let plain = (Transport::Udp, "SHA-256");
+    let _carrier = carrier(stage, BULK, (CARRIER, port), (free_port()?, &gateway), plain)?;
+    let server = Server::start_with(stage, Wanted::default(), &text)?;
+    server.add_user("alice")?;
+    let mut alice = alice(stage, &server)?;
+    server.await_counter("trunk_registrations", 1, Duration::from_secs(10))?;
+    gateway.dial(&format!("sip:{INBOUND}@{CARRIER}:{port}"))?;
+    gateway.established().context("the call from the carrier")?;
+    gateway.hang_up()?;
+    alice.ended()?;
+    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+    alice.established_calls(2).context("the call over the service route")?;
+    alice.hang_up()?;
+    let calls = server.counters()?.get("trunk_line_calls")?;
+    ensure!(calls == 1, "{calls} calls to the registered contact");
     Ok(())
 }
 
@@ -276,20 +305,20 @@ fn server(stage: &Stage, trunks: &[(&str, Ipv4Addr, u16, Transport)], password: 
     Ok(server)
 }
 
-fn write_password(stage: &Stage, password: &str) -> Result<()> {
+pub(super) fn write_password(stage: &Stage, password: &str) -> Result<()> {
     let file = stage.path("trunk.password");
     std::fs::write(&file, password)?;
     Ok(std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?)
 }
 
-fn alice(stage: &Stage, server: &Server) -> Result<Phone> {
+pub(super) fn alice(stage: &Stage, server: &Server) -> Result<Phone> {
     let mut alice = Phone::start(stage, Line::at_server("alice", 440.0, server.port, Transport::Udp))?;
     alice.registered()?;
     Ok(alice)
 }
 
 /// The phone behind a carrier, whose user is the number.
-fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
+pub(super) fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
     let line = Line {
         user: number,
         host: GATEWAY,
@@ -303,7 +332,7 @@ fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
     Phone::start(stage, line)
 }
 
-fn carrier(
+pub(super) fn carrier(
     stage: &Stage,
     name: &str,
     (host, port): (Ipv4Addr, u16),
@@ -319,6 +348,7 @@ fn carrier(
         ("@ALGORITHM@", algorithm.to_owned()),
         ("@TRANSPORT@", transport.name().to_owned()),
         ("@READS_FROM@", u8::from(name == READS_FROM).to_string()),
+        ("@BULK@", u8::from(name == BULK).to_string()),
     ];
     let config = stage.path(&format!("{name}.cfg"));
     stage.fill("kamailio/carrier.cfg", &words, &config)?;
@@ -416,12 +446,14 @@ fn next_hop(stage: &Stage, ringway_port: u16) -> Result<(Process, u16)> {
     Ok((running, port))
 }
 
+/// Name of a carrier that wants numbers in bulk (RFC 6140), and calls with the Service-Route that it gave.
+const BULK: &str = "bulk";
 /// Name of a carrier that takes calls of its own numbers in From only.
 const READS_FROM: &str = "reads-from";
-const CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub(super) const CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SECOND_CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Number that is called through a trunk, and that of alice.
-const NUMBER: &str = "+441234567";
-const INBOUND: &str = "+4930123401";
-const PASSWORD: &str = "trunk secret";
+pub(super) const NUMBER: &str = "+441234567";
+pub(super) const INBOUND: &str = "+4930123401";
+pub(super) const PASSWORD: &str = "trunk secret";

@@ -3,6 +3,7 @@
 mod faults;
 mod front;
 mod nodes;
+mod trunk;
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/partition", faults::partition));
     all.push(Scenario::new("cluster/rotated", faults::rotated));
     all.push(Scenario::new("cluster/kamailio", behind_kamailio));
+    all.push(Scenario::new("operator/trunk-owner", trunk::owner));
     all.extend(front::scenarios());
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }

@@ -36,7 +36,7 @@ impl Nodes {
         Self::start_with(stage, redis, (wanted, &stores), users)
     }
 
-    /// Starts a node for each of `stores`, sections `[store]` of their configurations; an empty one: the usual.
+    /// Starts a node for each of `stores`, sections `[store]` and others of their configurations; an empty one: the usual.
     pub(super) fn start_with(
         stage: &Stage,
         redis: &Redis,
@@ -121,7 +121,7 @@ fn write_secret(file: &Path, secret: &str) -> Result<()> {
 
 /// Part of a node in what it shares with others.
 pub(crate) struct Shared<'s> {
-    /// Section `[store]`, or nothing.
+    /// Section `[store]` and others, or nothing.
     pub(crate) store: &'s str,
     pub(crate) url: String,
     pub(crate) name: &'s str,
@@ -223,7 +223,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     /// One server that keeps its data over a restart.
-    pub(super) fn single(stage: &Stage) -> Result<Self> {
+    pub(crate) fn single(stage: &Stage) -> Result<Self> {
         let server = start(stage, "redis", &["--appendonly", "yes"])?;
         Ok(Self { servers: vec![server], sentinels: Vec::new(), host: None })
     }
@@ -287,6 +287,13 @@ impl Redis {
     /// Starts the first server again, with the data that it had.
     pub(crate) fn start_first_again(&mut self) -> Result<()> {
         self.servers.first_mut().map_or(Ok(()), RedisServer::start_again)
+    }
+
+    /// Value of the only key of this pattern.
+    pub(crate) fn value(&self, pattern: &str) -> Result<String> {
+        let server = self.servers.first().context("no server")?;
+        let keys = server.ask(&["keys", pattern])?;
+        server.ask(&["get", keys.trim()])
     }
 
     /// Gives a user a record of a later server, which no node changes.
