@@ -390,6 +390,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_draining_node_registers_trunks_only_if_no_other_can() {
+        let names = |nodes: &[(&str, bool, bool)]| {
+            let candidate = |&(name, can, is_draining): &(&str, bool, bool)| Candidate {
+                name: NodeName::read(name.as_bytes()).unwrap(),
+                can,
+                is_draining,
+            };
+            let nodes = registering(nodes.iter().map(candidate).collect());
+            nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&[("c", true, false), ("a", true, false), ("b", false, false)]), "a c");
+        assert_eq!(names(&[("a", true, true), ("b", true, false)]), "b");
+        assert_eq!(names(&[("a", true, true), ("b", false, false)]), "a");
+        assert_eq!(names(&[("b", true, true), ("a", true, true)]), "a b");
+        assert_eq!(names(&[("a", false, false)]), "");
+    }
+
+    #[test]
     fn a_ticket_is_durable_when_journal_and_store_are() {
         let mut tickets = Tickets::default();
         assert_eq!((tickets.issue(0, 0), tickets.durable(0, 0)), (0, 0), "nothing was stored");
