@@ -202,7 +202,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 13] = [
+const REFUSED: [(&str, &str); 14] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("cluster", "this machine shares nothing with others"),
@@ -212,6 +212,7 @@ const REFUSED: [(&str, &str); 13] = [
         "this machine has certificate and key on its boot medium; its port is tls=5061 on the command line",
     ),
     ("media", "this machine does not control media relays"),
+    ("overload", "this machine does not measure how long messages wait"),
     ("presence", "this machine does not serve presence"),
     ("neighbour", "this machine does not dial neighbours"),
     ("trunk", "this machine has no trunks"),

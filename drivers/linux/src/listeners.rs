@@ -217,6 +217,7 @@ fn unbound(listen: Listen, dscp: Dscp) -> io::Result<Socket> {
         set_stream_options(&socket)?;
     } else {
         sys::set_buffers(socket.as_fd(), DATAGRAM_BUFFER_BYTES);
+        sys::stamp_arrivals(socket.as_fd())?;
     }
     Ok(socket)
 }
@@ -229,6 +230,7 @@ fn bind_and_listen(socket: &Socket, listen: Listen) -> io::Result<()> {
 /// Sets the options of a stream. Accepted connections inherit them from the listening socket.
 pub(crate) fn set_stream_options(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    sys::stamp_arrivals(socket.as_fd())?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(UNANSWERED / 2))?;
     socket.set_tcp_user_timeout(Some(UNANSWERED))
 }

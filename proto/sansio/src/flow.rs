@@ -4,6 +4,7 @@ use crate::{HostNameId, Instant, LocatedServers, RelayResult, Transport};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
 
 /// Index of a listener in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,12 +188,20 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// Names in the verified certificate of the peer of the connection that the message came over, if it presented one.
     pub peer: Option<&'a PeerNames>,
+    /// Time from its arrival in this machine until it was read; zero where that is not measured.
+    pub waited: Duration,
 }
 
 impl<'a> Received<'a> {
-    /// Message of a peer without a certificate.
+    /// Message of a peer without a certificate, which did not wait.
     pub const fn new(flow: Flow, bytes: &'a [u8]) -> Self {
-        Self { flow, bytes, peer: None }
+        Self { flow, bytes, peer: None, waited: Duration::ZERO }
+    }
+
+    /// The same message, after this time.
+    #[must_use]
+    pub const fn after(self, waited: Duration) -> Self {
+        Self { waited, ..self }
     }
 }
 

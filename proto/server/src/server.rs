@@ -3,6 +3,7 @@
 mod admission;
 mod dispatch;
 mod locating;
+mod overload;
 mod redirect;
 mod shard;
 
@@ -20,6 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use locating::Locating;
+use overload::Overload;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
 use ringway_sip::{Limits, Message, Start};
@@ -42,6 +44,7 @@ pub struct Server {
     locating: Locating,
     /// Rates of what ends a call beyond the rate of its source.
     ends: SourceRates,
+    overload: Overload,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -86,6 +89,7 @@ impl Server {
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
             ends: SourceRates::new(admission::ENDS_PER_S, &seed.part(ENDS_KEY)),
+            overload: Overload::new(&seed.part(OVERLOAD_KEY)),
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -314,6 +318,16 @@ impl Server {
         self.transactions.is_idle() && self.locating.is_empty()
     }
 
+    fn refuses_late(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        waited: Duration,
+    ) -> bool {
+        let parts = (&self.transactions, self.registrar.table());
+        overload::refuses_late(&mut self.environment.env(cx), &mut self.overload, parts, request, waited)
+    }
+
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
     fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
         let changes = self.registrar.take_changes();
@@ -375,7 +389,7 @@ impl Node for Server {
     }
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
-        let Received { flow, bytes, peer } = received;
+        let Received { flow, bytes, peer, waited } = received;
         // No SIP message begins so.
         if matches!(bytes, [0 | 1, ..]) && flow.transport == Transport::Udp {
             return admission::on_stun(&mut self.environment.env(cx), flow, bytes);
@@ -387,6 +401,7 @@ impl Node for Server {
                 return;
             }
         }
+        let is_late = self.overload.note(cx.now, waited, &self.environment.config().overload);
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
@@ -395,7 +410,9 @@ impl Node for Server {
                 match *message.start() {
                     Start::Request { method, .. } => {
                         self.environment.counters_mut().count_method(method);
-                        if let Some(mut request) = Request::of(message, flow, Grant::UNKNOWN) {
+                        if let Some(mut request) = Request::of(message, flow, Grant::UNKNOWN)
+                            && !(is_late && self.refuses_late(cx, &request, waited))
+                        {
                             request.peer = peer;
                             self.on_request(cx, request);
                         }
@@ -555,3 +572,6 @@ const LOCATING_KEY: u64 = 3;
 
 /// Part of a shard's seed that is the key of the rates of what ends a call.
 const ENDS_KEY: u64 = 4;
+
+/// Part of a shard's seed that is the key of [`Overload`].
+const OVERLOAD_KEY: u64 = 5;

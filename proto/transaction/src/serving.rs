@@ -156,6 +156,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         self.servers.get(slot).map(|server| (ServerId(slot), server.owner, server.reply))
     }
 
+    /// True for a retransmission of a request that has a transaction.
+    pub fn is_served(&self, request: &Message<'_>) -> bool {
+        self.index.contains_key(&self.matcher.key(request))
+    }
+
     /// Key of the INVITE that this CANCEL is for.
     pub fn key_of_cancelled(&self, cancel: &Message<'_>) -> MatchKey {
         self.matcher.key_of_cancelled(cancel)

@@ -6,7 +6,7 @@ use super::{
 };
 use ringway_admin::LONG_TOKEN_BYTES;
 use ringway_linux::Dscp;
-use ringway_server::{AuthConfig, CertificateRules, Mode, PresenceConfig, Watchers};
+use ringway_server::{AuthConfig, CertificateRules, Mode, OverloadConfig, PresenceConfig, Watchers};
 use ringway_settings::{
     Connections, Keys, read_auth, read_document_with_keys, read_domains, read_listen, read_registrar,
     read_routing,
@@ -14,6 +14,7 @@ use ringway_settings::{
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 const WORKERS_MAX: u32 = 255;
 const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000, per_source: Some(100) };
@@ -44,6 +45,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let dns_servers = dns(reader, top);
         let media_relays = super::media::read(reader, top, &mut server);
         server.presence = read_presence(reader, top, &server);
+        server.overload = read_overload(reader, top);
         let workers = top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16;
         let records = super::records::read(reader, top, &server, &store);
         let hep = super::records::read_hep(reader, top);
@@ -215,6 +217,31 @@ fn read_presence(
     presence
 }
 
+fn read_overload(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> OverloadConfig {
+    let default = OverloadConfig::default();
+    let mut section = top.section(reader, "overload");
+    let mut milliseconds = |key: &str, default: Duration, range: RangeInclusive<u32>| {
+        let default = u32::try_from(default.as_millis()).unwrap_or(u32::MAX);
+        Duration::from_millis(section.number(reader, key, default, range).into())
+    };
+    let target_delay = milliseconds("target_delay_ms", default.target_delay, TARGET_DELAY_MS);
+    let max_delay = milliseconds("max_delay_ms", default.max_delay, MAX_DELAY_MS);
+    let overload = OverloadConfig {
+        enabled: section.switch(reader, "enabled", default.enabled),
+        target_delay,
+        max_delay,
+    };
+    if max_delay < target_delay * 2 {
+        let message = format!("is less than twice target_delay_ms = {}; raise it", target_delay.as_millis());
+        let at = section.place("max_delay_ms").or_else(|| section.place("target_delay_ms"));
+        reader.error(at.unwrap_or_default(), section.path("max_delay_ms"), message);
+    }
+    section.finish(reader);
+    overload
+}
+
+const TARGET_DELAY_MS: RangeInclusive<u32> = 1..=1_000;
+const MAX_DELAY_MS: RangeInclusive<u32> = 2..=10_000;
 const WATCHERS: [(&str, Watchers); 2] = [("domain", Watchers::Domain), ("self", Watchers::Oneself)];
 /// Ten seconds to a day.
 const EXPIRES_S: RangeInclusive<u32> = 10..=86_400;

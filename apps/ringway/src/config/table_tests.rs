@@ -32,6 +32,8 @@ fn before(key: &str) -> String {
         }
         ("presence", "min_expires_s") => "[presence]\nmax_expires_s = 86400\n".to_owned(),
         ("presence", "max_expires_s") => "[presence]\nmin_expires_s = 10\n".to_owned(),
+        ("overload", "target_delay_ms") => "[overload]\nmax_delay_ms = 10000\n".to_owned(),
+        ("overload", "max_delay_ms") => "[overload]\ntarget_delay_ms = 1\n".to_owned(),
         ("advertise", _) => "[[advertise]]\naddress = \"203.0.113.1\"\n".to_owned(),
         ("proxy_protocol", _) => {
             "[[proxy_protocol]]\nlisten = \"tcp:127.0.0.1:5060\"\nnetworks = [\"192.0.2.7\"]\n".to_owned()

@@ -95,6 +95,8 @@ const LIMITS: &[&str] = &[
     "over_user_forwards",
     "over_user_requests",
     "overflow",
+    "overload_dropped",
+    "overload_refused",
     "proxy_headers_late",
     "proxy_headers_refused",
     "proxy_sources_refused",

@@ -320,7 +320,7 @@ impl AssociationTable {
                 Some(Output::Message(bytes)) => {
                     entry.received(now, &bytes);
                     let peer = entry.association.peer_names();
-                    each(Received { flow, bytes: &bytes, peer: peer.as_deref() });
+                    each(Received { peer: peer.as_deref(), ..Received::new(flow, &bytes) });
                 }
                 Some(Output::Closed) => return self.close(udp, id, CloseReason::Ended, now),
                 Some(Output::Failed) => {

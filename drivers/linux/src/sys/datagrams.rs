@@ -1,11 +1,13 @@
 //! Batches of datagrams: `recvmmsg` and `sendmmsg`.
 
+use super::control::{STAMP_WORDS, waited_of};
 use super::socket::{Name, empty_header};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// Maximum number of datagrams per call.
 pub const BATCH_MAX: usize = 64;
@@ -33,8 +35,9 @@ pub enum Wait {
 pub struct ReceiveBatch {
     bytes: Vec<u8>,
     names: Vec<Name>,
-    /// Not read, but `headers` point into it.
+    /// Not read, but `headers` point into it; the same holds for `_control`, which is of the first datagram.
     _parts: Vec<libc::iovec>,
+    _control: Box<[u64; STAMP_WORDS]>,
     headers: Vec<libc::mmsghdr>,
     filled: usize,
 }
@@ -49,7 +52,7 @@ impl ReceiveBatch {
             .chunks_exact_mut(ROOM_BYTES)
             .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() })
             .collect();
-        let headers = names
+        let mut headers: Vec<libc::mmsghdr> = names
             .iter_mut()
             .zip(parts.iter_mut())
             .map(|(name, part)| {
@@ -61,7 +64,11 @@ impl ReceiveBatch {
                 header
             })
             .collect();
-        Self { bytes, names, _parts: parts, headers, filled: 0 }
+        let mut control = Box::new([0; STAMP_WORDS]);
+        if let Some(first) = headers.first_mut() {
+            first.msg_hdr.msg_control = control.as_mut_ptr().cast();
+        }
+        Self { bytes, names, _parts: parts, _control: control, headers, filled: 0 }
     }
 
     /// Receives a batch, replacing the last one; returns the number of datagrams.
@@ -71,6 +78,9 @@ impl ReceiveBatch {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
         }
         self.filled = 0;
+        if let Some(first) = self.headers.first_mut() {
+            first.msg_hdr.msg_controllen = size_of::<[u64; STAMP_WORDS]>() as _;
+        }
         let flags = match wait {
             Wait::Never => libc::MSG_DONTWAIT,
             Wait::ForOne => libc::MSG_WAITFORONE,
@@ -96,6 +106,15 @@ impl ReceiveBatch {
         let start = index * ROOM_BYTES;
         let bytes = self.bytes.get(start..start + header.msg_len as usize)?;
         Some((self.names.get(index)?.address()?, bytes))
+    }
+
+    /// Time for which the first datagram of the last batch waited in the socket, and the others no longer; zero without
+    /// [`stamp_arrivals`](super::stamp_arrivals).
+    pub fn waited(&self) -> Duration {
+        self.headers
+            .get(..self.filled)
+            .and_then(<[_]>::first)
+            .map_or(Duration::ZERO, |header| waited_of(&header.msg_hdr))
     }
 
     /// Maximum number of datagrams of one call.

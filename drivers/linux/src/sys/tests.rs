@@ -2,7 +2,8 @@
 
 use super::socket::Name;
 use super::*;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
@@ -146,6 +147,37 @@ fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_marked() {
     assert!(batch.datagram(5).is_none());
     assert_eq!(batch.receive(b.as_fd()).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     assert!(batch.datagram(0).is_none(), "the last batch is forgotten");
+}
+
+#[test]
+fn what_waited_in_a_socket_has_its_time() {
+    let waited = Duration::from_millis(60);
+    let is_right =
+        |time: Duration| time >= waited - Duration::from_millis(5) && time < Duration::from_secs(30);
+    let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let mut batch = ReceiveBatch::new(4);
+    a.send_to(b"x", b.local_addr().unwrap()).unwrap();
+    assert_eq!(batch.receive(b.as_fd(), Wait::ForOne).unwrap(), 1);
+    assert_eq!(batch.waited(), Duration::ZERO, "without time stamps it is not measured");
+    stamp_arrivals(b.as_fd()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    stamp_arrivals(listener.as_fd()).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    for _ in 0..2 {
+        a.send_to(b"y", b.local_addr().unwrap()).unwrap();
+        client.write_all(b"z").unwrap();
+        std::thread::sleep(waited);
+        assert_eq!(batch.receive(b.as_fd(), Wait::ForOne).unwrap(), 1);
+        assert!(is_right(batch.waited()), "{:?}", batch.waited());
+        let (count, waited) = read_stamped(accepted.as_fd(), &mut [0; 8]).unwrap();
+        assert!(count == 1 && is_right(waited), "{waited:?}");
+    }
+    let empty = read_stamped(accepted.as_fd(), &mut [0; 8]).unwrap_err();
+    assert_eq!(empty.kind(), std::io::ErrorKind::WouldBlock);
+    drop(client);
+    assert_eq!(read_stamped(accepted.as_fd(), &mut [0; 8]).unwrap().0, 0);
 }
 
 #[test]

@@ -217,9 +217,10 @@ impl<F: Framer> Streams<F> {
     ) -> Frames {
         let Some(stream) = find(&mut self.slots, id) else { return Frames::All };
         let (flow, names) = (stream.flow, stream.connection.peer_names());
-        let peer = names.as_deref();
-        let batch =
-            stream.connection.messages(FRAMES_PER_BATCH, now, |bytes| each(Received { flow, bytes, peer }));
+        let (peer, waited) = (names.as_deref(), now.since(stream.arrived_at));
+        let batch = stream
+            .connection
+            .messages(FRAMES_PER_BATCH, now, |bytes| each(Received { flow, bytes, peer, waited }));
         self.counters.stream_messages_in.add(batch.messages as u64);
         let frames = match (batch.has_more, stream.connection.is_receiving()) {
             (true, _) => Frames::More,

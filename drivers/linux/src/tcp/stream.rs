@@ -2,11 +2,11 @@
 
 use crate::dscp::Dscp;
 use crate::listeners::set_stream_options;
-use crate::sys::{Interest, defer_port};
+use crate::sys::{Interest, defer_port, read_stamped};
 use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
 use ringway_stream::{CloseReason, Connection, Layer, Origin, PassThrough, StreamLimits, WriteFailed};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
@@ -62,6 +62,8 @@ pub struct Stream<F, L = PassThrough> {
     pub timer: TimerKey,
     /// Time of `timer`.
     pub timer_at: Instant,
+    /// Arrival of the bytes that were read last.
+    pub arrived_at: Instant,
 }
 
 impl<F: Framer, L: Layer> Stream<F, L> {
@@ -80,17 +82,19 @@ impl<F: Framer, L: Layer> Stream<F, L> {
             accounted: 0,
             timer: TimerKey::NONE,
             timer_at: Instant::FAR,
+            arrived_at: now,
         }
     }
 
     /// Reads once from the socket into the connection.
     pub fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
-        match self.socket.read(room) {
-            Ok(0) => {
+        match read_stamped(self.socket.as_fd(), room) {
+            Ok((0, _)) => {
                 self.connection.peer_ended(now);
                 Filled::Ended
             }
-            Ok(count) => {
+            Ok((count, waited)) => {
+                self.arrived_at = now - waited;
                 self.connection.receive(room.get(..count).unwrap_or_default(), now);
                 Filled::Bytes(count)
             }

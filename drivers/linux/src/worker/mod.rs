@@ -230,6 +230,7 @@ impl<N: Node> Worker<N> {
                 }
             };
             self.now = self.common.clock.now();
+            let waited = self.receive.waited();
             let mut bytes_in = 0;
             for index in 0..count {
                 let Some((remote, bytes)) = self.receive.datagram(index) else { continue };
@@ -241,7 +242,7 @@ impl<N: Node> Worker<N> {
                 };
                 match transport {
                     Transport::Dtls => associations.receive(udp, (id, remote), bytes, *now, &mut pass),
-                    _ => pass(Received::new(Flow::udp(id, Flow::canonical(remote)), bytes)),
+                    _ => pass(Received::new(Flow::udp(id, Flow::canonical(remote)), bytes).after(waited)),
                 }
             }
             self.counters.datagrams_in.add(count as u64);

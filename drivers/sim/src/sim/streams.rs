@@ -234,7 +234,7 @@ impl Sim {
             });
             match message {
                 Some(message) => {
-                    self.deliver(host, Received { flow, bytes: &message, peer: peer.as_deref() });
+                    self.deliver(host, Received { peer: peer.as_deref(), ..Received::new(flow, &message) });
                 }
                 None => break,
             }

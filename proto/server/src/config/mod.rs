@@ -9,6 +9,7 @@ pub(crate) mod identity;
 mod listener;
 mod media;
 mod network;
+mod overload;
 mod presence;
 mod trunk;
 mod trunk_list;
@@ -32,6 +33,7 @@ pub(crate) use listener::SentBy;
 pub use listener::{Advertised, AdvertisedHost, Listener};
 pub use media::{MediaConfig, MediaInterface, RelayFailure, RelayRule, SrtpRule};
 pub use network::{InnerHost, Network, NotANetwork, is_private};
+pub use overload::OverloadConfig;
 pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
@@ -98,6 +100,8 @@ pub struct Config {
     pub media: crate::MediaConfig,
     /// Presence. Default: off.
     pub presence: crate::PresenceConfig,
+    /// Overload control. Default: on.
+    pub overload: OverloadConfig,
     /// T1, T2, T4. Default: those of RFC 3261.
     pub timers: Timers,
     /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes. Default: 185 s.
@@ -293,6 +297,7 @@ impl Config {
             trunking: crate::Trunking::default(),
             media: crate::MediaConfig::default(),
             presence: crate::PresenceConfig::default(),
+            overload: OverloadConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,
             message_limits: Limits::default(),

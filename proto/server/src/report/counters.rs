@@ -42,6 +42,10 @@ ringway_sansio::counters! {
         sent_6xx,
         /// Requests over a source's rate, not parsed.
         over_rate,
+        /// Requests refused (503) because requests waited too long.
+        overload_refused,
+        /// Requests dropped because requests waited much too long.
+        overload_dropped,
         /// Requests of blocked networks, not parsed.
         blocked_sources,
         /// Requests of blocked callers, and of networks that their callee blocks (403).

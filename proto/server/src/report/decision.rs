@@ -34,6 +34,7 @@ reasons! {
     // Before the request is understood.
     SourceBlocked "source-blocked" "dropped: the block list has its source address",
     OverRate "over-rate" "refused: its source sends more than [limits] per_source_rate",
+    Overload "overload" "refused: requests wait longer than [overload] target_delay_ms",
     Malformed "malformed" "refused: it is malformed",
     Absorbed "retransmission" "absorbed: it is a retransmission",
     Draining "draining" "refused: the server drains; the phone is to use another one",

@@ -11,6 +11,10 @@ use ringway_users::Condition;
 pub(crate) enum Report<'a> {
     /// It came from a source that sends too much.
     OverRate,
+    /// It is refused under overload.
+    OverloadRefused,
+    /// It is dropped under overload.
+    OverloadDropped,
     /// An ACK that nobody waits for.
     Dropped,
     /// The server takes no new work.
@@ -162,6 +166,13 @@ impl<'a> Report<'a> {
     pub(crate) fn parts(&self) -> Parts<'a> {
         match *self {
             Self::OverRate => Parts::of(|all| &mut all.over_rate, Reason::OverRate, Detail::None),
+            Self::OverloadRefused => {
+                Parts::of(|all| &mut all.overload_refused, Reason::Overload, Detail::Status(503, "Overload"))
+                    .with_step(CallStep::Refused(503))
+            }
+            Self::OverloadDropped => {
+                Parts::of(|all| &mut all.overload_dropped, Reason::Overload, Detail::None)
+            }
             Self::Dropped => Parts::of(|all| &mut all.stray, Reason::Dropped, Detail::None),
             Self::NotReady { phrase, reason } => {
                 Parts::of(|all| &mut all.refused, reason, Detail::Status(503, phrase))
@@ -314,6 +325,8 @@ impl<'a> Report<'a> {
                 Parts::of(counter, Reason::MessageNotKept, Detail::Text(why.as_bytes()))
             }
             Self::OverRate
+            | Self::OverloadRefused
+            | Self::OverloadDropped
             | Self::Dropped
             | Self::NotReady { .. }
             | Self::CallerBlocked { .. }

@@ -97,15 +97,25 @@ fn may_end_a_call(bytes: &[u8]) -> bool {
 fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
     let Some(request) = Request::of(message, flow, Grant::UNKNOWN) else { return false };
+    is_in_admitted_call(env, transactions, &request)
+}
+
+/// True for an ACK or CANCEL of a request that is under way here, and for a request of a dialog whose mark is live.
+pub(super) fn is_in_admitted_call(
+    env: &mut Env<'_>,
+    transactions: &Transactions,
+    request: &Request<'_, '_>,
+) -> bool {
+    let Request { message, flow, method, uri, .. } = *request;
     let is_same_hop =
         |reply: Flow| reply.transport == flow.transport && reply.remote.ip() == flow.remote.ip();
-    if request.method != Method::Bye
+    if matches!(method, Method::Ack | Method::Cancel)
         && transactions.cancelled_by(message).is_some_and(|(_, _, reply)| is_same_hop(reply))
     {
         return true;
     }
-    let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri) else { return false };
-    match live_mark(env, &request, &routed) {
+    let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return false };
+    match live_mark(env, request, &routed) {
         Some(LiveMark::Dialog(mark)) => mark.reaches_side,
         Some(LiveMark::Accepted(returned)) => returned.dialog.is_some(),
         None => false,

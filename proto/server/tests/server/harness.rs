@@ -165,6 +165,29 @@ impl World {
         self.message_of(flow, bytes, None)
     }
 
+    /// Receives a datagram that waited so long.
+    pub(crate) fn late(&mut self, from: &str, message: &impl Wire, waited: Duration) -> Vec<Sent> {
+        self.late_on(Flow::udp(ListenerId(0), from.parse().unwrap()), message, waited)
+    }
+
+    /// Receives a message on a connection that waited so long.
+    pub(crate) fn late_tcp(
+        &mut self,
+        connection: u64,
+        from: &str,
+        message: &impl Wire,
+        waited: Duration,
+    ) -> Vec<Sent> {
+        self.late_on(tcp_flow(connection, from), message, waited)
+    }
+
+    fn late_on(&mut self, flow: Flow, message: &impl Wire, waited: Duration) -> Vec<Sent> {
+        let bytes = message.wire();
+        let received = Received::new(flow, &bytes).after(waited);
+        self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
+        self.drain()
+    }
+
     /// Receives a message on a flow whose peer presented a certificate with these names.
     pub(crate) fn message_of(&mut self, flow: Flow, bytes: &[u8], peer: Option<&PeerNames>) -> Vec<Sent> {
         let received = Received { peer, ..Received::new(flow, bytes) };

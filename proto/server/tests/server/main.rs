@@ -65,6 +65,7 @@ mod neighbour_calls;
 mod neighbours;
 mod numbers;
 mod outbound;
+mod overload;
 mod path;
 mod presence;
 mod presence_limits;

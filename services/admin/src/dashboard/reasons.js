@@ -3,6 +3,10 @@
 export const REASONS = [
   ['over_rate', 'per_source_rate',
     'UDP: no response, so it retransmits; TCP: 503 with Retry-After: 1'],
+  ['overload_refused', 'target_delay_ms',
+    '503 with Retry-After; calls that were admitted go on'],
+  ['overload_dropped', 'max_delay_ms',
+    'UDP: no response, so it retransmits; TCP: 503 with Retry-After'],
   ['blocked_sources', 'A network in the block list',
     'UDP, STUN too: no response; TCP: the connection is closed'],
   ['blocked_callers', 'A caller in the block list',

@@ -1,0 +1,271 @@
+//! Overload control: refuses requests that waited too long in the sockets, those that are worth least first.
+//!
+//! While the sockets are empty now and then, a message waits for a few others. When they never are, the waiting time grows by what comes in
+//! above what can be handled. A request is judged when its turn comes, by its own waiting time: the more it exceeds the target, the more classes
+//! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
+
+use super::admission::is_in_admitted_call;
+use crate::base::{Env, Request, Transactions};
+use crate::location::LocationTable;
+use crate::report::Report;
+use crate::{Aor, OverloadConfig};
+use alloc::boxed::Box;
+use core::hash::BuildHasher;
+use core::net::IpAddr;
+use core::time::Duration;
+use ringway_auth::SeededHash;
+use ringway_sansio::{Instant, Seed, source_of};
+use ringway_sip::{HeaderName, Method, Uri};
+
+/// Worth of a request under overload, lowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum WorkClass {
+    /// Of nobody that is known.
+    Rest,
+    /// A registration of a user without bindings.
+    NewRegistration,
+    /// A request of a user or a trunk.
+    OfUser,
+    /// A registration of a user with bindings.
+    Refresh,
+    /// [`WorkClass::OfUser`] with credentials: the challenge was paid for already.
+    OfUserAgain,
+    /// [`WorkClass::Refresh`] with credentials.
+    RefreshAgain,
+    /// It may belong to a call that was admitted. Whether it does is examined before it is refused.
+    InDialog,
+}
+
+impl WorkClass {
+    /// Waiting time above which the first ones of the class are refused, in target delays; one target delay more, and all are.
+    const fn begins_at(self) -> u32 {
+        match self {
+            Self::Rest => 1,
+            Self::NewRegistration => 2,
+            Self::OfUser => 3,
+            Self::Refresh => 4,
+            Self::OfUserAgain => 5,
+            Self::RefreshAgain => 6,
+            Self::InDialog => 7,
+        }
+    }
+}
+
+/// Treatment of a request that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Admit,
+    /// It gets 503.
+    Refuse,
+    /// It gets no response: answering costs too much, too.
+    Drop,
+}
+
+/// Overload control of a shard.
+#[derive(Debug)]
+pub(super) struct Overload {
+    hash: SeededHash,
+    /// Time since which each message has waited longer than the target delay.
+    above_since: Option<Instant>,
+    /// Time at which the last such message was handled.
+    above_at: Instant,
+    /// While requests are refused, and shortly afterwards, the next ones are without delay.
+    refuses_until: Instant,
+    /// Requests of each source in this period; made at the first overload.
+    shares: Option<Box<Shares>>,
+}
+
+impl Overload {
+    /// Time for which messages have to wait too long before one is refused: a pause of the machine is no overload.
+    const STANDING: Duration = Duration::from_millis(100);
+    /// Time without a refusal after which overload is over.
+    const OVER_AFTER: Duration = Duration::from_secs(1);
+
+    pub(super) fn new(seed: &Seed) -> Self {
+        Self {
+            hash: SeededHash::new(seed),
+            above_since: None,
+            above_at: Instant::default(),
+            refuses_until: Instant::default(),
+            shares: None,
+        }
+    }
+
+    /// Notes the waiting time of a message. True: under overload, and it waited longer than the target delay.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant, waited: Duration, config: &OverloadConfig) -> bool {
+        if waited <= config.target_delay {
+            self.above_since = None;
+            return false;
+        }
+        config.enabled && self.note_long(now, waited)
+    }
+
+    #[cold]
+    fn note_long(&mut self, now: Instant, waited: Duration) -> bool {
+        // The sockets were empty before it came, unless it came while the last one waited.
+        let is_standing = now.since(self.above_at) <= waited;
+        self.above_at = now;
+        let since = match self.above_since {
+            Some(since) if is_standing => since,
+            Some(_) | None => now,
+        };
+        self.above_since = Some(since);
+        now < self.refuses_until || now.since(since) >= Self::STANDING
+    }
+
+    /// Judges a request for which [`Overload::note`] returned true. `source` is none for one whose requests are those of many;
+    /// requests with the same `call_id` have the same chance in their class.
+    fn judge(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        config: &OverloadConfig,
+        class: WorkClass,
+        (source, call_id): (Option<IpAddr>, &[u8]),
+    ) -> Verdict {
+        let share = source.map_or(1, |source| {
+            let hash = self.hash.hash_one(source_of(source));
+            self.shares.get_or_insert_with(Box::default).count(now, hash)
+        });
+        let part = u32::from(self.hash.hash_one(call_id) as u8);
+        // In 256ths of a target delay, for a source with few requests; with many it is a quarter.
+        let limit = (class.begins_at() * 256 + part) / parts_of(share);
+        if waited <= config.target_delay * limit / 256 {
+            return Verdict::Admit;
+        }
+        self.refuses_until = now + Self::OVER_AFTER;
+        if waited > config.max_delay { Verdict::Drop } else { Verdict::Refuse }
+    }
+
+    /// Seconds after which the sender of a refused request may try again: spread, so that not all do at once.
+    fn retry_after_s(&self, call_id: &[u8]) -> u64 {
+        1 + (self.hash.hash_one(call_id) >> 8) % RETRY_AFTER_MAX_S
+    }
+}
+
+/// Divisor of the limits of a source with so many requests in a period.
+const fn parts_of(share: u16) -> u32 {
+    match share {
+        0..=4 => 1,
+        5..=15 => 2,
+        _ => 4,
+    }
+}
+
+/// Maximum of Retry-After.
+const RETRY_AFTER_MAX_S: u64 = 8;
+
+/// Counts of requests by hash of their source, in two rows: a source has the smaller of its two counts, so that it shares both with a flooder
+/// only rarely.
+#[derive(Debug)]
+struct Shares {
+    rows: [[u16; Self::SLOTS]; 2],
+    ends_at: Instant,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self { rows: [[0; Self::SLOTS]; 2], ends_at: Instant::default() }
+    }
+}
+
+impl Shares {
+    const SLOTS: usize = 2_048;
+    const PERIOD: Duration = Duration::from_millis(250);
+
+    fn count(&mut self, now: Instant, hash: u64) -> u16 {
+        if now >= self.ends_at {
+            self.rows = [[0; Self::SLOTS]; 2];
+            self.ends_at = now + Self::PERIOD;
+        }
+        let mut least = u16::MAX;
+        for (row, part) in self.rows.iter_mut().zip([hash, hash >> 32]) {
+            if let Some(count) = row.get_mut(part as usize % Self::SLOTS) {
+                *count = count.saturating_add(1);
+                least = least.min(*count);
+            }
+        }
+        least
+    }
+}
+
+/// True for a request that is refused or dropped, because it and others wait too long. [`Overload::note`] returned true for it.
+#[cold]
+pub(super) fn refuses_late(
+    env: &mut Env<'_>,
+    overload: &mut Overload,
+    (transactions, table): (&Transactions, &LocationTable),
+    request: &Request<'_, '_>,
+    waited: Duration,
+) -> bool {
+    if is_of_ours(env, request) || is_emergency(&request.uri) {
+        return false;
+    }
+    let class = class_of(env, table, request);
+    // Requests of a trunk are those of many callers.
+    let is_named = env.config.trunking.is_trunk(request.flow.remote.ip());
+    let source = (!is_named).then(|| request.flow.remote.ip());
+    let call_id = request.message.call_id();
+    let verdict = overload.judge(env.cx.now, waited, &env.config.overload, class, (source, call_id));
+    if verdict == Verdict::Admit {
+        return false;
+    }
+    // A request that is under way is answered from its transaction, and what belongs to an admitted call passes.
+    if transactions.is_served(request.message) || is_in_admitted_call(env, transactions, request) {
+        return false;
+    }
+    let is_answered = request.method != Method::Ack
+        && (verdict == Verdict::Refuse || request.flow.transport.has_connections());
+    env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });
+    if is_answered {
+        let retry_after_s = overload.retry_after_s(call_id);
+        env.refuse_for_now(request.message, request.flow, "Overload", retry_after_s);
+    }
+    true
+}
+
+/// True for a request of this server, of another node or of a front, which have overload controls of their own.
+fn is_of_ours(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
+    let flow = &request.flow;
+    env.config.is_own_address(flow.remote) || env.config.is_link(flow) || env.config.is_front_or_node(flow)
+}
+
+/// True for the service URN of an emergency call, or of a kind of them (RFC 5031 §4.2).
+fn is_emergency(uri: &Uri<'_>) -> bool {
+    const SOS: &[u8] = b"urn:service:sos";
+    let bytes = uri.as_bytes();
+    bytes.split_at_checked(SOS.len()).is_some_and(|(start, rest)| {
+        start.eq_ignore_ascii_case(SOS) && (rest.is_empty() || rest.starts_with(b"."))
+    })
+}
+
+fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>) -> WorkClass {
+    let message = request.message;
+    if message.to().tag().is_some() || matches!(request.method, Method::Ack | Method::Cancel) {
+        return WorkClass::InDialog;
+    }
+    let mut aor = Aor::default();
+    if request.method == Method::Register {
+        let is_read = env.config.read_aor(&message.to().uri, &mut aor);
+        return match is_read && table.lookup(aor.as_bytes(), env.cx.now).next().is_some() {
+            true if has_credentials(request) => WorkClass::RefreshAgain,
+            true => WorkClass::Refresh,
+            false => WorkClass::NewRegistration,
+        };
+    }
+    let is_known = env.config.trunking.is_trunk(request.flow.remote.ip())
+        || (env.config.read_aor(&message.from().uri, &mut aor)
+            && env.host.is_known(aor.user(), aor.domain()));
+    match is_known {
+        true if has_credentials(request) => WorkClass::OfUserAgain,
+        true => WorkClass::OfUser,
+        false => WorkClass::Rest,
+    }
+}
+
+fn has_credentials(request: &Request<'_, '_>) -> bool {
+    [HeaderName::Authorization, HeaderName::ProxyAuthorization]
+        .into_iter()
+        .any(|name| request.message.first(name).is_some())
+}

@@ -1,0 +1,406 @@
+//! Tests of the overload control: the server behind a queue on virtual time, and what is refused in which order.
+
+use crate::challenge::{Login, answered};
+use crate::harness::{
+    ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses,
+};
+use ringway_sansio::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+const TARGET: Duration = Duration::from_millis(20);
+const MAX: Duration = Duration::from_millis(200);
+/// Time of the processor for a message, and for one that is refused.
+const WORK: Duration = Duration::from_micros(1000);
+const REFUSAL: Duration = Duration::from_micros(50);
+/// Datagrams that wait at most, as in a socket.
+const WAITING_MAX: usize = 2_000;
+/// Messages of a call that this server receives: INVITE, ACK, INVITE, 200, ACK, BYE, 200.
+const MESSAGES: f64 = 7.0;
+const BOB_ADDRESS: &str = "192.0.2.20:5060";
+
+/// Server with bindings of bob whose messages have waited for too long all the time.
+fn overloaded() -> World {
+    let mut world = World::with(|config| {
+        (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
+    });
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    for _ in 0..6 {
+        world.pass(TARGET);
+        let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
+        world.late(STRANGER, &options.call_id("first"), TARGET * 3 / 2);
+    }
+    world
+}
+
+fn late_statuses(world: &mut World, from: &str, message: &Request, targets: u32) -> Vec<u16> {
+    statuses(&world.late(from, message, TARGET * targets + TARGET / 1000))
+}
+
+/// Callers that begin calls at a steady rate, a callee that answers at once, and the server behind a queue.
+struct Load {
+    world: World,
+    waiting: VecDeque<(Instant, String, Vec<u8>)>,
+    /// Calls whose caller sends its INVITE again, by Call-ID: the next time, the interval, the request.
+    pending: BTreeMap<String, (Instant, Duration, Request)>,
+    /// Hang-ups that are due.
+    hang_ups: VecDeque<(Instant, String, Request)>,
+    begun: BTreeMap<String, Instant>,
+    finished: Vec<(Instant, Duration)>,
+    /// Times at which calls were refused.
+    refused: Vec<Instant>,
+    byes_lost: usize,
+    free_at: Instant,
+}
+
+impl Load {
+    fn new(is_controlled: bool) -> Self {
+        let mut world = World::with(|config| {
+            config.auth.enabled = true;
+            config.overload.enabled = is_controlled;
+            (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
+        });
+        let request = register("bob", "<sip:bob@192.0.2.20>");
+        let challenge = only(world.udp(BOB, &request));
+        let sent = world.udp(BOB, &answered(&request.cseq(2), &Login::to(&challenge, "bob")));
+        assert_eq!(statuses(&sent), [200]);
+        let free_at = world.now;
+        Self {
+            world,
+            waiting: VecDeque::new(),
+            pending: BTreeMap::new(),
+            hang_ups: VecDeque::new(),
+            begun: BTreeMap::new(),
+            finished: Vec::new(),
+            refused: Vec::new(),
+            byes_lost: 0,
+            free_at,
+        }
+    }
+
+    /// Offers calls for a time, at a multiple of what the server can do.
+    fn run(&mut self, multiple: f64, time: Duration) {
+        let (start, gap) = (self.world.now, WORK.mul_f64(MESSAGES / multiple));
+        let mut next = start;
+        let mut number = 0;
+        while self.world.now < start + time {
+            while next <= self.world.now {
+                let source = format!("198.18.{}.{}:5060", number / 250 % 250, 1 + number % 250);
+                let id = format!("{}-{number}", start.as_millis());
+                let call = invite("sip:bob@example.org")
+                    .from("sip:alice@example.org")
+                    .via(&format!("SIP/2.0/UDP {source};branch=z9hG4bK"))
+                    .call_id(&id);
+                self.begun.insert(id.clone(), next);
+                self.pending.insert(id, (next + T1, T1, call.clone()));
+                self.put(next, &source, &call);
+                (next, number) = (next + gap, number + 1);
+            }
+            self.step(next);
+        }
+    }
+
+    /// Handles the next message, or lets time pass until `next`.
+    fn step(&mut self, next: Instant) {
+        let sent = self.world.pass(Duration::ZERO);
+        self.deliver(sent);
+        self.retransmit();
+        let Some((arrived, from, bytes)) = self.waiting.pop_front() else {
+            let until = (self.world.now + Duration::from_millis(1)).min(next);
+            let sent = self.world.pass(until.since(self.world.now));
+            return self.deliver(sent);
+        };
+        let sent = self.world.late(&from, &bytes, self.world.now.since(arrived));
+        let is_refused = sent.iter().all(|sent| sent.text().contains("503 Overload"));
+        self.free_at = self.world.now + if is_refused { REFUSAL } else { WORK };
+        let more = self.world.pass(self.free_at.since(self.world.now));
+        self.deliver(sent);
+        self.deliver(more);
+    }
+
+    fn put(&mut self, at: Instant, from: &str, message: &impl Wire) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back((at, from.to_owned(), message.wire()));
+        }
+    }
+
+    fn retransmit(&mut self) {
+        let now = self.world.now;
+        let mut again = Vec::new();
+        self.pending.retain(|_, (at, interval, request)| {
+            if *at <= now {
+                *interval *= 2;
+                *at = now + *interval;
+                again.push(request.clone());
+            }
+            *interval < T1 * 64
+        });
+        while self.hang_ups.front().is_some_and(|(at, ..)| *at <= now) {
+            if let Some((_, from, bye)) = self.hang_ups.pop_front() {
+                self.put(now, &from, &bye);
+            }
+        }
+        for request in again {
+            let from = source_of(&request);
+            self.put(now, &from, &request);
+        }
+    }
+
+    /// What phones do with what they get.
+    fn deliver(&mut self, sent: Vec<Sent>) {
+        let now = self.world.now;
+        for sent in sent {
+            if sent.to() == BOB_ADDRESS {
+                if matches!(sent.method().as_str(), "INVITE" | "BYE") {
+                    let answer = sent.answer(200, &["Contact: <sip:bob@192.0.2.20>"]);
+                    self.put(now, BOB_ADDRESS, &answer);
+                }
+                continue;
+            }
+            let (id, from) = (sent.header("Call-ID"), sent.to());
+            match (sent.status(), sent.header("CSeq").ends_with("INVITE")) {
+                (407, true) => {
+                    let Some((_, _, request)) = self.pending.remove(&id) else { continue };
+                    self.put(now, &from, &request.ack_of(&sent));
+                    let request = answered(&request.cseq(2), &Login::to(&sent, "alice"));
+                    self.put(now, &from, &request);
+                    self.pending.insert(id, (now + T1, T1, request));
+                }
+                (200, true) => {
+                    let Some((_, _, invite)) = self.pending.remove(&id) else { continue };
+                    let in_dialog = |method, cseq| {
+                        let mut request = request(method, "sip:bob@192.0.2.20").cseq(cseq).call_id(&id);
+                        (request.from, request.via) = (sent.header("From"), invite.via.clone());
+                        request
+                            .to(&sent.header("To"))
+                            .line(&format!("Route: {}", sent.header("Record-Route")))
+                    };
+                    self.put(now, &from, &in_dialog("ACK", 2));
+                    self.hang_ups.push_back((now + HOLD, from, in_dialog("BYE", 3)));
+                }
+                (200, false) => {
+                    if let Some(begun) = self.begun.remove(&id) {
+                        self.finished.push((begun, now.since(begun)));
+                    }
+                }
+                (503, true) => {
+                    assert_ne!(sent.header("Retry-After"), "", "{}", sent.text());
+                    if let Some((_, _, request)) = self.pending.remove(&id) {
+                        self.put(now, &from, &request.ack_of(&sent));
+                        self.refused.push(now);
+                    }
+                }
+                (200..=699, false) => self.byes_lost += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Completed calls of those begun in the time since `from`, in parts of what the server can do, and the 99th percentile of their time
+    /// without the conversation.
+    fn goodput(&self, from: Instant) -> (f64, Duration) {
+        let mut times: Vec<_> =
+            self.finished.iter().filter(|(at, _)| *at >= from).map(|(_, time)| *time).collect();
+        times.sort_unstable();
+        let most = self.world.now.since(from).as_secs_f64() / WORK.as_secs_f64() / MESSAGES;
+        let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+        (times.len() as f64 / most, p99.saturating_sub(HOLD))
+    }
+}
+
+fn source_of(request: &Request) -> String {
+    request.via.trim_start_matches("SIP/2.0/UDP ").split(';').next().unwrap_or_default().to_owned()
+}
+
+const T1: Duration = Duration::from_millis(500);
+/// Duration of a conversation.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// Goodput at a multiple of the peak, then at 0.8 of it; and the 99th percentile of the first.
+fn pulse(is_controlled: bool, multiple: f64) -> (f64, Duration, f64) {
+    let mut load = Load::new(is_controlled);
+    load.run(0.8, Duration::from_secs(1));
+    assert!(load.refused.is_empty(), "nothing is refused below the peak");
+    load.run(multiple, Duration::from_secs(1));
+    let from = load.world.now;
+    load.run(multiple, Duration::from_secs(5));
+    let (during, p99) = load.goodput(from);
+    load.run(0.8, Duration::from_secs(1));
+    let from = load.world.now;
+    load.run(0.8, Duration::from_secs(3));
+    let after = load.goodput(from).0 / 0.8;
+    assert!(!is_controlled || load.byes_lost == 0, "each BYE of an answered call is answered");
+    (during, p99, after)
+}
+
+#[test]
+fn calls_complete_while_ten_times_the_peak_is_offered() {
+    for (multiple, least) in [(2.0, 0.85), (5.0, 0.75), (10.0, 0.6)] {
+        let (during, p99, after) = pulse(true, multiple);
+        assert!(during >= least, "{multiple} times the peak: {during:.2}");
+        assert!(p99 < TARGET * 40, "{multiple} times the peak: {p99:?}");
+        assert!(after > 0.97, "after {multiple} times the peak: {after:.2}");
+    }
+}
+
+#[test]
+fn without_the_control_most_calls_fail() {
+    let (during, _, after) = pulse(false, 5.0);
+    assert!(during < 0.4 && after < 0.9, "{during:.2}, {after:.2}");
+}
+
+#[test]
+fn what_is_worth_least_is_refused_first() {
+    let mut world = overloaded();
+    let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
+    let new = register("carol", "<sip:carol@192.0.2.30>");
+    let call = invite("sip:bob@example.org").from("sip:alice@example.org");
+    let refresh = register("bob", "<sip:bob@192.0.2.20>").cseq(9);
+    let credentials =
+        "Authorization: Digest username=\"x\", realm=\"y\", nonce=\"z\", uri=\"sip:x\", response=\"0\"";
+    let by_worth = [
+        options,
+        new,
+        call.clone(),
+        refresh.clone(),
+        call.clone().line(credentials),
+        refresh.cseq(10).line(credentials),
+    ];
+    for (class, request) in by_worth.iter().enumerate() {
+        let begins_at = class as u32 + 1;
+        // Each class has sources of its own, because one that sends much is refused earlier.
+        for (delay, is_refused) in [(begins_at + 1, true), (begins_at, false)] {
+            let from = format!("198.51.{class}.{delay}:5060");
+            let request = request.clone().call_id(&format!("{class}-{delay}"));
+            let got = late_statuses(&mut world, &from, &request, delay);
+            assert_eq!(got.contains(&503), is_refused, "class {class} after {delay} targets: {got:?}");
+        }
+    }
+    assert_eq!(world.server.counters().overload_refused, 6);
+}
+
+#[test]
+fn a_pause_of_the_machine_refuses_nothing() {
+    let mut world = World::with(|config| config.overload.target_delay = TARGET);
+    for pause in 0..20 {
+        world.pass(Duration::from_secs(1));
+        // All that came meanwhile is handled within a part of the pause.
+        for number in 0..10_u32 {
+            let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
+            let options = options.call_id(&format!("{pause}-{number}"));
+            assert_eq!(late_statuses(&mut world, ALICE, &options, 30 - 2 * number), [200]);
+            world.pass(Duration::from_millis(5));
+        }
+    }
+    // Nor do single messages that waited, at any distance.
+    for number in 0..20 {
+        world.pass(TARGET * 2);
+        let options = request("OPTIONS", "sip:example.org").call_id(&format!("single-{number}"));
+        assert_eq!(statuses(&world.late(ALICE, &options, TARGET * 3 / 2)), [200]);
+    }
+}
+
+#[test]
+fn a_call_that_was_admitted_goes_on_and_ends() {
+    let mut world = overloaded();
+    let call = invite("sip:bob@example.org").from("sip:alice@example.org").call_id("admitted");
+    let sent = world.udp(ALICE, &call);
+    let forwarded = sent.iter().find(|sent| sent.to() == BOB_ADDRESS).expect("it is forwarded").clone();
+    // A retransmission gets the response of its transaction, not another one.
+    assert_eq!(late_statuses(&mut world, ALICE, &call, 50), [100]);
+    let answer = forwarded.answer(200, &["Contact: <sip:bob@192.0.2.20>"]);
+    let answered = only(world.late(BOB_ADDRESS, &answer, MAX * 2));
+    for method in ["ACK", "INVITE", "BYE"] {
+        let mut request = request(method, "sip:bob@192.0.2.20").cseq(7).call_id("admitted");
+        request.from = answered.header("From");
+        let request =
+            request.to(&answered.header("To")).line(&format!("Route: {}", answered.header("Record-Route")));
+        let sent = world.late(ALICE, &request, MAX * 2);
+        assert!(sent.iter().any(|sent| sent.to() == BOB_ADDRESS), "{method}");
+    }
+    let second = invite("sip:bob@example.org").from("sip:alice@example.org").call_id("cancelled");
+    world.udp(ALICE, &second);
+    assert_eq!(statuses(&world.late(ALICE, &second.cancel(), MAX * 2))[0], 200);
+    assert_eq!(world.server.counters().overload_dropped, 0);
+}
+
+#[test]
+fn a_made_up_dialog_is_worth_nothing() {
+    let mut world = overloaded();
+    let made_up =
+        request("BYE", "sip:bob@192.0.2.20").to("<sip:bob@example.org>;tag=made-up").call_id("made up");
+    assert_eq!(late_statuses(&mut world, STRANGER, &made_up, 9), [503]);
+    let ack = Request { method: "ACK".into(), ..made_up };
+    assert!(world.late(STRANGER, &ack, TARGET * 9).is_empty());
+    assert_eq!(world.server.counters().overload_dropped, 1);
+}
+
+#[test]
+fn an_emergency_call_is_not_refused() {
+    let mut world = overloaded();
+    for (uri, is_refused) in
+        [("urn:service:sos", false), ("urn:service:SOS.fire", false), ("urn:service:sosx", true)]
+    {
+        let call = invite(uri).from("sip:alice@example.org").call_id(uri);
+        assert_eq!(late_statuses(&mut world, ALICE, &call, 9).contains(&503), is_refused, "{uri}");
+    }
+}
+
+#[test]
+fn the_ack_of_a_refusal_goes_nowhere_and_a_refusal_is_no_longer_than_its_request() {
+    let mut world = overloaded();
+    let call = invite("sip:bob@example.org").from("sip:nobody@example.com");
+    let refused = only(world.late(STRANGER, &call, TARGET * 5));
+    assert!(refused.bytes.len() <= call.wire().len() + 100, "{}", refused.text());
+    assert!(world.udp(STRANGER, &call.ack_of(&refused)).is_empty());
+    let times: std::collections::BTreeSet<_> = (0..100)
+        .map(|number| {
+            let call = call.clone().call_id(&format!("spread-{number}"));
+            only(world.late(STRANGER, &call, TARGET * 5)).header("Retry-After")
+        })
+        .collect();
+    assert!(times.len() > 4, "clients that are refused together do not return together: {times:?}");
+}
+
+#[test]
+fn a_datagram_that_waited_much_too_long_is_dropped_and_a_stream_is_answered() {
+    let mut world = overloaded();
+    let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
+    assert!(world.late(STRANGER, &options.clone().call_id("1"), MAX + TARGET).is_empty());
+    assert_eq!(world.server.counters().overload_dropped, 1);
+    let over_tcp = options.tcp().call_id("2");
+    assert_eq!(statuses(&world.late_tcp(3, STRANGER, &over_tcp, MAX + TARGET)), [503]);
+}
+
+#[test]
+fn a_source_that_sends_much_is_refused_before_others_of_its_class() {
+    let mut world = overloaded();
+    let call = |number: u32| {
+        invite("sip:bob@example.org").from("sip:alice@example.org").call_id(&format!("call-{number}"))
+    };
+    let mut refused = [0, 0];
+    for number in 0..1_000 {
+        world.pass(Duration::from_millis(1));
+        let flooder = late_statuses(&mut world, STRANGER, &call(number), 3);
+        refused[0] += u32::from(flooder.contains(&503));
+        if number % 50 == 0 {
+            let other = format!("198.18.7.{}:5060", number / 50);
+            refused[1] +=
+                u32::from(late_statuses(&mut world, &other, &call(10_000 + number), 3).contains(&503));
+        }
+    }
+    assert!(refused[0] > 900 && refused[1] == 0, "{refused:?}");
+}
+
+#[test]
+fn overload_ends_a_second_after_the_last_refusal() {
+    let mut world = overloaded();
+    let options = |id: &str| request("OPTIONS", "sip:example.org").from("sip:nobody@example.com").call_id(id);
+    assert_eq!(late_statuses(&mut world, STRANGER, &options("1"), 3), [503]);
+    world.udp(STRANGER, &options("at once"));
+    world.pass(Duration::from_millis(500));
+    assert_eq!(late_statuses(&mut world, STRANGER, &options("2"), 3), [503], "shortly afterwards, at once");
+    world.udp(STRANGER, &options("at once again"));
+    world.pass(Duration::from_millis(1_500));
+    assert_eq!(late_statuses(&mut world, STRANGER, &options("3"), 3), [200], "later, only if it lasts");
+}
