@@ -220,7 +220,7 @@ fn read_presence(
 fn read_overload(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> OverloadConfig {
     let default = OverloadConfig::default();
     let mut section = top.section(reader, "overload");
-    let mut milliseconds = |key: &str, default: Duration, range: RangeInclusive<u32>| {
+    let mut milliseconds = |key: &'static str, default: Duration, range: RangeInclusive<u32>| {
         let default = u32::try_from(default.as_millis()).unwrap_or(u32::MAX);
         Duration::from_millis(section.number(reader, key, default, range).into())
     };
