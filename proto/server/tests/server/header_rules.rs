@@ -24,7 +24,7 @@ fn ruled(config: &mut Config) {
     carriers(config);
     let account =
         HeaderRule { methods: vec!["INVITE".into()], ..rule(Out, Requests, "X-Account", add("4711")) };
-    config.trunking.trunks[0].headers = vec![
+    config.trunking.trunks.edit()[0].headers = vec![
         account,
         rule(Out, All, "User-Agent", RuleAction::Remove(None)),
         rule(Out, Responses, "Server", replace("^.*$", "office")),
@@ -133,7 +133,7 @@ fn rules_add_their_bytes_to_a_message_and_no_more() {
     let mut world = World::with(|config| {
         ruled(config);
         let long = rule(RuleDirection::Out, RuleMessages::All, "X-Long", add(&"x".repeat(1000)));
-        config.trunking.trunks[0].headers = vec![long.clone(), long.clone(), long];
+        config.trunking.trunks.edit()[0].headers = vec![long.clone(), long.clone(), long];
     });
     world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
     let rings = forwarded(world.udp(CARRIER_A, &incoming()));
