@@ -1,7 +1,7 @@
 //! Batches of datagrams: `recvmmsg` and `sendmmsg`.
 
-use super::control::{STAMP_WORDS, waited_of};
 use super::socket::{Name, empty_header};
+use super::stamps::{STAMP_WORDS, waited_of};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::size_of;

@@ -9,17 +9,17 @@ mod control;
 mod datagrams;
 mod epoll;
 mod socket;
+mod stamps;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-pub use control::{
-    IcmpBatch, QueuedIcmp, Stamped, StampedBatch, queue_icmp_errors, read_stamped, stamp_arrivals,
-};
+pub use control::{IcmpBatch, QueuedIcmp, Stamped, StampedBatch, queue_icmp_errors};
 pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
 pub use socket::{accept, defer_port, set_buffers, wait_writable};
+pub use stamps::{read_stamped, stamp_arrivals};
 
 fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {

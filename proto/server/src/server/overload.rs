@@ -115,7 +115,7 @@ impl Overload {
     }
 
     /// Judges a request for which [`Overload::note`] returned true. `source` is none for one whose requests are those of many;
-    /// requests with the same `call_id` have the same chance in their class.
+    /// requests with the same `call_id` are refused from the same waiting time on.
     fn judge(
         &mut self,
         now: Instant,

@@ -146,7 +146,7 @@ impl Load {
         }
     }
 
-    /// What phones do with what they get.
+    /// Messages of the phones in response to what they got.
     fn deliver(&mut self, sent: Vec<Sent>) {
         let now = self.world.now;
         for sent in sent {
