@@ -86,7 +86,7 @@ pub(crate) fn router(
         .route("/api/calls", get(calls))
         .route("/api/records", get(records))
         .route("/api/connections", get(connections))
-        .route("/api/trunks", get(async |State(shown): Shared| whole("trunks", &shown.view.trunks())))
+        .route("/api/trunks", get(trunks))
         .route("/api/relays", get(async |State(shown): Shared| whole("relays", &shown.view.relays())))
         .route("/api/cluster", get(cluster))
         .route("/api/stats", get(async |State(shown): Shared| json_of(&stats(&shown.stats()))))
@@ -161,6 +161,10 @@ async fn records(State(shown): Shared, query: QueryResult) -> Response {
 
 async fn connections(State(shown): Shared, query: QueryResult) -> Response {
     page("connections", query, |after, limit, text| shown.view.connections(after, limit, text))
+}
+
+async fn trunks(State(shown): Shared, query: QueryResult) -> Response {
+    page("trunks", query, |after, limit, text| shown.view.trunks(after, limit, text))
 }
 
 async fn cluster(State(shown): Shared) -> Response {

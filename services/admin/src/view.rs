@@ -22,9 +22,9 @@ pub trait View: Send + Sync {
     /// Counters and gauges.
     fn stats(&self) -> Stats;
 
-    /// Trunks, in the order of the configuration.
-    fn trunks(&self) -> Vec<Trunk> {
-        Vec::new()
+    /// Trunks, in the order of the configuration. With a `text`, those whose name, URI or state contains it.
+    fn trunks(&self, _after: Option<&str>, _limit: usize, _text: Option<&str>) -> Page<Trunk> {
+        Page::default()
     }
 
     /// Media relays, in the order of the configuration.

@@ -3,19 +3,20 @@
 use super::trunks::TrunkRow;
 use super::view::ServerView;
 use ringway_admin::{ClusterNode, MetricKind, Stat, Stats, Trunk, View};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl ServerView {
     /// Figures of each trunk, node, neighbour and media relay.
     pub(super) fn stats_of_peers(&self) -> Stats {
-        let (trunks, rows, cluster) = (self.trunks(), self.host.trunks().rows(), self.cluster());
+        let (rows, cluster) = (self.host.trunks().rows(), self.cluster());
         let nodes = cluster.map_or_else(Vec::new, |cluster| cluster.nodes);
-        let mut stats = stats_of_trunks(&trunks);
+        let mut stats = self.stats_of_trunks(&rows);
         let state = |name, help, is_up: bool| Stat::gauge(name, help, f64::from(u8::from(is_up)));
         let help =
             "0 while the node sends no heartbeats, has no link to this one, or does not answer this front.";
         stats.extend(
-            nodes_up(&nodes, &trunks, &rows)
+            self.nodes_up(&nodes, &rows)
                 .into_iter()
                 .map(|(name, is_up)| state("node_up", help, is_up).labelled("node", name)),
         );
@@ -34,14 +35,47 @@ impl ServerView {
         stats
     }
 
+    /// Figures of the trunks: of all together, and of each one of the first [`SERIES_MAX`].
+    fn stats_of_trunks(&self, rows: &[Arc<TrunkRow>]) -> Stats {
+        let numbered = || rows.iter().enumerate();
+        let shown: Vec<Trunk> =
+            numbered().take(SERIES_MAX).map(|(index, row)| self.trunk(index, row)).collect();
+        let mut stats = stats_of_trunks(&shown);
+        let now = self.clock.now();
+        let up = numbered().filter(|(index, row)| is_up(self.state_of(*index, row, now))).count();
+        let left_out = rows.len().saturating_sub(SERIES_MAX);
+        let gauge = |name, help, count: usize| Stat::gauge(name, help, count as f64);
+        stats.push(gauge("trunks", "Trunks, and nodes behind this front.", rows.len()));
+        stats.push(gauge("trunks_unavailable", "Those of them that are down or silent.", rows.len() - up));
+        stats.push(gauge(
+            "trunks_without_series",
+            "Trunks after the first 1,000, which have no figures of their own here.",
+            left_out,
+        ));
+        stats
+    }
+
+    /// The other nodes of the cluster, and those behind this front.
+    fn nodes_up(&self, nodes: &[ClusterNode], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
+        let now = self.clock.now();
+        let others = nodes.iter().filter(|node| node.link != "-");
+        let others = others.map(|node| (node.name.clone(), node.state != "gone" && node.link == "up"));
+        let behind = rows.iter().enumerate().filter(|(_, row)| row.is_node);
+        let behind = behind.map(|(index, row)| (row.name.clone(), is_up(self.state_of(index, row, now))));
+        others.chain(behind).collect()
+    }
+
     /// Neighbours that are neither trunks nor nodes.
     fn neighbours_up(&self, nodes: &[ClusterNode], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
         let mut up = Vec::new();
+        let of_trunks: HashSet<usize> = rows.iter().filter_map(|row| row.neighbour).collect();
         self.host.each_neighbour(|index, name, target, is_up| {
-            let is_trunk = rows.iter().any(|row| row.neighbour == Some(index));
+            if of_trunks.contains(&index) {
+                return;
+            }
             let target = target.map(|target| target.to_string());
             let is_node = target.is_some_and(|target| nodes.iter().any(|node| node.address == target));
-            if !is_trunk && !is_node {
+            if !is_node {
                 up.push((name.to_owned(), is_up));
             }
         });
@@ -58,7 +92,7 @@ fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
         trunks.iter().filter_map(stat).collect()
     };
     let flag = |is_it| f64::from(u8::from(is_it));
-    let up = |trunk: &Trunk| Some(flag(is_trunk_up(trunk)));
+    let up = |trunk: &Trunk| Some(flag(is_up(&trunk.state)));
     let calls = |trunk: &Trunk| Some(trunk.calls as f64);
     let refused = |trunk: &Trunk| Some(trunk.logins_refused as f64);
     let registered = |trunk: &Trunk| trunk.registered.map(flag);
@@ -77,14 +111,10 @@ fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
     all.into_iter().flatten().collect()
 }
 
-/// The other nodes of the cluster, and those behind this front.
-fn nodes_up(nodes: &[ClusterNode], trunks: &[Trunk], rows: &[Arc<TrunkRow>]) -> Vec<(String, bool)> {
-    let others = nodes.iter().filter(|node| node.link != "-");
-    let others = others.map(|node| (node.name.clone(), node.state != "gone" && node.link == "up"));
-    let behind = trunks.iter().zip(rows).filter(|(_, row)| row.is_node);
-    others.chain(behind.map(|(trunk, _)| (trunk.name.clone(), is_trunk_up(trunk)))).collect()
+/// True for the state of a trunk that gets calls.
+fn is_up(state: &str) -> bool {
+    !matches!(state, "down" | "silent")
 }
 
-fn is_trunk_up(trunk: &Trunk) -> bool {
-    !matches!(trunk.state.as_str(), "down" | "silent")
-}
+/// Maximum number of trunks with figures of their own.
+const SERIES_MAX: usize = 1000;

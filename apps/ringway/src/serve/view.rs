@@ -238,25 +238,22 @@ impl View for ServerView {
         Page { items, total: counts.connections_open + counts.associations_open, next }
     }
 
-    fn trunks(&self) -> Vec<Trunk> {
-        let now = self.clock.now();
+    fn trunks(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Trunk> {
         let rows = self.host.trunks().rows();
-        let trunk = |(index, row): (usize, &Arc<TrunkRow>)| {
-            let last = row.last_answer();
-            Trunk {
-                name: row.name.clone(),
-                uri: row.uri.clone(),
-                state: self.state_of(index, row, now).to_owned(),
-                calls: row.calls(),
-                last_answer_s: last.map(|(time, _)| now.since(time).as_secs()),
-                last_status: last.map(|(_, status)| status),
-                logins_refused: row.logins_refused(),
-                registered: row.is_registered(),
-                of_other_node: row.is_of_other_node(),
-                under_way: row.is_counted.then(|| self.host.tables().trunk_calls(&row.name)),
-            }
+        let first =
+            after.and_then(|after| after.parse::<usize>().ok()).map_or(0, |last| last.saturating_add(1));
+        let text = text.map(str::to_ascii_lowercase);
+        let has_text = |(_, trunk): &(usize, Trunk)| {
+            let has = |of: &String| text.as_ref().is_none_or(|text| of.to_ascii_lowercase().contains(text));
+            has(&trunk.name) || has(&trunk.uri) || has(&trunk.state)
         };
-        rows.iter().enumerate().map(trunk).collect()
+        let from = rows.iter().enumerate().skip(first);
+        let mut fitting = from.map(|(index, row)| (index, self.trunk(index, row))).filter(has_text);
+        let items: Vec<(usize, Trunk)> = fitting.by_ref().take(limit).collect();
+        let last = items.last().map(|(index, _)| index.to_string());
+        let next = fitting.next().and(last);
+        let items = items.into_iter().map(|(_, trunk)| trunk).collect();
+        Page { items, total: rows.len() as u64, next }
     }
 
     fn relays(&self) -> Vec<Relay> {
@@ -369,8 +366,26 @@ impl ServerView {
         stats
     }
 
+    /// A trunk as it is shown.
+    pub(super) fn trunk(&self, index: usize, row: &TrunkRow) -> Trunk {
+        let now = self.clock.now();
+        let last = row.last_answer();
+        Trunk {
+            name: row.name.clone(),
+            uri: row.uri.clone(),
+            state: self.state_of(index, row, now).to_owned(),
+            calls: row.calls(),
+            last_answer_s: last.map(|(time, _)| now.since(time).as_secs()),
+            last_status: last.map(|(_, status)| status),
+            logins_refused: row.logins_refused(),
+            registered: row.is_registered(),
+            of_other_node: row.is_of_other_node(),
+            under_way: row.is_counted.then(|| self.host.tables().trunk_calls(&row.name)),
+        }
+    }
+
     /// State of a trunk in one word.
-    fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
+    pub(super) fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
         let pause = self.host.tables().trunk_pause(now, index);
         match row.neighbour {
             _ if pause == Some(TrunkPause::Silent) => "silent",

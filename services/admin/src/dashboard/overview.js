@@ -84,13 +84,20 @@ function database() {
 /** Figures that are 0 while what their name ends in is down, with the words for one and for several. */
 const PEERS = [['trunk_up.', 'Trunk', 'Trunks'], ['node_up.', 'Node', 'Nodes'], ['neighbour_up.', 'Neighbour', 'Neighbours'], ['relay_up.', 'Media relay', 'Media relays']];
 
+/** Names in a line. */
+const NAMES_MAX = 10;
+
 /** A line for each kind of servers of which some are down. */
 function peersDown(stats) {
   return PEERS.flatMap(([prefix, one, several]) => {
     const names = Object.keys(stats).filter((name) => name.startsWith(prefix) && stats[name] === 0).map((name) => name.slice(prefix.length))
       // The nodes behind a front are its trunks, too.
       .filter((name) => prefix !== 'trunk_up.' || stats[`node_up.${name}`] === undefined);
-    return names.length ? [`${names.length === 1 ? `${one} ${names[0]} is` : `${several} ${names.join(', ')} are`} down.`] : [];
+    // One more than the first 1,000 may be down, without a figure of its own.
+    const further = prefix === 'trunk_up.' ? Math.max(0, (stats.trunks_unavailable ?? 0) - Object.keys(stats).filter((name) => name.startsWith(prefix) && stats[name] === 0).length) : 0;
+    const left = names.length + further - Math.min(names.length, NAMES_MAX);
+    const all = `${names.slice(0, NAMES_MAX).join(', ')}${left ? ` and ${left} more` : ''}`;
+    return names.length + further ? [`${names.length + further === 1 && names.length ? `${one} ${names[0]} is` : names.length ? `${several} ${all} are` : `${further} of the ${several.toLowerCase()} are`} down.`] : [];
   });
 }
 

@@ -9,7 +9,7 @@ const STATES = { up: 'good', down: 'bad', silent: 'wait', busy: 'wait', unknown:
 
 function trunks() {
   return new Listing({
-    path: '/api/trunks', name: 'trunks', noun: ['trunk', 'trunks'], empty: 'There are no trunks in force.',
+    path: '/api/trunks', name: 'trunks', noun: ['trunk', 'trunks'], empty: 'There are no trunks in force.', searchLabel: 'Name, URI or state',
     columns: [{ title: 'Trunk', class: 'main' }, { title: 'URI' }, { title: 'State' }, { title: 'Calls', class: 'number' },
       { title: 'Logins refused', class: 'number' }],
     row: (trunk) => [trunk.name, trunk.uri, el('span', { class: `pill ${STATES[trunk.state] ?? ''}`, text: trunk.state }), String(trunk.calls),
