@@ -2,8 +2,8 @@
 //! trunk or ends, and at the end of each story the server has no context and no transaction left.
 
 use ringway_server::{
-    Config, Neighbour, NeighbourConnection, NumberChange, Route, RouteMatch, RouteTable, RouteTo, Trunk,
-    TrunkLogin, WeightedTrunk,
+    Config, Neighbour, NeighbourConnection, NumberChange, Rate, RatePrefix, RateTable, Route, RouteMatch,
+    RouteTable, RouteTo, Trunk, TrunkLogin, WeightedTrunk,
 };
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Behaviour, PhoneEvent, Story, World};
@@ -100,6 +100,33 @@ fn a_trunk_that_dies_is_left_and_used_again_after_it_is_back() {
         world.sim.set_link(world.server, first, Faults::default());
         world.wait(125);
         assert!(reaches(world, (alice, first), 2), "it is back");
+        ends(world);
+    });
+}
+
+/// The second trunk is the cheapest for the number; when it dies, the next one is called.
+#[test]
+fn the_cheapest_trunk_is_called_and_the_next_when_it_dies() {
+    let by_cost = |config: &mut Config| {
+        trunks(config);
+        let rates = [("44", 0, 20), ("44", 1, 30), ("441", 1, 10), ("49", 0, 1)];
+        let rate = |(prefix, trunk, cost): (&str, u16, u64)| Rate {
+            prefix: RatePrefix::parse(prefix.as_bytes()).expect("digits"),
+            trunk,
+            cost,
+        };
+        config.trunking.rates = RateTable::new(rates.map(rate).to_vec());
+        let to = RouteTo::ByCost(NumberChange::default());
+        let route = Route { matches: RouteMatch::Prefix("+".into()), to };
+        config.trunking.routes = RouteTable::new(vec![route]).expect("a valid route");
+    };
+    Story::new("trunks by cost").configure(by_cost).run(|world| {
+        let (first, second, alice) = hosts(world);
+        assert!(reaches(world, (alice, second), 2), "the cheapest one, by its longer prefix");
+        assert_eq!(invites_to(world, first), 0);
+        world.sim.set_link(world.server, second, Faults::cut());
+        world.wait(world.seed() * 7 % 80);
+        assert!(reaches(world, (alice, first), 6), "the next one");
         ends(world);
     });
 }

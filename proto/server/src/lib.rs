@@ -41,7 +41,8 @@ pub use config::{
 };
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, NumberForm, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable,
+    RouteTo, WeightedTrunk,
 };
 pub use location::{Registration, RegistrationRef};
 pub use proxy::RingingCall;

@@ -15,6 +15,7 @@ mod location;
 mod media;
 mod neighbours;
 mod proxy_protocol;
+mod rates;
 mod records;
 mod routes;
 mod sections;
@@ -52,6 +53,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+/// Maximum number of trunks with a warning of their own.
+const TRUNKS_WARNED_MAX: usize = 20;
 /// Files that are read without `--config` and without [`VARIABLE`], the first that exists.
 const DEFAULT_FILES: [&str; 2] = [DEFAULT_FILE, "/etc/ringway/ringway.toml"];
 /// File in the current folder.
@@ -147,7 +150,7 @@ pub(crate) enum LogFormat {
 
 impl Config {
     /// Maximum size of a configuration file.
-    pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+    pub(crate) const FILE_BYTES_MAX: u64 = 8 << 20;
 
     /// Reads `file`, without one that of [`Config::find`], else the defaults. For a reload, pass the `file` of the current configuration.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
@@ -174,7 +177,7 @@ impl Config {
         let unreadable = |error| Failure::usage(format!("{name}: cannot read it: {error}; check the path"));
         let bytes = fs::metadata(file).map_err(unreadable)?.len();
         if bytes > Self::FILE_BYTES_MAX {
-            return Err(Failure::usage(format!("{name}: larger than 1 MiB; give the configuration file")));
+            return Err(Failure::usage(format!("{name}: larger than 8 MiB; give the configuration file")));
         }
         let bytes = fs::read(file).map_err(unreadable)?;
         String::from_utf8(bytes).map_err(|error| {
@@ -214,7 +217,9 @@ impl Config {
                     .to_owned(),
             );
         }
-        for trunk in self.server.trunking.named_without_networks() {
+        warnings.extend(trunks::health_check_warning(&self.server));
+        let without_networks = self.server.trunking.named_without_networks();
+        for trunk in without_networks.take(TRUNKS_WARNED_MAX) {
             warnings.push(format!(
                 "[[trunk]] {trunk:?} has a host name and no `networks`: [[destination]] rules do not hold for calls to its addresses; \
                  give them all in `networks`"

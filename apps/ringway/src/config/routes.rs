@@ -43,6 +43,7 @@ fn route(
     let domain = section.text(reader, "domain");
     let to = section.texts(reader, "to");
     let user = section.text(reader, "to_user");
+    let is_by_cost = section.switch(reader, "by_cost", false);
     let strip = section.number(reader, "strip", 0, 0..=Number::BYTES_MAX as u32);
     let add = section.text(reader, "add");
     let matches = match (prefix, pattern, domain) {
@@ -75,12 +76,18 @@ fn route(
             "needs numbers and trunks: remove it, or give `to` with `prefix` or `pattern`",
         );
     }
+    if is_by_cost && (is_domain || server.trunking.rates.is_empty()) {
+        let needs = if is_domain { "`prefix` or `pattern`" } else { "a [[trunk]] with `rates_file`" };
+        let at = section.place("by_cost").unwrap_or(at);
+        reader.error(at, section.path("by_cost"), format!("needs {needs}; add it, or give `to`"));
+    }
     match (to, user) {
-        (Some(to), None) => {
+        (None, None) if is_by_cost => Some(Route { matches, to: RouteTo::ByCost(change) }),
+        (Some(to), None) if !is_by_cost => {
             let trunks = weighted(reader, section, (&to, at), numbers);
             Some(Route { matches, to: RouteTo::Trunks { trunks, change } })
         }
-        (None, Some((user, at))) => {
+        (None, Some((user, at))) if !is_by_cost => {
             let is_plain =
                 |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+');
             if is_domain || user.is_empty() || !user.bytes().all(is_plain) {
@@ -91,12 +98,9 @@ fn route(
             }
             Some(Route { matches, to: RouteTo::User(user.to_owned()) })
         }
-        (None, None) | (Some(_), Some(_)) => {
-            reader.error(
-                at,
-                "route",
-                "give either `to`, a list of trunks, or `to_user`, a user of this server",
-            );
+        (None | Some(_), None | Some(_)) => {
+            let message = "give one of `to`, a list of trunks, `by_cost`, for the cheapest, and `to_user`, a user of this server";
+            reader.error(at, "route", message);
             None
         }
     }

@@ -161,13 +161,18 @@ fn ranges_in_the_table_are_those_of_the_program() {
 fn each_configuration_in_the_documents_is_valid() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let folder = tempfile::tempdir().unwrap();
-    // Passwords are read from the current folder, unless their path is absolute.
+    // Passwords and rates are read from the current folder, unless their path is absolute.
     let secret = folder.path().join("secret");
     fs::write(&secret, "5e71c9a8".repeat(8)).unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let rates = folder.path().join("rates.csv");
+    fs::write(&rates, "4930,0.0095\n").unwrap();
     let with_secrets = |block: &str| {
+        let block = ["supplier-a", "supplier-b"].iter().fold(block.to_owned(), |block, name| {
+            block.replace(&format!("/etc/ringway/{name}.csv"), &rates.display().to_string())
+        });
         let files = ["carrier.password", "redis-password", "cluster-secret", "database-password"];
-        files.iter().fold(block.to_owned(), |block, name| {
+        files.iter().fold(block, |block, name| {
             block.replace(&format!("{name:?}"), &format!("{:?}", secret.display().to_string()))
         })
     };

@@ -790,8 +790,11 @@ fn nodes_are_trunks_with_health_checks_that_no_route_leads_to() {
     assert_eq!(config.server.neighbours.len(), 3);
     let route = "[[route]]\nprefix = \"+\"\nto = [\"sip\"]";
     assert!(errors(&with_nodes(2, route)).concat().contains("no [[trunk]]"));
-    assert!(errors(&with_nodes(63, "")).is_empty());
-    assert!(errors(&with_nodes(64, "")).concat().contains("at most 64"));
+    assert!(errors(&with_nodes(64, "")).is_empty());
+    assert!(errors(&with_nodes(65, "")).concat().contains("at most 64"));
+    let neighbour = "[[neighbour]]\nname = \"n\"\nuri = \"sip:c.org;transport=tcp\"\n";
+    assert!(errors(&with_nodes(63, neighbour)).is_empty());
+    assert!(errors(&with_nodes(64, neighbour)).concat().contains("at most 64"));
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn trunks_and_routes_are_read() {
     assert!(config.server.trunking.trunks[1].headers.is_empty());
     let probed = &config.server.neighbours;
     assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
-    assert_eq!(config.server.trunking.routes.list().len(), 3);
+    assert!(!config.server.trunking.routes.is_empty() && !config.server.trunking.routes.uses_rates());
     assert!(!format!("{config:?}").contains("the password"));
 }
 
@@ -186,7 +186,9 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         (trunk("domain = \"a b\""), 4, "[trunk] domain", "example.net"),
         (route("to = [\"a\"]"), 4, "route", "one of `prefix`"),
         (route("prefix = \"1\"\npattern = \"1\"\nto = [\"a\"]"), 4, "route", "one of `prefix`"),
-        (route("prefix = \"1\""), 4, "route", "either `to`"),
+        (route("prefix = \"1\""), 4, "route", "one of `to`"),
+        (route("prefix = \"1\"\nby_cost = true"), 6, "[route] by_cost", "rates_file"),
+        (trunk("rates_file = \"/nowhere\""), 4, "[trunk] rates_file", "check the path"),
         (route("prefix = \"1\"\nto = [\"b\"]"), 6, "[route] to", "no [[trunk]]"),
         (route("prefix = \"1\"\nto = [\"a\", \"a\"]"), 6, "[route] to", "there twice"),
         (route("prefix = \"1\"\nto = [\"a:0\"]"), 6, "[route] to", "weight"),
@@ -216,4 +218,45 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         let is_there = errors.iter().any(|error| error.starts_with(&expected) && error.contains(remedy));
         assert!(is_there, "{text}\n{expected}{remedy}\n{errors:?}");
     }
+}
+
+/// 10,000 trunks are read, and one more is refused; too many connections too. The keys of so many are one key.
+#[test]
+fn ten_thousand_trunks_are_read_and_health_checks_are_limited() {
+    let trunks = |count: usize, extra: &str| -> String {
+        let trunk = |number: usize| {
+            let (high, low) = (number / 250, number % 250);
+            format!("[[trunk]]\nname = \"t{number}\"\nuri = \"sip:10.0.{high}.{low}{extra}\"\n")
+        };
+        (0..count).map(trunk).collect()
+    };
+    let text = trunks(10_000, "") + "[[route]]\nprefix = \"+\"\nto = [\"t9999\", \"t7\"]\n";
+    let config = Config::parse(&text, None).unwrap();
+    assert_eq!(config.server.trunking.trunks.len(), 10_000);
+    assert!(config.warnings().iter().any(|warning| warning.contains("333 a second")));
+    let keys: Vec<_> = config.keys.iter().filter(|key| key.starts_with("trunk")).collect();
+    assert_eq!(keys, ["trunk"]);
+    let other = Config::parse(&text.replace("10.0.0.7", "10.0.0.8"), None).unwrap();
+    let changes = config.keys.changes_to(&other.keys);
+    assert!(changes.len() == 1 && changes[0].to_string().contains("10000 sections"), "{changes:?}");
+    let error = &errors(&trunks(10_001, ""))[0];
+    assert!(error.contains("[trunk]") || error.contains("trunk: the list is too long"), "{error}");
+    assert!(errors(&trunks(1000, ";transport=tcp")).is_empty());
+    assert!(errors(&trunks(1001, ";transport=tcp"))[0].contains("health_check_s = 0"));
+}
+
+#[test]
+fn rates_are_read_and_a_changed_file_is_another_configuration() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let read = |rates: &str| {
+        std::fs::write(file.path(), rates).unwrap();
+        let trunk = format!("{TRUNK}rates_file = \"{}\"\n", file.path().display());
+        let second = trunk.replace("\"a\"", "\"b\"");
+        Config::parse(&format!("{trunk}{second}[[route]]\nprefix = \"+\"\nby_cost = true\n"), None).unwrap()
+    };
+    let config = read("49,1\n4930,2\n");
+    let number = |text: &str| ringway_server::Number::parse(text.as_bytes()).unwrap();
+    assert_eq!(config.server.trunking.rates.find(&number("+493012")), [0, 1], "both share the file");
+    assert!(config.server.trunking.routes.uses_rates());
+    assert_ne!(config.server.trunking.rates, read("49,1\n4930,2\n1,1\n").server.trunking.rates);
 }

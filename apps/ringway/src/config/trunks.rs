@@ -1,5 +1,6 @@
 //! `[[trunk]]`: gateways and carriers.
 
+use super::rates::Rates;
 use super::{Reader, Section, store, trunk_headers, trunk_identity};
 use ringway_sansio::Transport;
 use ringway_server::{
@@ -19,7 +20,7 @@ pub(super) fn read(
     (neighbours, edge_nodes): (&[String], &[String]),
     server: &mut Config,
 ) {
-    let (mut trunks, mut streams) = (Vec::new(), 0);
+    let (mut trunks, mut streams, mut rules, mut rates) = (Vec::new(), 0, 0, Rates::default());
     let mut names: HashSet<String> = neighbours.iter().cloned().collect();
     for (mut section, at) in top.sections(reader, "trunk") {
         if trunks.len() >= Trunk::TRUNKS_MAX {
@@ -27,58 +28,8 @@ pub(super) fn read(
             reader.error(at, "trunk", message);
             break;
         }
-        let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        let is_used = !names.insert(name.clone());
-        if !is_name(&name) || is_used {
-            let at = section.place("name").unwrap_or(at);
-            let fault = if is_used { "is used twice" } else { "is not a name" };
-            let message = format!(
-                "{name:?} {fault}; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
-            );
-            reader.error(at, section.path("name"), message);
-        }
-        let uri = uri(reader, &mut section, at, &server.domains);
-        let interval = health_check(reader, &mut section);
-        let privacy = match section.switch(reader, "privacy", false) {
-            true => CallerPrivacy::Id,
-            false => CallerPrivacy::None,
-        };
-        let keys = trunk_identity::read(reader, &mut section);
-        let changes_from = keys.identity.from.is_some() || keys.numbers_in != NumberForm::Unchanged;
-        let limits = call_limits(reader, &mut section);
-        let sees_ends = server.record_route && server.stateful;
-        if limits.is_some_and(|limits| limits.under_way.is_some()) && !sees_ends {
-            let message = "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `calls_max` out";
-            reader.error(section.place("calls_max").unwrap_or(at), section.path("calls_max"), message);
-        }
-        if changes_from && !sees_ends {
-            let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
-            reader.error(at, "trunk", message);
-        }
-        let others = server.trunking.trunks.iter().map(|trunk| trunk.headers.len()).sum();
-        let trunk = Trunk {
-            headers: trunk_headers::read(reader, &mut section, others),
-            registers: section.switch(reader, "register", false),
-            bulk: section.switch(reader, "bulk", false),
-            login: login(reader, &mut section),
-            networks: networks(reader, &mut section),
-            silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
-            caller: caller(reader, &mut section),
-            callers: callers(reader, &mut section),
-            privacy: keys.privacy.unwrap_or(privacy),
-            international: international(reader, &mut section),
-            domain: domain(reader, &mut section),
-            call_limits: limits,
-            identity: keys.identity,
-            numbers_in: keys.numbers_in,
-            numbers_out: keys.numbers_out,
-            ..Trunk::at(&name, &uri)
-        };
-        if trunk.registers && !trunk.login.as_ref().is_some_and(|login| is_account(&login.username)) {
-            let at = section.place("register").unwrap_or(at);
-            let message = "needs `username` and `password_file`, and a user name that a SIP URI can have: letters, digits and -_.!~*'()&=+$,?/";
-            reader.error(at, section.path("register"), message);
-        }
+        let (trunk, interval) = trunk(reader, &mut section, (at, rules, &mut names), server);
+        rules += trunk.headers.len();
         streams += usize::from(interval.is_some() && is_by_stream(&trunk.uri));
         if streams == STREAMS_MAX + 1 {
             let at = section.place("uri").unwrap_or(at);
@@ -91,6 +42,12 @@ pub(super) fn read(
             let at = section.place("bulk").unwrap_or(at);
             reader.error(at, section.path("bulk"), "needs register = true; add it, or take `bulk` out");
         }
+        if let Some((file, at)) = section.text(reader, "rates_file") {
+            let number = u16::try_from(trunks.len()).unwrap_or(u16::MAX);
+            if let Err(why) = rates.add(file, number) {
+                reader.error(at, section.path("rates_file"), format!("{file:?} {why}"));
+            }
+        }
         section.finish(reader);
         add(&mut trunks, &mut server.neighbours, trunk, interval);
     }
@@ -101,7 +58,70 @@ pub(super) fn read(
     for uri in edge_nodes {
         add(&mut trunks, &mut server.neighbours, node(uri), Some(NODE_CHECK));
     }
+    server.trunking.rates = rates.table();
     server.trunking.trunks = trunks.into();
+}
+
+/// Reads a trunk, and the time between its health checks. `names` are those of the neighbours and the trunks before, which have so many
+/// `rules` for header fields.
+fn trunk(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    (at, rules, names): (usize, usize, &mut HashSet<String>),
+    server: &Config,
+) -> (Trunk, Option<Duration>) {
+    let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
+    let is_used = !names.insert(name.clone());
+    if !is_name(&name) || is_used {
+        let at = section.place("name").unwrap_or(at);
+        let fault = if is_used { "is used twice" } else { "is not a name" };
+        let message = format!(
+            "{name:?} {fault}; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
+        );
+        reader.error(at, section.path("name"), message);
+    }
+    let uri = uri(reader, section, at, &server.domains);
+    let interval = health_check(reader, section);
+    let privacy = match section.switch(reader, "privacy", false) {
+        true => CallerPrivacy::Id,
+        false => CallerPrivacy::None,
+    };
+    let keys = trunk_identity::read(reader, section);
+    let changes_from = keys.identity.from.is_some() || keys.numbers_in != NumberForm::Unchanged;
+    let limits = call_limits(reader, section);
+    let sees_ends = server.record_route && server.stateful;
+    if limits.is_some_and(|limits| limits.under_way.is_some()) && !sees_ends {
+        let message = "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `calls_max` out";
+        reader.error(section.place("calls_max").unwrap_or(at), section.path("calls_max"), message);
+    }
+    if changes_from && !sees_ends {
+        let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
+        reader.error(at, "trunk", message);
+    }
+    let trunk = Trunk {
+        headers: trunk_headers::read(reader, section, rules),
+        registers: section.switch(reader, "register", false),
+        bulk: section.switch(reader, "bulk", false),
+        login: login(reader, section),
+        networks: networks(reader, section),
+        silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
+        caller: caller(reader, section),
+        callers: callers(reader, section),
+        privacy: keys.privacy.unwrap_or(privacy),
+        international: international(reader, section),
+        domain: domain(reader, section),
+        call_limits: limits,
+        identity: keys.identity,
+        numbers_in: keys.numbers_in,
+        numbers_out: keys.numbers_out,
+        ..Trunk::at(&name, &uri)
+    };
+    if trunk.registers && !trunk.login.as_ref().is_some_and(|login| is_account(&login.username)) {
+        let at = section.place("register").unwrap_or(at);
+        let message = "needs `username` and `password_file`, and a user name that a SIP URI can have: letters, digits and -_.!~*'()&=+$,?/";
+        reader.error(at, section.path("register"), message);
+    }
+    (trunk, interval)
 }
 
 /// True for a URI whose transport has connections.
@@ -131,6 +151,20 @@ fn add(
         });
     }
     trunks.push(trunk);
+}
+
+/// Warning of more health checks than are sent in a second.
+pub(super) fn health_check_warning(server: &Config) -> Option<String> {
+    let wanted: f64 = server.neighbours.iter().map(|of| 1.0 / of.interval.as_secs_f64().max(1.0)).sum();
+    let most = f64::from(Neighbour::PROBES_PER_S);
+    (wanted > most).then(|| {
+        format!(
+            "{} health checks would be {wanted:.0} a second, and {most} are sent in all: each comes {:.1} times as late; \
+             raise [[trunk]] health_check_s",
+            server.neighbours.len(),
+            wanted / most
+        )
+    })
 }
 
 /// True for a user part without escapes (RFC 3261 §25.1).

@@ -115,7 +115,7 @@ pub(super) struct Refusal {
     errors: Vec<String>,
 }
 
-/// Trunks, the database and the nodes whose password file is the same and has another password now.
+/// Trunks, the database and the nodes whose password file is the same and has another password now, and the rates of trunks if they differ.
 fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
     let of = |config: &Config, key: &str| config.keys.value(key).map(str::to_owned);
     let trunks = &old.server.trunking.trunks;
@@ -151,7 +151,12 @@ fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
         }
         _ => None,
     };
-    changed.chain(of_store).chain(of_nodes).collect()
+    let of_rates = (old.server.trunking.rates != new.server.trunking.rates).then(|| KeyChange {
+        key: "trunk.rates_file".to_owned(),
+        old: ShownValue::Hidden,
+        new: ShownValue::Hidden,
+    });
+    changed.chain(of_store).chain(of_nodes).chain(of_rates).collect()
 }
 
 impl Running {

@@ -23,9 +23,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, NumberForm, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable,
+    RouteTo, WeightedTrunk,
 };
-pub(crate) use dialplan::{in_order, is_plain_name};
+pub(crate) use dialplan::{TrunkOrder, in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
 pub use headers::{FieldName, HeaderRule, Pattern, RuleAction, RuleDirection, RuleMessages, is_value};
 pub use identity::{IdentityTemplate, TrunkIdentity};
@@ -266,6 +267,11 @@ pub enum Mode {
     Proxy,
     /// The caller gets the user's contacts (RFC 3261 §8.3).
     Redirect,
+}
+
+impl Neighbour {
+    /// Health checks of all neighbours in a second; 50 more may be sent at once.
+    pub const PROBES_PER_S: u32 = 150;
 }
 
 impl Config {

@@ -3,7 +3,8 @@
 use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
 use crate::config::trunk_list::TrunkList;
-use crate::{DestinationRules, HeaderRule, NumberForm, RouteTable};
+use crate::config::{TrunkOrder, in_order};
+use crate::{DestinationRules, HeaderRule, Number, NumberForm, RateTable, RouteTable, RouteTo};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Trunking {
     pub trunks: TrunkList,
     /// Routes; they name trunks by their index.
     pub routes: RouteTable,
+    /// Costs of numbers at trunks, for routes to the cheapest.
+    pub rates: RateTable,
     /// Rules for the numbers that trunks get.
     pub destinations: DestinationRules,
     /// Domains under which numbers are looked up before their routes are used (RFC 6116), in the order of trial; empty: none.
@@ -148,6 +151,12 @@ impl Trunk {
         Uri::parse(self.uri.as_bytes()).ok()
     }
 
+    /// Digits before a number with its country code: its own, or without them those that most carriers have.
+    pub(crate) fn international_or_usual(&self) -> impl Iterator<Item = &str> {
+        let usual = if self.international.is_empty() { &USUAL_PREFIXES[..] } else { &[] };
+        self.international.iter().map(String::as_str).chain(usual.iter().copied())
+    }
+
     /// User name of the account that it registers.
     pub(crate) fn account(&self) -> &str {
         self.login.as_ref().map_or("", |login| login.username.as_str())
@@ -174,6 +183,25 @@ impl Trunking {
     /// True if there are trunks.
     pub(crate) fn has_trunks(&self) -> bool {
         cfg!(feature = "operator") && !self.trunks.is_empty()
+    }
+
+    /// Trunks of a next hop in the order of trial, and the number as they get it; `None`: it leads to no trunk, or the number has no
+    /// form that they could get. With weights the order follows from `draw`.
+    pub(crate) fn order_of(&self, to: &RouteTo, number: &Number, draw: u64) -> Option<(TrunkOrder, Number)> {
+        match to {
+            RouteTo::Trunks { trunks, change } => Some((in_order(trunks, draw), change.of(number)?)),
+            RouteTo::ByCost(change) => {
+                let number = change.of(number)?;
+                Some((self.rates.order_of(&number), number)).filter(|(order, _)| !order.is_empty())
+            }
+            RouteTo::User(_) => None,
+        }
+    }
+
+    /// Trunks of a number in the order of trial, for measurements: passes their number, and the first one.
+    pub fn first_trunk_of(&self, number: &Number, draw: u64) -> Option<(usize, usize)> {
+        let (order, _) = self.order_of(self.routes.of_number(number)?, number, draw)?;
+        Some((order.len(), *order.first()?))
     }
 
     /// True if there are routes, or numbers are looked up.
@@ -238,6 +266,9 @@ impl Trunking {
 
     /// The first trunk that is no node and has this address in its networks.
     fn trunk_of(&self, source: IpAddr) -> Option<&Trunk> {
+        if self.trunks.is_empty() {
+            return None;
+        }
         self.trunks.get(self.trunks.find_in_networks(source, |_| true)?)
     }
 
@@ -249,6 +280,16 @@ impl Trunking {
         Some(&self.trunk_of(source())?.numbers_in).filter(|form| form.changes())
     }
 
+    /// International prefixes of all trunks, each once.
+    pub(crate) fn international_of_all(&self) -> impl Iterator<Item = &str> {
+        self.trunks.index().international()
+    }
+
+    /// Forms in which trunks get numbers, each once, without those that change none.
+    pub(crate) fn forms_of_all(&self) -> impl Iterator<Item = &NumberForm> {
+        self.trunks.index().forms()
+    }
+
     /// True if a trunk has credentials.
     pub(crate) fn has_logins(&self) -> bool {
         self.trunks.index().has_logins()
@@ -256,6 +297,9 @@ impl Trunking {
 
     /// The first trunk that has this address, in its URI or its networks, and fits.
     pub(crate) fn find_at(&self, ip: IpAddr, fits: impl Fn(&Trunk) -> bool) -> Option<usize> {
+        if self.trunks.is_empty() {
+            return None;
+        }
         let (by_uri, by_network) =
             (self.trunks.find_address(ip, &fits), self.trunks.find_in_networks(ip, &fits));
         by_uri.into_iter().chain(by_network).min()
@@ -272,6 +316,9 @@ impl Trunking {
         self.find_at(ip, |_| true).is_some()
     }
 }
+
+/// International prefixes that most carriers understand.
+const USUAL_PREFIXES: [&str; 2] = ["00", "011"];
 
 /// Without the password.
 impl fmt::Debug for TrunkLogin {

@@ -1,9 +1,10 @@
 //! List of trunks, with tables that find one by an address, a host or its neighbour: no request searches the whole list.
 
+use super::dialplan::NumberForm;
 use super::network::Network;
 use super::trunk::Trunk;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -36,6 +37,10 @@ pub(super) struct TrunkIndex {
     registering: Box<[u16]>,
     has_logins: bool,
     changes_numbers: bool,
+    /// Different international prefixes.
+    international: Box<[Box<str>]>,
+    /// Different forms of numbers to trunks.
+    forms: Box<[NumberForm]>,
 }
 
 /// Change of a list; its tables are made anew when it is dropped.
@@ -143,6 +148,9 @@ impl TrunkIndex {
             gateways().flat_map(|(number, trunk)| trunk.networks.iter().map(move |of| (*of, number)));
         let neighbour =
             |(number, trunk): (u16, &Trunk)| Some((u32::try_from(trunk.neighbour?).ok()?, number));
+        let prefixes: BTreeSet<&str> = list.iter().flat_map(Trunk::international_or_usual).collect();
+        let forms: BTreeSet<&NumberForm> =
+            list.iter().map(|trunk| &trunk.numbers_out).filter(|form| form.changes()).collect();
         Self {
             networks: NetworkTable::new(networks),
             addresses: sorted(uris().filter_map(|(uri, number)| Some((uri.host().ip()?, number)))),
@@ -152,6 +160,8 @@ impl TrunkIndex {
             registering: numbers(|trunk| trunk.registers && trunk.login.is_some()),
             has_logins: list.iter().any(|trunk| trunk.login.is_some()),
             changes_numbers: list.iter().any(|trunk| trunk.numbers_in.changes()),
+            international: prefixes.into_iter().map(Box::from).collect(),
+            forms: forms.into_iter().cloned().collect(),
         }
     }
 
@@ -161,6 +171,14 @@ impl TrunkIndex {
 
     pub(super) const fn has_logins(&self) -> bool {
         self.has_logins
+    }
+
+    pub(super) fn international(&self) -> impl Iterator<Item = &str> {
+        self.international.iter().map(|prefix| &**prefix)
+    }
+
+    pub(super) fn forms(&self) -> impl Iterator<Item = &NumberForm> {
+        self.forms.iter()
     }
 
     /// True if a trunk has numbers in another form.

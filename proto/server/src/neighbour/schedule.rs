@@ -1,11 +1,12 @@
 //! Times of the neighbours, and the rate of their probes.
 
+use crate::Neighbour;
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
 /// Due times of neighbours by their numbers. A time at which a probe is sent waits for its turn while there are more than
-/// [`PROBES_PER_S`]; the others, at which an attempt ends, do not.
+/// [`Neighbour::PROBES_PER_S`]; the others, at which an attempt ends, do not.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     ends: BTreeSet<(Instant, u16)>,
@@ -73,7 +74,7 @@ impl Schedule {
     }
 }
 
-/// Rate of probes: [`PROBES_PER_S`], of which [`BURST`] may be sent at once.
+/// Rate of probes: [`Neighbour::PROBES_PER_S`], of which [`BURST`] may be sent at once.
 #[derive(Debug, Default)]
 struct Rate {
     /// Time up to which the probes that were sent fill the rate.
@@ -95,11 +96,9 @@ impl Rate {
     }
 }
 
-/// Probes of all neighbours in a second. With [`BURST`] no second has more than 200.
-pub(crate) const PROBES_PER_S: u32 = 150;
-/// Probes that may be sent at once.
+/// Probes that may be sent at once: no second has more than 200.
 const BURST: u32 = 50;
-const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / PROBES_PER_S as u64);
+const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / Neighbour::PROBES_PER_S as u64);
 /// Delay of a probe from which it is counted.
 const DELAY_COUNTED: Duration = Duration::from_secs(1);
 

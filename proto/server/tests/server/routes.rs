@@ -6,8 +6,8 @@ use crate::harness::{
     requests, statuses,
 };
 use ringway_server::{
-    CallerNumber, CallerPrivacy, Config, Destination, DestinationRule, DestinationRules, NumberChange, Route,
-    RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
+    CallerNumber, CallerPrivacy, Config, Destination, DestinationRule, DestinationRules, NumberChange, Rate,
+    RatePrefix, RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
 };
 use std::time::Duration;
 
@@ -90,6 +90,48 @@ fn a_number_goes_to_its_trunk_by_the_longest_match() {
         let mut world = World::with(carriers);
         assert_eq!(only(world.udp(ALICE, &invite(uri))).status(), 404, "{uri}");
     }
+}
+
+/// Both carriers have rates; the second one is cheaper in Germany.
+fn with_rates(config: &mut Config) {
+    carriers(config);
+    let rates = [("44", 0, 10), ("44", 1, 20), ("49", 0, 10), ("4930", 1, 5)];
+    let rate = |(prefix, trunk, cost): (&str, u16, u64)| Rate {
+        prefix: RatePrefix::parse(prefix.as_bytes()).unwrap(),
+        trunk,
+        cost,
+    };
+    config.trunking.rates = RateTable::new(rates.map(rate).to_vec());
+    let national = NumberChange { strip: 1, add: "+49".into() };
+    let routes = vec![
+        Route { matches: prefix("+"), to: RouteTo::ByCost(NumberChange::default()) },
+        Route { matches: RouteMatch::Pattern("0[1-9]*".into()), to: RouteTo::ByCost(national) },
+    ];
+    config.trunking.routes = RouteTable::new(routes).unwrap();
+}
+
+#[test]
+fn a_route_by_cost_calls_the_cheapest_trunk_and_then_the_next() {
+    for (uri, trunks) in [
+        ("sip:+441@example.org", [CARRIER_A, CARRIER_B].as_slice()),
+        ("sip:+4930123@example.org", &[CARRIER_B, CARRIER_A]),
+        ("sip:030123@example.org", &[CARRIER_B, CARRIER_A]),
+        ("sip:+4989123@example.org", &[CARRIER_A]),
+    ] {
+        let mut world = World::with(with_rates);
+        let invites = |sent| at_carriers(sent).into_iter().filter(|sent| sent.method() == "INVITE").collect();
+        let mut sent: Vec<Sent> = invites(world.udp(ALICE, &invite(uri)));
+        for trunk in trunks {
+            let at_trunk = only(sent);
+            assert_eq!(at_trunk.to(), *trunk, "{uri}");
+            sent = invites(world.udp(trunk, &at_trunk.answer(503, &[])));
+        }
+        assert!(sent.is_empty(), "{uri}: no other trunk has a rate");
+        let failovers = trunks.len() as u64 - 1;
+        assert_eq!(world.server.counters().trunk_failovers, failovers, "{uri}");
+    }
+    let mut world = World::with(with_rates);
+    assert_eq!(only(world.udp(ALICE, &invite("sip:+331@example.org"))).status(), 404, "no rate");
 }
 
 #[test]

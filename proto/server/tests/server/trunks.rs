@@ -208,6 +208,12 @@ fn other_methods_go_to_trunks_too_and_end_in_their_time() {
 /// The carriers with health checks.
 pub(crate) fn probed(config: &mut Config) {
     carriers(config);
+    probe_all(config);
+}
+
+/// Gives each trunk a health check every 30 s.
+fn probe_all(config: &mut Config) {
+    config.neighbours.clear();
     for (index, trunk) in config.trunking.trunks.edit().iter_mut().enumerate() {
         trunk.neighbour = Some(index);
         config.neighbours.push(Neighbour {
@@ -219,6 +225,62 @@ pub(crate) fn probed(config: &mut Config) {
             offers_alias: false,
         });
     }
+}
+
+/// 10,000 trunks with a health check every 30 s each, after `before` others.
+fn many(before: usize) -> impl FnOnce(&mut Config) {
+    move |config: &mut Config| {
+        let trunk = |number: usize| {
+            let of = number.wrapping_sub(before);
+            let address = format!("10.{}.{}.1:5060", of / 250 % 250, of % 250);
+            crate::routes::trunk(&format!("t{of}"), &address)
+        };
+        config.trunking.trunks = (0..10_000 + before).map(trunk).collect::<Vec<_>>().into();
+        probe_all(config);
+    }
+}
+
+/// Answers each OPTIONS for so many seconds; returns the numbers of those in each second.
+fn health_checks(world: &mut World, seconds: u64) -> Vec<usize> {
+    let mut sent_in = Vec::new();
+    for _ in 0..seconds {
+        let mut count = 0;
+        for _ in 0..50 {
+            let probes = world.pass(Duration::from_millis(20));
+            for probe in probes.iter().filter(|sent| sent.method() == "OPTIONS") {
+                count += 1;
+                world.udp(&probe.to(), &probe.answer(200, &[]));
+            }
+        }
+        sent_in.push(count);
+    }
+    sent_in
+}
+
+#[test]
+fn health_checks_of_ten_thousand_trunks_are_spread_and_a_reload_keeps_their_states() {
+    let mut world = World::with(many(0));
+    let up = |world: &World| {
+        world.memory.tables().read_neighbours(0, |table| table.states().iter().filter(|up| **up).count())
+    };
+    let sent = health_checks(&mut world, 70);
+    assert!(sent.iter().all(|count| *count <= 200), "{sent:?}");
+    assert_eq!(up(&world), 10_000, "{sent:?}");
+    let sent = health_checks(&mut world, 70);
+    assert!(sent.iter().all(|count| (145..=155).contains(count)), "{sent:?}");
+    assert!(world.server.counters().health_checks_delayed > 9_000, "each is due after 30 s");
+    // One comes before them all.
+    let mut changed = crate::harness::config();
+    many(1)(&mut changed);
+    world.server.reconfigure(std::sync::Arc::new(changed));
+    let sent = health_checks(&mut world, 1);
+    assert!(sent[0] <= 200 && up(&world) >= 10_000, "{} of {} are up", up(&world), 10_001);
+    let silent = world.pass(Duration::from_secs(5));
+    assert!(
+        silent.iter().filter(|sent| sent.method() == "OPTIONS").count() <= 200 * 5 * 4,
+        "with retransmissions"
+    );
+    assert!(up(&world) > 9_000, "a timeout ends one of those only that were not answered");
 }
 
 fn events(world: &World) -> Vec<String> {

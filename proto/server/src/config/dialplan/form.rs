@@ -4,7 +4,7 @@ use super::Number;
 use alloc::string::String;
 
 /// Form of the numbers of a trunk. Inside, a number of E.164 has a `+`; what is none, such as a service code, stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NumberForm {
     /// As they are.
     #[default]

@@ -4,6 +4,7 @@ mod destination;
 mod form;
 mod number;
 mod pattern;
+mod rates;
 mod route;
 
 pub use destination::{CallRate, CallRates, Destination, DestinationRule, DestinationRules};
@@ -11,5 +12,6 @@ pub use form::NumberForm;
 pub use number::Number;
 pub(crate) use number::is_plain_name;
 pub use pattern::{BadPattern, PatternTable};
-pub(crate) use route::in_order;
+pub use rates::{Rate, RatePrefix, RateTable};
 pub use route::{BadRoute, NumberChange, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk};
+pub(crate) use route::{TrunkOrder, in_order};

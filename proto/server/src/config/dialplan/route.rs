@@ -2,7 +2,10 @@
 
 use super::Number;
 use super::pattern::{BadPattern, PatternKind, PatternTable};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sip::Uri;
 use smallvec::SmallVec;
@@ -28,7 +31,7 @@ pub enum RouteMatch {
 }
 
 /// Next hop of a route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteTo {
     /// Trunks, one after another.
     Trunks {
@@ -37,12 +40,14 @@ pub enum RouteTo {
         /// Change of the number.
         change: NumberChange,
     },
+    /// Trunks with a rate for the number, the cheapest first.
+    ByCost(NumberChange),
     /// User part of a user in the domain of the request.
     User(String),
 }
 
 /// Trunk of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WeightedTrunk {
     /// Index in the list of trunks.
     pub trunk: u16,
@@ -51,7 +56,7 @@ pub struct WeightedTrunk {
 }
 
 /// Change of a number: `strip` characters are removed at its start, then `add` is put before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumberChange {
     /// Number of characters, a `+` included.
     pub strip: u8,
@@ -74,15 +79,19 @@ impl Route {
     pub const TRUNKS_MAX: usize = 8;
 }
 
-/// Routes, compiled for lookups.
+/// Routes, compiled for lookups. Copies share one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteTable {
-    routes: Vec<Route>,
+pub struct RouteTable(Arc<Compiled>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Compiled {
+    /// Different next hops, of which most routes share some.
+    hops: Box<[RouteTo]>,
     numbers: PatternTable,
-    /// Index of the route of each rule of `numbers`.
-    of_numbers: Vec<u32>,
-    /// Domains in lower case with their routes, sorted by domain.
-    domains: Vec<(String, u32)>,
+    /// Next hop of each rule of `numbers`.
+    of_numbers: Box<[u32]>,
+    /// Domains in lower case with their next hops, sorted by domain.
+    domains: Box<[(String, u32)]>,
     any_domain: Option<u32>,
 }
 
@@ -101,47 +110,68 @@ impl RouteTable {
     /// # Errors
     /// The first route with a bad prefix or pattern.
     pub fn new(routes: Vec<Route>) -> Result<Self, BadRoute> {
-        let (mut rules, mut of_numbers) = (Vec::new(), Vec::new());
+        let (mut rules, mut places, mut of_numbers) = (Vec::new(), Vec::new(), Vec::new());
         let (mut domains, mut any_domain) = (Vec::new(), None);
-        for (index, route) in (0_u32..).zip(&routes) {
-            match &route.matches {
-                RouteMatch::Prefix(text) => rules.push((text.as_str(), PatternKind::Prefix)),
-                RouteMatch::Pattern(text) => rules.push((text.as_str(), PatternKind::Pattern)),
-                RouteMatch::Domain(domain) if domain == "*" => any_domain = any_domain.or(Some(index)),
-                RouteMatch::Domain(domain) => domains.push((domain.to_ascii_lowercase(), index)),
+        let mut hops: BTreeMap<RouteTo, u32> = BTreeMap::new();
+        let mut kept = Vec::with_capacity(routes.len());
+        for (index, Route { matches, to }) in routes.into_iter().enumerate() {
+            let next = hops.len() as u32;
+            let hop = *hops.entry(to).or_insert(next);
+            match matches {
+                RouteMatch::Prefix(text) => kept.push((text, PatternKind::Prefix)),
+                RouteMatch::Pattern(text) => kept.push((text, PatternKind::Pattern)),
+                RouteMatch::Domain(domain) => {
+                    match domain.as_str() {
+                        "*" => any_domain = any_domain.or(Some(hop)),
+                        domain => domains.push((domain.to_ascii_lowercase(), index, hop)),
+                    }
+                    continue;
+                }
             }
-            of_numbers.resize(rules.len(), index);
+            of_numbers.push(hop);
+            places.push(index);
         }
+        rules.extend(kept.iter().map(|(text, kind)| (text.as_str(), *kind)));
         let numbers = PatternTable::new(rules).map_err(|(rule, why)| BadRoute {
-            route: of_numbers.get(rule).map_or(usize::MAX, |&route| route as usize),
+            route: places.get(rule).copied().unwrap_or(usize::MAX),
             why,
         })?;
+        // Of equal domains the first in the configuration counts.
         domains.sort();
-        Ok(Self { routes, numbers, of_numbers, domains, any_domain })
+        let mut numbered: Vec<(u32, RouteTo)> = hops.into_iter().map(|(to, hop)| (hop, to)).collect();
+        numbered.sort_unstable_by_key(|(hop, _)| *hop);
+        Ok(Self(Arc::new(Compiled {
+            hops: numbered.into_iter().map(|(_, to)| to).collect(),
+            numbers,
+            of_numbers: of_numbers.into(),
+            domains: domains.into_iter().map(|(domain, _, hop)| (domain, hop)).collect(),
+            any_domain,
+        })))
     }
 
     /// True without routes.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+        self.0.hops.is_empty()
     }
 
-    /// All routes, in the order of the configuration.
-    pub fn list(&self) -> &[Route] {
-        &self.routes
+    /// True if a route leads to the cheapest trunks.
+    pub fn uses_rates(&self) -> bool {
+        self.0.hops.iter().any(|to| matches!(to, RouteTo::ByCost(_)))
     }
 
-    /// Route of a number.
-    pub fn of_number(&self, number: &Number) -> Option<&Route> {
-        self.routes.get(*self.of_numbers.get(self.numbers.find(number)?)? as usize)
+    /// Next hop of a number.
+    pub fn of_number(&self, number: &Number) -> Option<&RouteTo> {
+        let Compiled { hops, numbers, of_numbers, .. } = &*self.0;
+        hops.get(*of_numbers.get(numbers.find(number)?)? as usize)
     }
 
-    /// Route of the domain of a URI.
-    pub fn of_domain(&self, uri: &Uri<'_>) -> Option<&Route> {
+    /// Next hop of the domain of a URI.
+    pub fn of_domain(&self, uri: &Uri<'_>) -> Option<&RouteTo> {
+        let Compiled { hops, domains, any_domain, .. } = &*self.0;
         let host = uri.host().without_root_dot().as_bytes().to_ascii_lowercase();
-        let at = self.domains.partition_point(|(domain, _)| domain.as_bytes() < host.as_slice());
-        let own =
-            self.domains.get(at).filter(|(domain, _)| domain.as_bytes() == host).map(|(_, route)| *route);
-        self.routes.get(own.or(self.any_domain)? as usize)
+        let at = domains.partition_point(|(domain, _)| domain.as_bytes() < host.as_slice());
+        let own = domains.get(at).filter(|(domain, _)| domain.as_bytes() == host).map(|(_, hop)| *hop);
+        hops.get(own.or(*any_domain)? as usize)
     }
 }
 
@@ -192,16 +222,14 @@ mod tests {
         let list =
             routes.into_iter().zip(0..).map(|(matches, n)| Route { matches, to: to(&alloc::format!("{n}")) });
         let table = RouteTable::new(list.collect()).unwrap();
-        let domain =
-            |uri: &str| table.of_domain(&Uri::parse(uri.as_bytes()).unwrap()).map(|route| route.to.clone());
+        let domain = |uri: &str| table.of_domain(&Uri::parse(uri.as_bytes()).unwrap()).cloned();
         assert_eq!(domain("sip:x@oTHER.EXAMPLE"), Some(to("0")));
         assert_eq!(domain("sip:x@a.example:5070"), Some(to("3")));
         assert_eq!(domain("sip:x@b.example"), Some(to("2")));
-        let number =
-            |text: &[u8]| table.of_number(&Number::parse(text).unwrap()).map(|route| route.to.clone());
+        let number = |text: &[u8]| table.of_number(&Number::parse(text).unwrap()).cloned();
         assert_eq!((number(b"+491"), number(b"112"), number(b"2")), (Some(to("1")), Some(to("4")), None));
         let bad = Route { matches: RouteMatch::Pattern("[".into()), to: to("x") };
-        let with_bad = vec![table.list()[0].clone(), bad];
+        let with_bad = vec![Route { matches: RouteMatch::Domain("b.example".into()), to: to("y") }, bad];
         assert_eq!(RouteTable::new(with_bad), Err(BadRoute { route: 1, why: BadPattern::Syntax }));
     }
 

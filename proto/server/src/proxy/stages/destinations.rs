@@ -1,11 +1,11 @@
 //! Destination rules: the numbers that trunks may get, and how often.
 
 use crate::base::{Env, Request, TrunkTarget};
-use crate::config::{DestinationRule, NumberForm, Route, RouteTo, is_plain_name};
+use crate::config::{DestinationRule, NumberForm, RouteTo, is_plain_name};
 use crate::policy::ends_or_completes;
 use crate::proxy::call::{Answer, Call};
 use crate::report::{DestinationRefusal, Report};
-use crate::{Aor, CallRate, Config, Number, Reason, Trunk};
+use crate::{Aor, CallRate, Config, Number, Reason};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, NameAddr, Scheme, Uri};
@@ -125,26 +125,25 @@ pub(super) fn admit_user_part(
         return Err(RouteRefusal::Forbidden);
     };
     let mut prefixes: SmallVec<[&[u8]; 4]> = SmallVec::from_iter([b"".as_slice()]);
-    let of_call = |(index, _): &(usize, &Trunk)| trunks.is_empty() || trunks.contains(index);
-    for (_, trunk) in trunking.trunks.iter().enumerate().filter(of_call) {
-        match trunk.international.as_slice() {
-            [] => prefixes.extend(USUAL_PREFIXES.iter().map(|prefix| prefix.as_bytes())),
-            own => prefixes.extend(own.iter().map(String::as_bytes)),
-        }
+    if trunks.is_empty() {
+        prefixes.extend(trunking.international_of_all().map(str::as_bytes));
+    }
+    for trunk in trunks.iter().filter_map(|trunk| trunking.trunks.get(*trunk)) {
+        prefixes.extend(trunk.international_or_usual().map(str::as_bytes));
     }
     // A gateway may dial a local number without the digits of its context.
     let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
     let mut numbers = Readings::new();
     for number in [Some(number), local].into_iter().flatten() {
         add_readings(&number, &prefixes, &mut numbers);
-        for form in trunking.trunks.iter().map(|trunk| &trunk.numbers_out).filter(|form| form.changes()) {
+        for form in trunking.forms_of_all() {
             add_forms(form, &number, &mut numbers);
         }
     }
     for number in numbers.clone() {
         let of_route = match trunking.routes.of_number(&number) {
-            Some(Route { to: RouteTo::Trunks { change, .. }, .. }) => change.of(&number),
-            Some(Route { to: RouteTo::User(_), .. }) | None => None,
+            Some(RouteTo::Trunks { change, .. } | RouteTo::ByCost(change)) => change.of(&number),
+            Some(RouteTo::User(_)) | None => None,
         };
         numbers.extend(of_route);
     }
@@ -284,8 +283,6 @@ fn refuse(
 
 /// Seconds after which a request to trunks that are down is worth another attempt.
 const RETRY_S: u64 = 30;
-/// International prefixes of a trunk that has none in the configuration.
-const USUAL_PREFIXES: [&str; 2] = ["00", "011"];
 
 /// Minimum number of digits behind a service code for a number with its country code: fewer are another code.
 const INTERNATIONAL_DIGITS_MIN: usize = 5;

@@ -87,9 +87,9 @@ fn looked_up(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, aor:
     {
         return None;
     }
-    match env.config.trunking.routes.of_number(&number).map(|route| &route.to) {
+    match env.config.trunking.routes.of_number(&number) {
         Some(RouteTo::User(_)) => None,
-        Some(RouteTo::Trunks { .. }) | None => Some(number),
+        Some(RouteTo::Trunks { .. } | RouteTo::ByCost(_)) | None => Some(number),
     }
 }
 

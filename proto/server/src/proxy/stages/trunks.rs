@@ -1,7 +1,7 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
 use crate::base::{BranchId, Env, Reach, Request, Sender};
-use crate::config::{Route, RouteTo, WeightedTrunk, in_order};
+use crate::config::{RouteTo, TrunkOrder, in_order};
 use crate::dialog::cseq::{RepeatedInvites, TrunkNumbers, at_trunk, changed_rack, restored_event};
 use crate::dialog::{contact_of, owner_of_sender};
 use crate::policy::{Permitted, is_method_of_call};
@@ -58,11 +58,12 @@ pub(super) fn before_elsewhere(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> 
         return Next::Pass;
     }
     match config.trunking.routes.of_domain(&routed.uri) {
-        Some(Route { to: RouteTo::Trunks { trunks, .. }, .. }) => {
+        Some(RouteTo::Trunks { trunks, .. }) => {
             let payer = Payer::of(config, &call.request.message.from().uri);
-            next_of(targets_at(call, &payer, trunks, &Dialled::Uri(routed.uri)))
+            let order = in_order(trunks, call.env.call_hash(call.request.message));
+            next_of(targets_at(call, &payer, order, &Dialled::Uri(routed.uri)))
         }
-        Some(Route { to: RouteTo::User(_), .. }) | None => Next::Pass,
+        Some(RouteTo::ByCost(_) | RouteTo::User(_)) | None => Next::Pass,
     }
 }
 
@@ -105,7 +106,7 @@ pub(super) fn of_number(
     if context.is_some_and(|domain| !is_ours(domain)) || call.env.host.is_known(aor.user(), aor.domain()) {
         return Ok(Vec::new());
     }
-    match config.trunking.routes.of_number(&number).map(|route| &route.to) {
+    match config.trunking.routes.of_number(&number) {
         None => Ok(Vec::new()),
         Some(RouteTo::User(user)) => {
             let domain = aor.domain().to_vec();
@@ -114,16 +115,11 @@ pub(super) fn of_number(
             call.env.decided(call.request, Reason::RoutedToUser, detail);
             Ok(vec![StoredTarget::of_caller(&[b"sip:", aor.as_bytes()].concat())])
         }
-        Some(RouteTo::Trunks { trunks, change }) if call.request.grant.may_call_anywhere() => {
-            match change.of(&number) {
-                Some(number) => {
-                    let payer = Payer { counted, ..Payer::of(config, &call.request.message.from().uri) };
-                    targets_at(call, &payer, trunks, &Dialled::Number(number))
-                }
-                None => Ok(Vec::new()),
-            }
+        Some(to) if call.request.grant.may_call_anywhere() => {
+            let payer = Payer { counted, ..Payer::of(config, &call.request.message.from().uri) };
+            targets_of(call, &payer, to, &number)
         }
-        Some(RouteTo::Trunks { .. }) => Ok(Vec::new()),
+        Some(RouteTo::Trunks { .. } | RouteTo::ByCost(_)) => Ok(Vec::new()),
     }
 }
 
@@ -137,9 +133,12 @@ pub(super) fn of_diverted(
     let config = call.env.config;
     let trunking = &config.trunking;
     if config.domain_of(uri).is_none() {
-        return match trunking.routes.of_domain(uri).map(|route| &route.to) {
-            Some(RouteTo::Trunks { trunks, .. }) => targets_at(call, payer, trunks, &Dialled::Other(*uri)),
-            Some(RouteTo::User(_)) | None => Ok(Vec::new()),
+        return match trunking.routes.of_domain(uri) {
+            Some(RouteTo::Trunks { trunks, .. }) => {
+                let order = in_order(trunks, call.env.call_hash(call.request.message));
+                targets_at(call, payer, order, &Dialled::Other(*uri))
+            }
+            Some(RouteTo::ByCost(_) | RouteTo::User(_)) | None => Ok(Vec::new()),
         };
     }
     let mut aor = Aor::default();
@@ -148,19 +147,30 @@ pub(super) fn of_diverted(
         return Ok(Vec::new());
     }
     let Some((number, _)) = Number::of_uri(uri) else { return Ok(Vec::new()) };
-    match trunking.routes.of_number(&number).map(|route| &route.to) {
-        Some(RouteTo::Trunks { trunks, change }) => match change.of(&number) {
-            Some(number) => targets_at(call, payer, trunks, &Dialled::Number(number)),
-            None => Ok(Vec::new()),
-        },
-        Some(RouteTo::User(_)) | None => Ok(Vec::new()),
+    match trunking.routes.of_number(&number) {
+        Some(to) => targets_of(call, payer, to, &number),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Trunks of a next hop as targets of a number; none if it leads to no trunk.
+fn targets_of(
+    call: &mut Call<'_, '_>,
+    payer: &Payer,
+    to: &RouteTo,
+    number: &Number,
+) -> Result<Vec<StoredTarget>, RouteRefusal> {
+    let draw = call.env.call_hash(call.request.message);
+    match call.env.config.trunking.order_of(to, number, draw) {
+        Some((order, number)) => targets_at(call, payer, order, &Dialled::Number(number)),
+        None => Ok(Vec::new()),
     }
 }
 
 /// True if requests for this URI have a route to a trunk.
 pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
-    let routes = &env.config.trunking.routes;
-    let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
+    let (trunking, routes) = (&env.config.trunking, &env.config.trunking.routes);
+    let is_to_trunks = |to: &RouteTo| matches!(to, RouteTo::Trunks { .. });
     match env.config.domain_of(uri) {
         None => routes.of_domain(uri).is_some_and(is_to_trunks),
         Some(_) => {
@@ -169,7 +179,8 @@ pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
             let is_user = env.host.is_known(aor.user(), aor.domain());
             !is_user
                 && Number::of_uri(uri)
-                    .is_some_and(|(number, _)| routes.of_number(&number).is_some_and(is_to_trunks))
+                    .and_then(|(number, _)| trunking.order_of(routes.of_number(&number)?, &number, 0))
+                    .is_some()
         }
     }
 }
@@ -188,7 +199,7 @@ enum Dialled<'a> {
 fn targets_at(
     call: &mut Call<'_, '_>,
     payer: &Payer,
-    trunks: &[WeightedTrunk],
+    mut order: TrunkOrder,
     dialled: &Dialled<'_>,
 ) -> Result<Vec<StoredTarget>, RouteRefusal> {
     let (config, tables, now) = (call.env.config, call.env.tables, call.env.cx.now);
@@ -197,7 +208,6 @@ fn targets_at(
         let neighbour = list.get(*trunk).map(|trunk| trunk.neighbour);
         neighbour.is_some_and(|index| index.is_none_or(|index| tables.is_neighbour_up(index)))
     };
-    let mut order = in_order(trunks, call.env.call_hash(call.request.message));
     order.retain(|trunk| is_up(trunk));
     if order.is_empty() {
         call.env.counters.trunks_down += 1;
