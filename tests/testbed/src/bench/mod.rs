@@ -12,6 +12,7 @@ mod calls;
 mod cluster;
 mod databases;
 mod entered;
+mod gateways;
 mod generator;
 mod in_process;
 mod instructions;

@@ -1,7 +1,7 @@
 //! Rows of the table, with the servers that each needs and its target.
 
-use super::in_process;
 use super::report::{Row, TimeTarget, Times};
+use super::{gateways, in_process};
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::floor::Kind;
 use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
@@ -113,6 +113,7 @@ impl Bench {
         }
         if self.wants(RowName::Route) {
             rows.push(in_process::lookup_row(self.plan.repeats));
+            rows.push(gateways::row(self.plan.repeats));
         }
         let first = [RowName::Register, RowName::Call, RowName::NotFound, RowName::Scale];
         if first.into_iter().any(|name| self.wants(name)) {

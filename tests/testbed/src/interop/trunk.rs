@@ -30,6 +30,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("operator/identity", reads_from));
     all.push(Scenario::new("operator/headers", header_rules));
     all.push(Scenario::new("operator/bulk", bulk));
+    all.push(Scenario::new("operator/gateways", gateways));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -284,6 +285,60 @@ fn back_to_back_inwards(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// 10,000 trunks, and rates of 100,000 prefixes, with three SIPp carriers among them: the cheapest refuses with 503, the next cheaper one
+/// is called; where another one has a longer prefix with a lower cost it is called first.
+fn gateways(stage: &Stage) -> Result<()> {
+    let ports = [free_port()?, free_port()?, free_port()?];
+    let mut text = String::new();
+    for (index, port) in ports.iter().enumerate() {
+        text += &format!(
+            "[[trunk]]\nname = \"sipp-{index}\"\nuri = \"sip:127.0.0.1:{port}\"\nhealth_check_s = 0\n\
+             rates_file = \"{}\"\n",
+            stage.path(&format!("rates-{index}.csv")).display()
+        );
+    }
+    for number in ports.len()..TRUNKS {
+        let (high, low) = (number / 250, number % 250);
+        text += &format!(
+            "[[trunk]]\nname = \"gateway-{number}\"\nuri = \"sip:10.9.{high}.{low}\"\n\
+             networks = [\"10.9.{high}.{low}\"]\nhealth_check_s = 0\n"
+        );
+    }
+    text += "[[route]]\nprefix = \"+\"\nby_cost = true\n";
+    // The first carrier has a long list of other countries, too.
+    let others: String = (0..99_996).map(|number| format!("7{number:05},0.5\n")).collect();
+    std::fs::write(stage.path("rates-0.csv"), format!("prefix,cost\n44,0.01\n{others}"))?;
+    std::fs::write(stage.path("rates-1.csv"), "44,0.02\n")?;
+    std::fs::write(stage.path("rates-2.csv"), "+44,0.03\n+4420,0.005\n")?;
+    let server = Server::start_with(stage, Wanted::default(), &text)?;
+    server.add_user("alice")?;
+    let user = users("carrier", "alice").into_iter().next().context("no user")?;
+    let users = [user];
+    let play = Play { stage, transport: Transport::Udp, digest: false };
+    let role = |scenario, name, port| -> Result<Process> {
+        let mut sipp = play.sipp(scenario, name, &users, port, None);
+        sipp.parts = &["routed"];
+        sipp.start(stage)
+    };
+    let [first_port, next_port, longer_port] = ports;
+    let mut refusing = role("unavailable", "sipp-0", first_port)?;
+    let mut next = role("answer", "sipp-1", next_port)?;
+    let mut longer = role("answer", "sipp-2", longer_port)?;
+    let mut alice = alice(stage, &server)?;
+    for (call, number) in [(1, "+441234567"), (2, "+44201234567")] {
+        alice.dial(&format!("sip:{number}@example.org"))?;
+        alice.established_calls(call).with_context(|| format!("the call to {number}"))?;
+        alice.hang_up()?;
+        alice.ended_calls(call)?;
+    }
+    succeeded("sipp-0", &mut refusing).context("the carrier that refuses")?;
+    succeeded("sipp-1", &mut next).context("the next cheaper carrier")?;
+    succeeded("sipp-2", &mut longer).context("the carrier with the longer prefix")?;
+    let failovers = server.counters()?.get("trunk_failovers")?;
+    ensure!(failovers == 1, "{failovers} failovers");
+    Ok(())
+}
+
 /// Ringway with these trunks for all numbers, in this order, and the user alice.
 fn server(stage: &Stage, trunks: &[(&str, Ipv4Addr, u16, Transport)], password: &str) -> Result<Server> {
     write_password(stage, password)?;
@@ -457,3 +512,5 @@ const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 pub(super) const NUMBER: &str = "+441234567";
 pub(super) const INBOUND: &str = "+4930123401";
 pub(super) const PASSWORD: &str = "trunk secret";
+/// Number of trunks with which the cheapest are found.
+const TRUNKS: usize = 10_000;
