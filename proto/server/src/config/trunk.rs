@@ -168,11 +168,6 @@ impl Trunk {
         self.domain.as_deref().map_or_else(host, str::as_bytes)
     }
 
-    /// True for an address of its URI or of its networks.
-    pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
-        self.has_network(ip) || self.parsed().is_some_and(|uri| uri.host().ip() == Some(ip))
-    }
-
     /// True for an address that its requests come from.
     pub(crate) fn has_network(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(ip))

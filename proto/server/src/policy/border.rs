@@ -25,7 +25,7 @@ impl Border {
         let trunks = &config.trunking.trunks;
         let rules = match chosen {
             Some(trunk) => trunks.get(trunk).is_some_and(has_rules).then_some(trunk),
-            None => trunks.iter().position(|trunk| has_rules(trunk) && trunk.has_address(ip)),
+            None => config.trunking.find_at(ip, has_rules),
         };
         Self { rules }
     }
