@@ -126,6 +126,8 @@ pub enum HeaderName {
     ProxyAuthenticationInfo,
     /// `Flow-Timer` (RFC 5626).
     FlowTimer,
+    /// `Geolocation` (RFC 6442).
+    Geolocation,
     /// Any other name; the message has its spelling.
     Other,
 }
@@ -196,6 +198,7 @@ impl HeaderName {
         Self::AuthenticationInfo,
         Self::ProxyAuthenticationInfo,
         Self::FlowTimer,
+        Self::Geolocation,
     ];
 
     /// The name spelled `bytes`, long or compact, in any case.
@@ -316,6 +319,7 @@ impl HeaderName {
             Self::AuthenticationInfo => b"Authentication-Info",
             Self::ProxyAuthenticationInfo => b"Proxy-Authentication-Info",
             Self::FlowTimer => b"Flow-Timer",
+            Self::Geolocation => b"Geolocation",
             Self::Other => b"",
         }
     }
@@ -435,6 +439,7 @@ mod tests {
         (HeaderName::AuthenticationInfo, b""),
         (HeaderName::ProxyAuthenticationInfo, b""),
         (HeaderName::FlowTimer, b""),
+        (HeaderName::Geolocation, b""),
     ];
 
     fn usual(bytes: &[u8]) -> HeaderName {
