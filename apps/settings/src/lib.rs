@@ -15,6 +15,7 @@ extern crate alloc;
 extern crate std;
 
 #[cfg(feature = "keys")]
+mod caller_limits;
 mod keys;
 mod listeners;
 mod machine;

@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::listeners::{EntryFault, read_edge_domains, read_edge_nodes, read_enum_zones};
-use crate::{Reader, Section};
+use crate::{Reader, Section, caller_limits};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -290,11 +290,11 @@ impl Limits {
         }
     }
 
-    /// Reads `[limits]`; `max_message_bytes` becomes a limit of the parser, in `config`.
+    /// Reads `[limits]`; `max_message_bytes` becomes a limit of the parser, in `config`, and so do the limits of calls.
     pub fn read(
         reader: &mut Reader<'_>,
         top: &mut Section<'_, '_>,
-        connections: Connections,
+        (connections, lookups): (Connections, NumberLookups),
         config: &mut Config,
     ) -> Self {
         let default = Self::with(&connections);
@@ -321,6 +321,9 @@ impl Limits {
             let at = section.place("memory_mb").unwrap_or_default();
             let message = format!("{} is too little; give {MEMORY_MB_MIN} or more, or 0", limits.memory_mb);
             reader.error(at, section.path("memory_mb"), message);
+        }
+        if lookups == NumberLookups::Supported {
+            caller_limits::read(reader, &mut section, config);
         }
         section.finish(reader);
         limits

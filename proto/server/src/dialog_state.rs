@@ -189,7 +189,7 @@ fn step(env: &mut Env<'_>, change: impl FnOnce(&mut DialogStates, Instant, &mut 
 }
 
 /// Latest end of the session of this 2xx: its session interval, if it has one, and the time for the BYE after it.
-fn end_of(env: &Env<'_>, response: &Message<'_>) -> Instant {
+pub(crate) fn end_of(env: &Env<'_>, response: &Message<'_>) -> Instant {
     let longest = env.config.dialog_lifetime;
     let interval = response.named(b"Session-Expires").or_else(|| response.named(b"x"));
     let interval = interval.and_then(|value| {

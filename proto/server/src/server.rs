@@ -16,7 +16,8 @@ use crate::policy::Authenticator;
 use crate::presence::{Events, Parts};
 use crate::proxy::{Proxy, RingingCall};
 use crate::registrar::Registrar;
-use crate::{Action, Config, Counters, Forwards, Host, SharedTables, SourceRates};
+use crate::{Action, Config, Counters, Forwards, Host, SharedTables};
+use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -42,8 +43,7 @@ pub struct Server {
     events: Events,
     messages: Messages,
     locating: Locating,
-    /// Rates of what ends a call beyond the rate of its source.
-    ends: SourceRates,
+    urgent: UrgentRates,
     overload: Overload,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
@@ -88,7 +88,7 @@ impl Server {
             events,
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
-            ends: SourceRates::new(admission::ENDS_PER_S, &seed.part(ENDS_KEY)),
+            urgent: UrgentRates::new(&seed.part(URGENT_KEY)),
             overload: Overload::new(&seed.part(OVERLOAD_KEY)),
             notices: Vec::new(),
             refuses: None,
@@ -397,7 +397,7 @@ impl Node for Server {
         self.environment.begin_input();
         if !bytes.starts_with(b"SIP/") {
             let env = &mut self.environment.env(cx);
-            if !admission::is_admitted(env, (&self.transactions, &mut self.ends), flow, bytes) {
+            if !admission::is_admitted(env, (&self.transactions, &mut self.urgent), flow, bytes) {
                 return;
             }
         }
@@ -570,8 +570,8 @@ const MATCH_KEY: u64 = 0;
 /// Part of a shard's seed that is the key of [`Locating`].
 const LOCATING_KEY: u64 = 3;
 
-/// Part of a shard's seed that is the key of the rates of what ends a call.
-const ENDS_KEY: u64 = 4;
+/// Part of a shard's seed that is the key of [`UrgentRates`].
+const URGENT_KEY: u64 = 4;
 
 /// Part of a shard's seed that is the key of [`Overload`].
 const OVERLOAD_KEY: u64 = 5;

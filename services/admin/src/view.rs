@@ -217,6 +217,8 @@ pub struct Trunk {
     pub of_other_node: bool,
     /// Calls to it that are under way; `None`: there is no limit of them, and they are not counted.
     pub under_way: Option<u32>,
+    /// The same of calls from it.
+    pub under_way_in: Option<u32>,
 }
 
 /// A media relay.

@@ -287,7 +287,8 @@ const CORE: &str = "proto/server/src/proxy/";
 const MAY_NAME: [&str; 3] = ["mod.rs", "lookups.rs", "limits.rs"];
 
 /// Words of features in names.
-const FEATURES: [&str; 17] = [
+const FEATURES: [&str; 18] = [
+    "emergency",
     "trunk",
     "relay",
     "media",

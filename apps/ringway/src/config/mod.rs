@@ -9,6 +9,7 @@
 mod acme;
 mod advertise;
 mod cluster;
+mod emergency;
 mod example;
 mod exposed;
 mod location;
@@ -239,6 +240,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        warnings.extend(emergency::warnings(&self.server.trunking.emergency));
         warnings.extend(advertise::warnings(&self.server.advertised));
         warnings.extend(proxy_protocol::warnings(&self.proxied));
         warnings.extend(self.open_networks());

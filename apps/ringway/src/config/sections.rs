@@ -41,6 +41,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let rest = OtherSections { file, listen: &listen, server: &server, is_shared: location.is_some() };
         let cluster = super::cluster::read(reader, top, &rest);
         super::routes::read(reader, top, &mut server);
+        super::emergency::read(reader, top, &mut server);
         let websocket_origins = websocket(reader, top);
         let dns_servers = dns(reader, top);
         let media_relays = super::media::read(reader, top, &mut server);
@@ -53,7 +54,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let certificates = CertificateRules { users: client_users, ..server.auth.certificates };
         server.auth = AuthConfig { certificates, ..read_auth(reader, top, realm, &server.domains) };
         server.registrar = read_registrar(reader, top);
-        let limits = Limits::read(reader, top, CONNECTIONS, &mut server);
+        let limits = Limits::read(reader, top, (CONNECTIONS, NumberLookups::Supported), &mut server);
         Config {
             file: file.map(Path::to_owned),
             server,

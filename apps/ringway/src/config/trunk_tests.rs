@@ -260,3 +260,120 @@ fn rates_are_read_and_a_changed_file_is_another_configuration() {
     assert!(config.server.trunking.routes.uses_rates());
     assert_ne!(config.server.trunking.rates, read("49,1\n4930,2\n1,1\n").server.trunking.rates);
 }
+
+#[test]
+fn limits_of_callers_and_emergency_calls_are_read() {
+    let text = format!(
+        r#"
+        domains = ["example.org", "b.example"]
+        {TRUNK}calls_in_max = 5
+        calls_both_max = 30
+        [limits]
+        user_calls_max = 4
+        user_calls = ["bob:0", "alice@b.example:9"]
+        domain_calls_per_s_max = 7
+        domain_calls = ["b.example:2"]
+        [emergency]
+        numbers = ["112", "0110:110"]
+        services = ["sos.Police:110"]
+        to = ["a"]
+        strangers = ["10.0.0.0/8"]
+        [[emergency.place]]
+        name = "berlin"
+        networks = ["192.0.2.0/24"]
+        users = ["bob", "alice@b.example"]
+        caller = "+49301"
+        geolocation = "https://example.org/berlin"
+        "#
+    );
+    let server = Config::parse(&text, None).unwrap().server;
+    let trunk = &server.trunking.trunks[0];
+    assert_eq!((trunk.calls_in.unwrap().under_way, trunk.calls_both), (Some(5), Some(30)));
+    let limits = &server.caller_limits;
+    assert_eq!((limits.of_user.under_way, limits.of_domain.per_second), (Some(4), Some(7)));
+    assert_eq!(limits.users, [("alice@b.example".into(), Some(9)), ("bob@example.org".into(), None)]);
+    assert_eq!(limits.domains, [("b.example".into(), Some(2))]);
+    let emergency = &server.trunking.emergency;
+    assert_eq!((emergency.numbers[1].dialled.as_str(), emergency.numbers[1].sent.as_str()), ("0110", "110"));
+    assert_eq!(emergency.services, [("sos.police".into(), "110".into())]);
+    assert_eq!((emergency.trunks.as_slice(), emergency.strangers.len()), (&[0][..], 1));
+    let place = &emergency.places[0];
+    assert_eq!(place.users, ["alice@b.example", "bob@example.org"]);
+    assert_eq!((place.caller.as_deref(), place.networks.len()), (Some("+49301"), 1));
+}
+
+#[test]
+fn each_invalid_limit_and_emergency_call_has_an_error_with_line_key_and_remedy() {
+    let emergency = |text: &str| format!("{TRUNK}[emergency]\n{text}");
+    let place = |text: &str| {
+        emergency(&format!("numbers = [\"112\"]\nto = [\"a\"]\n[[emergency.place]]\nname = \"x\"\n{text}"))
+    };
+    for (text, line, key, remedy) in [
+        ("[limits]\nuser_calls = [\"alice\"]".to_owned(), 2, "[limits] user_calls", "alice:20"),
+        ("[limits]\nuser_calls = [\"a@b:1\"]".to_owned(), 2, "[limits] user_calls", "alice:20"),
+        ("[limits]\nuser_calls = [\"a:1\", \"a:2\"]".to_owned(), 2, "[limits] user_calls", "twice"),
+        ("[limits]\ndomain_calls = [\"b:1\"]".to_owned(), 2, "[limits] domain_calls", "example.org:20"),
+        (
+            "[routing]\nrecord_route = false\n[limits]\nuser_calls_max = 1".to_owned(),
+            4,
+            "[limits] user_calls_max",
+            "record_route = true",
+        ),
+        (
+            format!("[routing]\nrecord_route = false\n{TRUNK}calls_in_max = 1"),
+            6,
+            "[trunk] calls_in_max",
+            "record_route = true",
+        ),
+        (emergency("numbers = [\"112\"]"), 5, "[emergency] to", "is missing"),
+        (emergency("to = [\"a\"]"), 5, "[emergency] numbers", "is missing"),
+        (emergency("numbers = [\"x\"]\nto = [\"a\"]"), 5, "[emergency] numbers", "0112:112"),
+        (emergency("numbers = [\"112\"]\nto = [\"b\"]"), 6, "[emergency] to", "no [[trunk]]"),
+        (
+            emergency("numbers = [\"112\"]\nto = [\"a\"]\nservices = [\"police:110\"]"),
+            7,
+            "[emergency] services",
+            "sos.police:110",
+        ),
+        (
+            emergency("numbers = [\"112\"]\nto = [\"a\"]\nstrangers = [\"0.0.0.0/0\"]"),
+            7,
+            "[emergency] strangers",
+            "every address",
+        ),
+        (
+            format!("[routing]\nstateful = false\n{}", emergency("numbers = [\"112\"]\nto = [\"a\"]")),
+            8,
+            "[emergency] to",
+            "stateful",
+        ),
+        (place("caller = \"112\""), 7, "emergency.place", "`networks` or `users`"),
+        (place("users = [\"alice\"]"), 7, "emergency.place", "`geolocation`"),
+        (
+            place("users = [\"alice\"]\ngeolocation = \"cid:1@x\""),
+            10,
+            "[emergency.place] geolocation",
+            "https:",
+        ),
+        (
+            place("users = [\"alice@elsewhere\"]\ncaller = \"+49\""),
+            9,
+            "[emergency.place] users",
+            "alice@DOMAIN",
+        ),
+    ] {
+        let errors = errors(&text);
+        let expected = format!("ringway.toml:{line}: {key}: ");
+        let is_there = errors.iter().any(|error| error.starts_with(&expected) && error.contains(remedy));
+        assert!(is_there, "{text}\n{expected}{remedy}\n{errors:?}");
+    }
+}
+
+#[test]
+fn emergency_calls_without_a_place_have_a_warning() {
+    let of = |text: &str| Config::parse(&format!("{TRUNK}{text}"), None).unwrap().warnings().join("\n");
+    let emergency = "[emergency]\nnumbers = [\"112\"]\nto = [\"a\"]\n";
+    assert!(of(emergency).contains("[[emergency.place]]"));
+    let place = "[[emergency.place]]\nname = \"x\"\nusers = [\"alice\"]\ncaller = \"+4930\"\n";
+    assert!(!of(&format!("{emergency}{place}")).contains("emergency"));
+}

@@ -70,16 +70,7 @@ fn trunk(
     (at, rules, names): (usize, usize, &mut HashSet<String>),
     server: &Config,
 ) -> (Trunk, Option<Duration>) {
-    let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-    let is_used = !names.insert(name.clone());
-    if !is_name(&name) || is_used {
-        let at = section.place("name").unwrap_or(at);
-        let fault = if is_used { "is used twice" } else { "is not a name" };
-        let message = format!(
-            "{name:?} {fault}; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
-        );
-        reader.error(at, section.path("name"), message);
-    }
+    let name = name(reader, section, at, names);
     let uri = uri(reader, section, at, &server.domains);
     let interval = health_check(reader, section);
     let privacy = match section.switch(reader, "privacy", false) {
@@ -88,12 +79,8 @@ fn trunk(
     };
     let keys = trunk_identity::read(reader, section);
     let changes_from = keys.identity.from.is_some() || keys.numbers_in != NumberForm::Unchanged;
-    let limits = call_limits(reader, section);
+    let (call_limits, calls_in, calls_both) = call_limits(reader, section);
     let sees_ends = server.record_route && server.stateful;
-    if limits.is_some_and(|limits| limits.under_way.is_some()) && !sees_ends {
-        let message = "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `calls_max` out";
-        reader.error(section.place("calls_max").unwrap_or(at), section.path("calls_max"), message);
-    }
     if changes_from && !sees_ends {
         let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
         reader.error(at, "trunk", message);
@@ -110,18 +97,48 @@ fn trunk(
         privacy: keys.privacy.unwrap_or(privacy),
         international: international(reader, section),
         domain: domain(reader, section),
-        call_limits: limits,
+        call_limits,
+        calls_in,
+        calls_both,
         identity: keys.identity,
         numbers_in: keys.numbers_in,
         numbers_out: keys.numbers_out,
         ..Trunk::at(&name, &uri)
     };
+    if trunk.counts_calls() && !sees_ends {
+        let keys = ["calls_max", "calls_in_max"];
+        let key = keys.into_iter().find(|key| section.place(key).is_some()).unwrap_or("calls_both_max");
+        let message = format!(
+            "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `{key}` out"
+        );
+        reader.error(section.place(key).unwrap_or(at), section.path(key), message);
+    }
     if trunk.registers && !trunk.login.as_ref().is_some_and(|login| is_account(&login.username)) {
         let at = section.place("register").unwrap_or(at);
         let message = "needs `username` and `password_file`, and a user name that a SIP URI can have: letters, digits and -_.!~*'()&=+$,?/";
         reader.error(at, section.path("register"), message);
     }
     (trunk, interval)
+}
+
+/// Reads the name of a trunk.
+fn name(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    at: usize,
+    names: &mut HashSet<String>,
+) -> String {
+    let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
+    let is_used = !names.insert(name.clone());
+    if !is_name(&name) || is_used {
+        let at = section.place("name").unwrap_or(at);
+        let fault = if is_used { "is used twice" } else { "is not a name" };
+        let message = format!(
+            "{name:?} {fault}; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
+        );
+        reader.error(at, section.path("name"), message);
+    }
+    name
 }
 
 /// True for a URI whose transport has connections.
@@ -293,10 +310,17 @@ fn international(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<
     prefixes.into_iter().map(|(text, _)| text.to_owned()).collect()
 }
 
-fn call_limits(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<TrunkLimits> {
+/// Limits of the calls to a trunk, of those from it, and of both.
+fn call_limits(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+) -> (Option<TrunkLimits>, Option<TrunkLimits>, Option<u32>) {
     let mut limit = |key| Some(section.number(reader, key, 0, 0..=CALLS_MAX)).filter(|most| *most > 0);
-    let limits = TrunkLimits { under_way: limit("calls_max"), per_second: limit("calls_per_s_max") };
-    Some(limits).filter(|limits| *limits != TrunkLimits::default())
+    let to = TrunkLimits { under_way: limit("calls_max"), per_second: limit("calls_per_s_max") };
+    let from = TrunkLimits { under_way: limit("calls_in_max"), per_second: limit("calls_in_per_s_max") };
+    let both = limit("calls_both_max");
+    let [to, from] = [to, from].map(|limits| Some(limits).filter(|of| *of != TrunkLimits::default()));
+    (to, from, both)
 }
 
 fn domain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {

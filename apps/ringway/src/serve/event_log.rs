@@ -49,6 +49,11 @@ impl EventLog {
                     tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
+            LogEvent::EmergencyCall { caller, number, place, address } => {
+                let (caller, number, place, address) =
+                    (Word(caller), Word(number), Word(place.as_bytes()), address.ip());
+                tracing::info!(%caller, %number, %place, %address, "emergency call");
+            }
             LogEvent::TrunkBypassed { caller, target, address } => {
                 if let Some(suppressed) = admit(&self.calls, now, address) {
                     let (caller, target, address) = (Word(caller), Word(target), address.ip());
@@ -217,6 +222,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::DestinationRefused { .. }
         | LogEvent::MessageRefused { .. }
         | LogEvent::MessageDropped { .. }
+        | LogEvent::EmergencyCall { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::InnerHostRefused { .. }
         | LogEvent::TrunkLoginRefused { .. }

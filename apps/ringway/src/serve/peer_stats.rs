@@ -97,16 +97,19 @@ fn stats_of_trunks(trunks: &[Trunk]) -> Stats {
     let refused = |trunk: &Trunk| Some(trunk.logins_refused as f64);
     let registered = |trunk: &Trunk| trunk.registered.map(flag);
     let under_way = |trunk: &Trunk| trunk.under_way.map(f64::from);
+    let under_way_in = |trunk: &Trunk| trunk.under_way_in.map(f64::from);
     let refused_help =
         "Challenges of the trunk without credentials for them, or whose credentials were refused.";
     let registered_help = "1 while this server is registered at the trunk.";
-    let under_way_help = "Calls to a trunk with a limit of them.";
+    let under_way_help = "Calls to a trunk with a limit of calls.";
+    let under_way_in_help = "Calls from a trunk with a limit of calls.";
     let all = [
         of("trunk_up", "0 while the trunk is down or silent.", &up, MetricKind::Gauge),
         of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter),
         of("trunk_logins_refused", refused_help, &refused, MetricKind::Counter),
         of("trunk_registered", registered_help, &registered, MetricKind::Gauge),
         of("trunk_calls_under_way", under_way_help, &under_way, MetricKind::Gauge),
+        of("trunk_calls_in_under_way", under_way_in_help, &under_way_in, MetricKind::Gauge),
     ];
     all.into_iter().flatten().collect()
 }

@@ -125,7 +125,7 @@ impl TrunkRow {
 }
 
 fn is_counted(trunk: &Trunk) -> bool {
-    trunk.call_limits.is_some_and(|limits| limits.under_way.is_some())
+    trunk.counts_calls()
 }
 
 /// Value of a registration that succeeded: no status.

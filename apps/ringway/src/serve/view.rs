@@ -370,6 +370,7 @@ impl ServerView {
     pub(super) fn trunk(&self, index: usize, row: &TrunkRow) -> Trunk {
         let now = self.clock.now();
         let last = row.last_answer();
+        let under_way = row.is_counted.then(|| self.host.tables().trunk_calls(&row.name));
         Trunk {
             name: row.name.clone(),
             uri: row.uri.clone(),
@@ -380,7 +381,8 @@ impl ServerView {
             logins_refused: row.logins_refused(),
             registered: row.is_registered(),
             of_other_node: row.is_of_other_node(),
-            under_way: row.is_counted.then(|| self.host.tables().trunk_calls(&row.name)),
+            under_way: under_way.map(|(to, _)| to),
+            under_way_in: under_way.map(|(_, from)| from),
         }
     }
 

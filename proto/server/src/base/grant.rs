@@ -67,6 +67,8 @@ pub(crate) struct Grant {
     pub(crate) returned: Option<IpAddr>,
     /// This server wrote the Request-URI, for a phone of its user.
     pub(crate) has_own_uri: bool,
+    /// An emergency call that no limit of calls, numbers and sources refuses: the account of its memory.
+    pub(crate) above_limits: Option<u64>,
 }
 
 /// Request-URI of a request in a dialog with a trunk.
@@ -110,8 +112,8 @@ impl Grant {
     pub(crate) const fn new(reach: Reach, sender: Sender) -> Self {
         let (trunk, uses_accounts) = (TrunkTarget::None, true);
         let is_verified = sender.is_believed();
-        let (dialog, returned, has_own_uri) = (None, None, false);
-        Self { reach, sender, is_verified, dialog, trunk, uses_accounts, returned, has_own_uri }
+        let (dialog, returned, has_own_uri, above_limits) = (None, None, false, None);
+        Self { reach, sender, is_verified, dialog, trunk, uses_accounts, returned, has_own_uri, above_limits }
     }
 
     /// Grant of a request that this server sent to itself, for a user of ours: its sender has the rights and the limits from before.

@@ -22,8 +22,8 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) key: Option<MatchKey>,
     /// Permission of its sender: a stranger's until the access rules are applied.
     pub(crate) grant: Grant,
-    /// It was sent to the contact that a trunk registered, whose token permits it.
-    pub(crate) is_by_line: bool,
+    /// Index of the trunk that sent it to the contact that it registered, whose token permits it.
+    pub(crate) line: Option<usize>,
     /// Name of the call that it begins or ends, if calls are recorded.
     pub(crate) call: Option<&'m CallName>,
 }
@@ -44,7 +44,7 @@ impl<'m, 'a> Request<'m, 'a> {
     #[inline]
     pub(crate) fn of(message: &'m Message<'a>, flow: Flow, grant: Grant) -> Option<Self> {
         let Start::Request { method, uri } = *message.start() else { return None };
-        Some(Self { message, method, uri, flow, peer: None, key: None, grant, is_by_line: false, call: None })
+        Some(Self { message, method, uri, flow, peer: None, key: None, grant, line: None, call: None })
     }
 }
 
@@ -62,6 +62,9 @@ impl Request<'_, '_> {
     /// Account of its memory: that of its source, or of its dialog if the mark is all that it proves.
     pub(crate) fn payer(&self, config: &Config) -> Payer {
         let is_believed = self.grant.sender.is_believed();
+        if let Some(account) = self.grant.above_limits {
+            return Payer::Dialog(account);
+        }
         match self.grant.dialog {
             Some(mark) if !is_believed && self.method == Method::Bye => Payer::End(mark),
             Some(mark) if !is_believed => Payer::Dialog(mark),

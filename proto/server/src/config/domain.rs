@@ -50,7 +50,7 @@ impl Config {
     /// routes.
     pub(crate) fn target_domain(&self, uri: &Uri<'_>) -> Option<&str> {
         match uri.scheme() {
-            Scheme::Tel if self.trunking.is_on() => self.domains.first().map(|domain| domain.as_str()),
+            Scheme::Tel if self.trunking.reads_tel() => self.domains.first().map(|domain| domain.as_str()),
             Scheme::Sip | Scheme::Sips | Scheme::Tel | Scheme::Other => self.domain_of(uri),
         }
     }

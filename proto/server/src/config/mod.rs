@@ -1,9 +1,11 @@
 //! Configuration of a server, set at the start and on a reload.
 
 mod auth;
+mod caller_limits;
 mod cluster;
 mod dialplan;
 pub(crate) mod domain;
+mod emergency;
 mod headers;
 pub(crate) mod identity;
 mod listener;
@@ -18,6 +20,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 pub use auth::{AuthConfig, CertificateRules, Realms, RegistrarConfig, Strangers};
+pub use caller_limits::CallerLimits;
 pub use cluster::{Cluster, ClusterSecret, Hold, LinkedNode, Links, NodeState, node_domain};
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -28,6 +31,7 @@ pub use dialplan::{
 };
 pub(crate) use dialplan::{TrunkOrder, in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
+pub use emergency::{Emergency, EmergencyNumber, EmergencyPlace};
 pub use headers::{FieldName, HeaderRule, Pattern, RuleAction, RuleDirection, RuleMessages, is_value};
 pub use identity::{IdentityTemplate, TrunkIdentity};
 pub(crate) use listener::SentBy;
@@ -97,6 +101,8 @@ pub struct Config {
     pub registrations_per_s: u32,
     /// Trunks and routes. Default: none.
     pub trunking: crate::Trunking,
+    /// Limits of the calls of users and domains. Default: none.
+    pub caller_limits: CallerLimits,
     /// Media relays. Default: none.
     pub media: crate::MediaConfig,
     /// Presence. Default: off.
@@ -125,6 +131,8 @@ pub(crate) struct Features {
     routes: bool,
     call_limits: bool,
     header_rules: bool,
+    caller_limits: bool,
+    emergency: bool,
     relays: bool,
     conversion: bool,
     recursion: bool,
@@ -150,7 +158,7 @@ impl Features {
         cfg!(feature = "operator") && self.routes
     }
 
-    /// A trunk has a limit of calls.
+    /// A trunk has a limit of the calls to it.
     pub(crate) const fn call_limits(&self) -> bool {
         cfg!(feature = "operator") && self.call_limits
     }
@@ -158,6 +166,16 @@ impl Features {
     /// A trunk has rules for header fields.
     pub(crate) const fn header_rules(&self) -> bool {
         cfg!(feature = "operator") && self.header_rules
+    }
+
+    /// Calls are limited by who begins them: a user, a domain or a trunk.
+    pub(crate) const fn caller_limits(&self) -> bool {
+        cfg!(feature = "operator") && self.caller_limits
+    }
+
+    /// There are trunks for emergency calls.
+    pub(crate) const fn emergency(&self) -> bool {
+        cfg!(feature = "operator") && self.emergency
     }
 
     /// Some calls pass a media relay.
@@ -203,6 +221,8 @@ impl Features {
             routes: self.routes || other.routes,
             call_limits: self.call_limits || other.call_limits,
             header_rules: self.header_rules || other.header_rules,
+            caller_limits: self.caller_limits || other.caller_limits,
+            emergency: self.emergency || other.emergency,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
             recursion: self.recursion || other.recursion,
@@ -218,7 +238,10 @@ impl Features {
             trunks: config.trunking.has_trunks(),
             registers: config.trunking.registering().next().is_some(),
             routes: config.trunking.is_on(),
-            call_limits: config.trunking.trunks.iter().any(|trunk| trunk.call_limits.is_some()),
+            call_limits: config.trunking.trunks.iter().any(Trunk::limits_calls_to),
+            caller_limits: config.caller_limits.is_on()
+                || config.trunking.trunks.iter().any(Trunk::limits_calls_from),
+            emergency: config.trunking.emergency.is_on(),
             header_rules: config.trunking.trunks.iter().any(|trunk| !trunk.headers.is_empty()),
             relays: config.media.is_on(),
             conversion: config.media.converts(),
@@ -301,6 +324,7 @@ impl Config {
             links: None,
             registrations_per_s: 50,
             trunking: crate::Trunking::default(),
+            caller_limits: CallerLimits::default(),
             media: crate::MediaConfig::default(),
             presence: crate::PresenceConfig::default(),
             overload: OverloadConfig::default(),

@@ -1,5 +1,6 @@
 //! Trunks and the rules for their use.
 
+use crate::config::emergency::Emergency;
 use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
 use crate::config::trunk_list::TrunkList;
@@ -32,6 +33,8 @@ pub struct Trunking {
     pub enum_zones: Arc<[Box<str>]>,
     /// Networks that the records of numbers may lead to, beside public addresses of others than trusted proxies.
     pub enum_networks: Vec<Network>,
+    /// Emergency calls.
+    pub emergency: Emergency,
 }
 
 /// Gateway or carrier.
@@ -66,6 +69,10 @@ pub struct Trunk {
     pub domain: Option<String>,
     /// Limits of the calls to it; `None`: none.
     pub call_limits: Option<TrunkLimits>,
+    /// Limits of the calls from it; `None`: none.
+    pub calls_in: Option<TrunkLimits>,
+    /// Maximum number of calls to it and from it together that are under way, 1 to 10,000; `None`: none.
+    pub calls_both: Option<u32>,
     /// The caller's identity in other header fields.
     pub identity: TrunkIdentity,
     /// Form of the numbers in its requests.
@@ -79,12 +86,12 @@ pub struct Trunk {
     pub is_node: bool,
 }
 
-/// Limits of the calls to a trunk; `None`: without a limit.
+/// Limits of calls; `None`: without a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrunkLimits {
-    /// Calls that are under way, 1 to 10,000.
+    /// Calls that are under way, at least 1.
     pub under_way: Option<u32>,
-    /// Calls that begin in a second of the clock, 1 to 10,000.
+    /// Calls that begin in a second of the clock, at least 1.
     pub per_second: Option<u32>,
 }
 
@@ -136,6 +143,8 @@ impl Trunk {
             international: Vec::new(),
             domain: None,
             call_limits: None,
+            calls_in: None,
+            calls_both: None,
             identity: TrunkIdentity::default(),
             numbers_in: NumberForm::Unchanged,
             numbers_out: NumberForm::Unchanged,
@@ -146,6 +155,22 @@ impl Trunk {
 
     /// Maximum number of trunks that are gateways or carriers.
     pub const TRUNKS_MAX: usize = 10_000;
+
+    /// True if calls to it are limited.
+    pub(crate) const fn limits_calls_to(&self) -> bool {
+        self.call_limits.is_some() || self.calls_both.is_some()
+    }
+
+    /// True if calls from it are limited.
+    pub(crate) const fn limits_calls_from(&self) -> bool {
+        self.calls_in.is_some() || self.calls_both.is_some()
+    }
+
+    /// True if calls that are under way are counted.
+    pub fn counts_calls(&self) -> bool {
+        let counts = |limits: &Option<TrunkLimits>| limits.is_some_and(|limits| limits.under_way.is_some());
+        counts(&self.call_limits) || counts(&self.calls_in) || self.calls_both.is_some()
+    }
 
     pub(super) fn parsed(&self) -> Option<Uri<'_>> {
         Uri::parse(self.uri.as_bytes()).ok()
@@ -204,6 +229,11 @@ impl Trunking {
         cfg!(feature = "operator") && (!self.routes.is_empty() || !self.enum_zones.is_empty())
     }
 
+    /// True if requests may be for `tel:` URIs.
+    pub(crate) fn reads_tel(&self) -> bool {
+        self.is_on() || self.emergency.is_on()
+    }
+
     /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.
     pub fn named_without_networks(&self) -> impl Iterator<Item = &str> {
         let has_name = |trunk: &&Trunk| {
@@ -260,7 +290,7 @@ impl Trunking {
     }
 
     /// The first trunk that is no node and has this address in its networks.
-    fn trunk_of(&self, source: IpAddr) -> Option<&Trunk> {
+    pub(crate) fn trunk_of(&self, source: IpAddr) -> Option<&Trunk> {
         if self.trunks.is_empty() {
             return None;
         }

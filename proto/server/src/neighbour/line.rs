@@ -24,11 +24,12 @@ pub(super) fn contact_of(lines: &Lines, trunk: &Trunk, host: SentBy<'_>, transpo
     uri
 }
 
-/// A request for the contact of a trunk, as one for the called number; `None` for any other.
-pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<Vec<u8>> {
+/// A request for the contact of a trunk, as one for the called number, with the index of the trunk; `None` for any other.
+pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, usize)> {
     let line = request.uri.params().value(b"line")?;
     env.config.domain_of(&request.uri)?;
-    let trunk = env.config.trunking.trunks.get(env.keys.lines.trunk_of(line)?)?;
+    let index = env.keys.lines.trunk_of(line)?;
+    let trunk = env.config.trunking.trunks.get(index)?;
     let message = request.message;
     let called = || message.named(b"P-Called-Party-ID").and_then(|value| NameAddr::parse(value).ok());
     let of_bulk = if trunk.bulk { user_of(&request.uri) } else { None };
@@ -48,7 +49,7 @@ pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Op
     edit.write_into(&mut out).ok()?;
     env.counters.trunk_line_calls += 1;
     env.decided(request, Reason::OfTrunk, Detail::Text(trunk.name.as_bytes()));
-    Some(out)
+    Some((out, index))
 }
 
 /// User part, without the parameters of a telephone number; `None`: there is none.

@@ -29,6 +29,13 @@ impl Permitted {
         is_trunk: impl Fn() -> bool,
     ) -> Self {
         let trunking = &config.trunking;
+        if request.grant.above_limits.is_some() {
+            return match request.grant.sender {
+                Sender::Trusted | Sender::Believed => Self::Most,
+                // Also of a stranger: its location, its priority.
+                _ => Self::OfUserAtTrunk,
+            };
+        }
         let has_trunk = chosen.is_some_and(|trunk| !trunking.is_node(trunk));
         let is_for_trunk = || has_trunk || (chosen.is_none() && is_trunk());
         match request.grant.sender {

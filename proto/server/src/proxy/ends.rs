@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Context, Flow, TimerKey, Transport};
-use ringway_sip::{HeaderName, Message};
+use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{Notice, SlabKey};
 
 impl Proxy {
@@ -101,6 +101,9 @@ impl Proxy {
             return false;
         }
         self.end_branch(env, id, CallResult::Other);
+        if let Some(branch) = self.contexts.branch_mut(id) {
+            stages::on_datagram(branch);
+        }
         self.send_stored(env, transactions, id, flow);
         self.finish_if_done(env, transactions, id.context());
         true
@@ -425,13 +428,13 @@ impl Proxy {
 
     /// Reports a step of a call whose request is stored, and the response that caused it.
     pub(super) fn report_step(
-        &self,
+        &mut self,
         env: &mut Env<'_>,
         key: SlabKey,
         step: CallStep,
         response: Option<&Message<'_>>,
     ) {
-        if let Some(context) = self.contexts.get(key) {
+        if let Some(context) = self.contexts.get_mut(key) {
             stages::on_step(env, context, step);
         }
         match step {
@@ -500,6 +503,13 @@ impl Proxy {
         let event = CallEvent { flow, name, ..CallEvent::stored(step, message, sender) };
         env.observe(&LogEvent::Call(event));
         stages::on_bye(env, message, ended);
+    }
+}
+
+/// Handles a BYE that this server refuses because it has no room: its sender has hung up.
+pub(super) fn on_unforwarded_bye(env: &mut Env<'_>, request: &Request<'_, '_>) {
+    if request.method == Method::Bye && effect(env.config, &request.grant, 503) != Effect::Nothing {
+        stages::on_bye(env, request.message.as_bytes(), Ended::Sender);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Forwarded, Planned};
 use super::context::{Branch, BranchState, OverTcp, ResponseContext, Servers};
+use super::ends::on_unforwarded_bye;
 use super::forward::{Forwarding, Plan};
 use super::limits::{branch_cost_of, cost_of};
 use super::lookups::Lookup;
@@ -13,7 +14,7 @@ use crate::base::{BranchId, Env, Owner, Request, Transactions};
 use crate::dialog::route::{NextHop, Routed, preprocess};
 use crate::neighbour::Sending;
 use crate::report::Report;
-use crate::tables::{CallRequest, CallResult};
+use crate::tables::{CallRequest, CallResult, CountedCall};
 use crate::token::caller_uri::as_its_sender_has;
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
@@ -24,16 +25,18 @@ use ringway_sip::{EditSpace, HeaderName, Limits, Message, MessageWriter, Method}
 use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 impl Proxy {
-    /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once.
+    /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once. A call that is `counted` is left to
+    /// the context, if there is one.
     pub(super) fn fork(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
-        mut planned: Planned<'_>,
+        (mut planned, counted): (Planned<'_>, &mut Option<Box<CountedCall>>),
     ) {
         let message = request.message;
-        if request.grant.dialog.is_none() && !transactions.has_room_for_new_calls() {
+        let is_new = request.grant.dialog.is_none() && request.grant.above_limits.is_none();
+        if is_new && !transactions.has_room_for_new_calls() {
             env.counters.overflow += 1;
             return refuse_now(env, request, "Too Many Transactions");
         }
@@ -63,6 +66,7 @@ impl Proxy {
         if !env.answer_info.is_empty() {
             context.answer_info = env.answer_info.as_slice().into();
         }
+        stages::keep_counted(&mut context, counted.take());
         if let Some(user) = planned.leaves_by {
             self.pending.begin_leaving(user);
             context.leaves_by = Some(user);
@@ -476,6 +480,7 @@ fn start_client(
 }
 
 fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str) {
+    on_unforwarded_bye(env, request);
     env.report(request, Report::OverLimit { phrase });
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);

@@ -145,6 +145,17 @@ impl Proxy {
             strangers_user: None,
         };
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
+        let mut counted = None;
+        if env.features.caller_limits() {
+            match stages::admit(env, request) {
+                Ok(admitted) => counted = admitted,
+                Err(answer) => {
+                    plan::answer(env, request, answer);
+                    self.targets = targets;
+                    return None;
+                }
+            }
+        }
         let call = &mut Call { env, request, routed, pending: &mut self.pending };
         let mut absent = None;
         if !plan::plan(call, table, &mut planned, is_stateless) {
@@ -159,8 +170,9 @@ impl Proxy {
             stateless.forward(env, &mut Parts { transactions, lookups, memory }, forwarding);
         } else {
             stages::keep_candidate(&mut planned, candidate);
-            self.fork(env, transactions, (request, routed), planned);
+            self.fork(env, transactions, (request, routed), (planned, &mut counted));
         }
+        stages::abandon(env, counted);
         self.targets = targets;
         absent
     }

@@ -154,7 +154,7 @@ fn find_users_targets(
 fn note_user(call: &Call<'_, '_>, planned: &mut Planned<'_>) {
     let grant = call.request.grant;
     // Requests of a live dialog are counted for the dialog.
-    if !grant.sender.is_believed() && grant.dialog.is_none() {
+    if !grant.sender.is_believed() && grant.dialog.is_none() && grant.above_limits.is_none() {
         planned.strangers_user = Some(call.pending.name_of(planned.aor.as_bytes()));
     }
 }
@@ -180,19 +180,23 @@ fn refuse(call: &mut Call<'_, '_>, why: NoTarget) {
     let (env, request) = (&mut *call.env, call.request);
     match why {
         NoTarget::Scheme(why) => refuse_scheme(env, request, why),
-        NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: None }) => {
-            if let Some(reason) = reason {
-                env.decided(request, reason, Detail::None);
-            }
-            env.refuse_decided(request, status, phrase);
-        }
-        NoTarget::Answer(Answer { status, phrase, reason, retry_after_s: Some(after_s) }) => {
-            env.report(request, Report::AllDown { status, reason });
-            env.refuse(request, status, phrase, |response| {
-                response.header_number(HeaderName::RetryAfter, after_s);
-            });
-        }
+        NoTarget::Answer(answer) => self::answer(env, request, answer),
     }
+}
+
+/// Answers a request that is not forwarded.
+pub(super) fn answer(env: &mut Env<'_>, request: &Request<'_, '_>, answer: Answer) {
+    let Answer { status, phrase, reason, retry_after_s } = answer;
+    let Some(after_s) = retry_after_s else {
+        if let Some(reason) = reason {
+            env.decided(request, reason, Detail::None);
+        }
+        return env.refuse_decided(request, status, phrase);
+    };
+    env.report(request, Report::AllDown { status, reason });
+    env.refuse(request, status, phrase, |response| {
+        response.header_number(HeaderName::RetryAfter, after_s);
+    });
 }
 
 /// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).

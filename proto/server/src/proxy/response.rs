@@ -126,9 +126,8 @@ impl Proxy {
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
                 self.note_moves(env, key, response);
-                let branch = self.contexts.branch_mut(id);
-                if let Some(counted) = branch.and_then(|branch| branch.states.counted.take()) {
-                    stages::on_success(env, counted, message);
+                if let Some(context) = self.contexts.get_mut(key) {
+                    stages::on_success(env, context, id, message);
                 }
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, id, response);
@@ -426,7 +425,7 @@ impl Proxy {
     }
 
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
-    fn report_end(&self, env: &mut Env<'_>, key: SlabKey, status: u16, phrase: &str) {
+    fn report_end(&mut self, env: &mut Env<'_>, key: SlabKey, status: u16, phrase: &str) {
         let Some(context) = self.contexts.get(key) else { return };
         if context.is_invite {
             let is_over = status == 487 && context.is_cancelled;

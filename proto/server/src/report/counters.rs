@@ -140,6 +140,20 @@ ringway_sansio::counters! {
         trunk_calls_refused,
         /// Changes of header fields by rules of a trunk that were not made, because a value or a message would be too long, or for other limits.
         header_changes_skipped,
+        /// Calls from a trunk refused because it has as many as it may have (503).
+        trunk_calls_in_refused,
+        /// Calls of users refused because the user has as many as it may begin (403, 503).
+        user_calls_refused,
+        /// Calls of users refused because those of their domain have as many as they may begin (403, 503).
+        domain_calls_refused,
+        /// Calls of users that were not counted, and so not limited, because too many are under way.
+        calls_uncounted,
+        /// Emergency calls.
+        emergency_calls,
+        /// Emergency calls refused because their source began too many in a second (503).
+        emergency_calls_refused,
+        /// INVITEs of emergency calls that passed although their source was over its rate.
+        over_rate_emergencies,
         /// Requests refused because all trunks of their route are down (503).
         trunks_down,
         /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).

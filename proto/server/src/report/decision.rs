@@ -54,6 +54,7 @@ reasons! {
     AdmittedUnchecked "admitted-unchecked" "admitted: [auth] enabled is false",
     AdmittedInDialog "admitted-in-dialog" "admitted: it is part of a call that was accepted",
     AdmittedStranger "admitted-stranger" "admitted: [auth] strangers lets anyone call users of this server",
+    AdmittedEmergency "admitted-emergency-network" "admitted: [emergency] strangers has the network of its emergency call",
     CallerBlocked "caller-blocked" "refused: the block list has its caller",
     Dropped "dropped" "dropped: it is an ACK of nothing that this server forwarded",
     // Registrar.
@@ -106,6 +107,10 @@ reasons! {
     // Trunks.
     TrunksDown "trunks-down" "refused: every trunk of the route is down",
     TrunkFull "trunk-full" "not sent: the trunk has as many calls as it may have",
+    TrunkSendsTooMany "trunk-sends-too-many" "refused: the trunk that sent it has as many calls as it may begin",
+    UserFull "user-full" "refused: the user has as many calls as it may begin",
+    DomainFull "domain-full" "refused: the users of the domain have as many calls as they may begin",
+    Emergency "emergency" "is an emergency call, which no limit refuses",
     DestinationDenied "destination-denied" "refused: a destination rule forbids the number",
     DestinationRate "destination-rate" "refused: the user made too many calls to such numbers",
     TrunkBypassed "trunk-bypassed" "refused: a trunk is reached by its routes only",

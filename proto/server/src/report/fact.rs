@@ -81,6 +81,10 @@ pub(crate) enum Report<'a> {
     TrunkLoginRefused { name: &'a str, address: SocketAddr },
     /// A trunk has as many calls as it may have.
     TrunkFull { name: &'a str },
+    /// A user, domain or trunk has as many calls as it may begin.
+    CallerFull { kind: CallerKind, name: &'a [u8] },
+    /// It is an emergency call, from this place of the configuration.
+    Emergency { caller: &'a [u8], number: &'a [u8], place: &'a str, source: SocketAddr },
     /// A trunk gets credentials over this flow.
     TrunkLogin(Flow),
     /// It dials something else than a number that a rule could permit.
@@ -104,6 +108,14 @@ pub(crate) enum Report<'a> {
         source: SocketAddr,
         limit: MessageLimit,
     },
+}
+
+/// Kind of a caller that has limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallerKind {
+    User,
+    Domain,
+    Trunk,
 }
 
 /// Reason why a destination rule refuses a number.
@@ -291,6 +303,21 @@ impl<'a> Report<'a> {
                 Reason::TrunkFull,
                 Detail::Text(name.as_bytes()),
             ),
+            Self::CallerFull { kind: CallerKind::User, name } => {
+                Parts::of(|all| &mut all.user_calls_refused, Reason::UserFull, Detail::Text(name))
+            }
+            Self::CallerFull { kind: CallerKind::Domain, name } => {
+                Parts::of(|all| &mut all.domain_calls_refused, Reason::DomainFull, Detail::Text(name))
+            }
+            Self::CallerFull { kind: CallerKind::Trunk, name } => Parts::of(
+                |all| &mut all.trunk_calls_in_refused,
+                Reason::TrunkSendsTooMany,
+                Detail::Text(name),
+            ),
+            Self::Emergency { number, place, .. } => {
+                let detail = Detail::Both(number, place.as_bytes());
+                Parts::of(|all| &mut all.emergency_calls, Reason::Emergency, detail)
+            }
             Self::TrunkLogin(flow) => {
                 Parts::of(|all| &mut all.trunk_challenges, Reason::TrunkLogin, Detail::Flow(flow))
             }
@@ -374,6 +401,9 @@ impl<'a> Report<'a> {
                 Some(LogEvent::TrunkBypassed { caller, target, address })
             }
             Self::TrunkLoginRefused { name, address } => Some(LogEvent::TrunkLoginRefused { name, address }),
+            Self::Emergency { caller, number, place, source: address } => {
+                Some(LogEvent::EmergencyCall { caller, number, place, address })
+            }
             Self::DestinationRefused { aor, number, prefix, source: address, .. } => {
                 Some(LogEvent::DestinationRefused { aor, number, prefix, address })
             }

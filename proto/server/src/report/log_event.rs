@@ -114,6 +114,17 @@ pub enum LogEvent<'a> {
         /// Reason.
         host: InnerHost,
     },
+    /// An emergency call begins.
+    EmergencyCall {
+        /// From URI of the request.
+        caller: &'a [u8],
+        /// Number as the trunk gets it.
+        number: &'a [u8],
+        /// Name of the place of the caller; empty: none of the configuration.
+        place: &'a str,
+        /// Source address of the request.
+        address: SocketAddr,
+    },
     /// A trunk asked for credentials that it was not given, or refused those that it was.
     TrunkLoginRefused {
         /// Its name.

@@ -16,7 +16,7 @@ pub use call_record::{
 };
 pub use counters::Counters;
 pub use decision::{Decision, Detail, DiversionReason, Reason};
-pub(crate) use fact::{DestinationRefusal, MessageLimit, Parts, Report, reason_of};
+pub(crate) use fact::{CallerKind, DestinationRefusal, MessageLimit, Parts, Report, reason_of};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,
     NeighbourDown, NeighbourKind,

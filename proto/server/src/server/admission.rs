@@ -9,16 +9,42 @@ use crate::report::Report;
 use crate::token::caller_uri::with_own_uri;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Token};
+use core::net::IpAddr;
+use ringway_sansio::{Flow, Instant, Seed, Token};
 use ringway_sip::{Limits, Message, Method, Rejected, Uri};
 use ringway_stun::write_answer;
 use ringway_transaction::may_send_to;
 
-/// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered. `ends` are the rates of
-/// what ends a call beyond the rate of its source.
+/// Rates of a shard of what passes beyond the rate of its source.
+pub(super) struct UrgentRates {
+    /// What ends a call.
+    ends: SourceRates,
+    /// Requests for emergency calls.
+    requests: SourceRates,
+    /// Emergency calls.
+    calls: SourceRates,
+}
+
+impl UrgentRates {
+    pub(super) fn new(seed: &Seed) -> Self {
+        let rates = |per_second, part| SourceRates::new(per_second, &seed.part(part));
+        Self {
+            ends: rates(ENDS_PER_S, 0),
+            requests: rates(EMERGENCY_REQUESTS_PER_S, 1),
+            calls: rates(EMERGENCY_CALLS_PER_S, 2),
+        }
+    }
+
+    /// False if this source begins too many emergency calls.
+    pub(super) fn admit_call(&mut self, now: Instant, source: IpAddr) -> bool {
+        self.calls.admit(now, source)
+    }
+}
+
+/// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
 pub(super) fn is_admitted(
     env: &mut Env<'_>,
-    (transactions, ends): (&Transactions, &mut SourceRates),
+    (transactions, urgent): (&Transactions, &mut UrgentRates),
     flow: Flow,
     bytes: &[u8],
 ) -> bool {
@@ -45,8 +71,13 @@ pub(super) fn is_admitted(
     {
         return true;
     }
-    if may_end_a_call(bytes) && ends.admit(now, source) && ends_a_call(env, transactions, flow, bytes) {
+    if may_end_a_call(bytes) && urgent.ends.admit(now, source) && ends_a_call(env, transactions, flow, bytes)
+    {
         env.counters.over_rate_ends += 1;
+        return true;
+    }
+    if env.features.emergency() && is_for_emergency(env.config, bytes) && urgent.requests.admit(now, source) {
+        env.counters.over_rate_emergencies += 1;
         return true;
     }
     env.received(bytes, &flow);
@@ -85,6 +116,14 @@ fn is_named(config: &Config, flow: &Flow) -> bool {
         && (config.trunking.has_address(ip)
             || config.is_trusted(ip)
             || servers.any(|uri| uri.host().ip() == Some(ip)))
+}
+
+/// True for an INVITE of an emergency call, by its first line.
+fn is_for_emergency(config: &Config, bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(b"INVITE ") else { return false };
+    let rest = rest.get(..EMERGENCY_URI_BYTES_MAX).unwrap_or(rest);
+    let uri = memchr::memchr(b' ', rest).and_then(|end| Uri::parse(rest.get(..end)?).ok());
+    uri.is_some_and(|uri| config.emergency_number(&uri).is_some())
 }
 
 /// True for the methods of [`ends_a_call`].
@@ -133,7 +172,16 @@ pub(super) fn is_source_blocked(env: &mut Env<'_>, flow: &Flow) -> bool {
 }
 
 /// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
-pub(super) const ENDS_PER_S: u32 = 500;
+const ENDS_PER_S: u32 = 500;
+
+/// INVITEs of emergency calls a second of one source beyond its rate: two for each call, with and without credentials.
+const EMERGENCY_REQUESTS_PER_S: u32 = 20;
+
+/// Emergency calls of one source in a second.
+const EMERGENCY_CALLS_PER_S: u32 = 10;
+
+/// Maximum length of the Request-URI of an emergency call that passes beyond the rate of its source.
+const EMERGENCY_URI_BYTES_MAX: usize = 256;
 
 /// Answers a Binding request, within its rate of the source, and drops everything else.
 pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
@@ -160,9 +208,9 @@ pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
     }
 }
 
-/// A request of a carrier as this server handles it: changed by the rules of its trunk; with the called number as its target, and true, if
-/// it is for a contact that was registered there; with the caller's own URI in To if the carrier has another one. `None`: it stays.
-pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, bool)> {
+/// A request of a carrier as this server handles it: changed by the rules of its trunk; with the called number as its target, and the index of the
+/// trunk, if it is for a contact that was registered there; with the caller's own URI in To if the carrier has another one. `None`: it stays.
+pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, Option<usize>)> {
     let ruled = match env.config.trunking.with_rules_at(request.source()) {
         Some(trunk) if env.features.header_rules() => changed_by(env, trunk, request.message),
         Some(_) | None => None,
@@ -171,15 +219,14 @@ pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option
     let message = Message::parse(&bytes, &Limits::STORED).ok()?;
     let changed = Request::of(&message, request.flow, request.grant)?;
     let target = translated_target(env, &Request { peer: request.peer, ..changed });
-    Some(target.unwrap_or((bytes, request.is_by_line)))
+    Some(target.unwrap_or((bytes, request.line)))
 }
 
 /// The same without rules.
-fn translated_target(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, bool)> {
+fn translated_target(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, Option<usize>)> {
     let by_line = if env.features.registers() { called_by_line(env, request) } else { None };
     match by_line {
-        Some(bytes) => Some((bytes, true)),
-        None => with_own_uri(env.config, &env.keys.route, request.message)
-            .map(|bytes| (bytes, request.is_by_line)),
+        Some((bytes, trunk)) => Some((bytes, Some(trunk))),
+        None => with_own_uri(env.config, &env.keys.route, request.message).map(|bytes| (bytes, request.line)),
     }
 }

@@ -2,10 +2,10 @@
 //! transaction, proxy.
 
 use super::Server;
-use super::admission::translated;
+use super::admission::{UrgentRates, translated};
 use super::redirect::redirect;
 use crate::base::{
-    EdgePart, Env, Grant, Owner, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
+    EdgePart, Env, Grant, Owner, Reach, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
 };
 use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::dialog::{DialogMark, LiveMark, edge, live_mark};
@@ -18,7 +18,9 @@ use crate::registrar::DRAINING;
 use crate::report::Report;
 use crate::token::sources::Origin;
 use crate::token::{Mark, UserHash};
-use crate::{Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, Mode, Reason, Strangers};
+use crate::{
+    Action, CallName, CallStep, Caller, Config, Detail, Emergency, Hold, Links, Mode, Reason, Strangers,
+};
 use alloc::borrow::ToOwned;
 use core::net::IpAddr;
 use ringway_sansio::{Context, Flow, PeerNames};
@@ -57,9 +59,9 @@ impl Server {
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let had = self.environment.had_features();
         if had.trunks()
-            && let Some((bytes, is_by_line)) = translated(&mut self.environment.env(cx), &request)
+            && let Some((bytes, line)) = translated(&mut self.environment.env(cx), &request)
         {
-            return self.on_translated(cx, request, (&bytes, is_by_line));
+            return self.on_translated(cx, request, (&bytes, line));
         }
         self.on_own_request(cx, request);
     }
@@ -130,6 +132,10 @@ impl Server {
         let grant = accept_caller(env, &mut self.authenticator, &request, &mut routed, parties);
         let Some(grant) = grant else { return };
         request.grant = grant;
+        let is_urgent = grant.above_limits.is_some();
+        if is_urgent && !may_call_emergency(env, &mut self.urgent, &request) {
+            return;
+        }
         let call = observe_accepted(env, &request);
         let named;
         let request = match &call {
@@ -139,7 +145,11 @@ impl Server {
             }
             None => &request,
         };
-        if to_us && may_wait(env) && self.locating.begin(env, self.registrar.table(), (request, &routed)) {
+        if to_us
+            && !is_urgent
+            && may_wait(env)
+            && self.locating.begin(env, self.registrar.table(), (request, &routed))
+        {
             return;
         }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
@@ -152,13 +162,13 @@ impl Server {
         &mut self,
         cx: &mut Context<'_, Action>,
         request: Request<'_, '_>,
-        (bytes, is_by_line): (&[u8], bool),
+        (bytes, line): (&[u8], Option<usize>),
     ) {
         let Ok(message) = &Message::parse(bytes, &Limits::STORED) else { return };
         let Request { flow, peer, key, grant, .. } = request;
         let Some(request) = Request::of(message, flow, grant) else { return };
         // The new target has no token, and To is not the one that the carrier has.
-        self.on_own_request(cx, Request { peer, key, is_by_line, ..request });
+        self.on_own_request(cx, Request { peer, key, line, ..request });
     }
 
     /// Handles a well-formed response.
@@ -225,8 +235,10 @@ fn refuses_new_work(
     if stops.is_none() && !drains {
         return false;
     }
-    let is_drained =
-        |env: &Env<'_>| drains && request.method != Method::Register && !env.config.is_link(&request.flow);
+    let is_drained = |env: &Env<'_>| {
+        let may_still = env.config.is_link(&request.flow) || is_to_emergency(env, request, &request.uri);
+        drains && request.method != Method::Register && !may_still
+    };
     let refusal = match stops {
         _ if !is_new_work(request) => return false,
         Some(reason) => (reason, Reason::Stopping),
@@ -312,7 +324,7 @@ fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bo
 fn is_reasonable(env: &mut Env<'_>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
     match uri.scheme() {
         Scheme::Sip => {}
-        Scheme::Tel if env.config.trunking.is_on() && request.method != Method::Register => {}
+        Scheme::Tel if env.config.trunking.reads_tel() && request.method != Method::Register => {}
         // RFC 3261 §26.2.2: TLS on every hop, and so on the one to this server.
         Scheme::Sips if request.flow.transport.carries_sips() => {}
         Scheme::Sips
@@ -321,6 +333,10 @@ fn is_reasonable(env: &mut Env<'_>, request: &Request<'_, '_>, uri: &Uri<'_>) ->
             env.refuse_plainly(request, 403, "SIPS Needs TLS On Every Hop");
             return false;
         }
+        Scheme::Other
+            if env.features.emergency()
+                && matches!(request.method, Method::Invite | Method::Ack | Method::Cancel)
+                && Emergency::is_service(uri) => {}
         // RFC 3261 §16.3 step 2.
         Scheme::Sips | Scheme::Tel | Scheme::Other => {
             env.refuse_plainly(request, 416, "Unsupported URI Scheme");
@@ -370,13 +386,57 @@ fn is_loop(env: &Env<'_>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
     })
 }
 
-/// Applies the access rules, and notes the next hop that they compared. `None` if the request was answered or dropped.
+/// True for an INVITE that begins an emergency call, of anybody but a trunk.
+fn is_to_emergency(env: &Env<'_>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
+    env.features.emergency()
+        && request.method == Method::Invite
+        && request.message.to().tag().is_none()
+        && request.line.is_none()
+        && env.config.emergency_number(uri).is_some()
+        && !env.config.trunking.has_address(request.flow.remote.ip())
+}
+
+/// False, answered and counted, if the source of an emergency call begins too many.
+fn may_call_emergency(env: &mut Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '_>) -> bool {
+    let may = urgent.admit_call(env.cx.now, request.client(env.config));
+    if !may {
+        env.counters.emergency_calls_refused += 1;
+        env.report(request, Report::OverLimit { phrase: "Too Many Emergency Calls" });
+        env.reply(request, 503, "Too Many Emergency Calls", |response| {
+            response.header_number(HeaderName::RetryAfter, 1);
+        });
+    }
+    may
+}
+
+/// Applies the access rules. `None` if the request was answered or dropped. An emergency call needs a password as any other, unless the
+/// network of its phone needs none.
 fn accept_caller(
     env: &mut Env<'_>,
     authenticator: &mut Authenticator,
     request: &Request<'_, '_>,
     routed: &mut Routed<'_>,
     parties: Parties,
+) -> Option<Grant> {
+    let begins = routed.next_route.is_none() && routed.mark.is_none();
+    let is_emergency = begins && is_to_emergency(env, request, &routed.uri);
+    let above_limits = is_emergency.then(|| env.call_hash(request.message));
+    // A page of any site can send over WebSocket from a listed network.
+    let may_be_listed = is_emergency && !request.flow.transport.is_websocket();
+    if may_be_listed && env.config.trunking.emergency.lets_in(request.client(env.config)) {
+        return Some(Grant { above_limits, ..Grant::new(Reach::Anywhere, Sender::Stranger) });
+    }
+    accept_by_rules(env, authenticator, request, routed, (parties, above_limits))
+}
+
+/// Applies the access rules, and notes the next hop that they compared. `None` if the request was answered or dropped. One that may go
+/// anywhere gets `above_limits`.
+fn accept_by_rules(
+    env: &mut Env<'_>,
+    authenticator: &mut Authenticator,
+    request: &Request<'_, '_>,
+    routed: &mut Routed<'_>,
+    (parties, above_limits): (Parties, Option<u64>),
 ) -> Option<Grant> {
     let mark = live_mark(env, request, routed);
     let facts = Facts {
@@ -397,9 +457,9 @@ fn accept_caller(
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         marks_dialogs: env.config.stateful && env.config.record_route,
-        strangers: match request.is_by_line {
-            true => Strangers::Call,
-            false => env.config.auth.strangers,
+        strangers: match request.line {
+            Some(_) => Strangers::Call,
+            None => env.config.auth.strangers,
         },
         stranger_refer: env.config.auth.stranger_refer,
         is_of_edge: is_of_edge(env.config, request, routed),
@@ -443,13 +503,15 @@ fn accept_caller(
         dialog: in_dialog.map(|mark| mark.id).or(grant.dialog),
         trunk: in_dialog.map(|mark| mark.trunk).unwrap_or_default(),
         uses_accounts: in_dialog.is_none_or(|mark| mark.uses_accounts(grant.sender, strangers)),
+        above_limits: above_limits.filter(|_| grant.may_call_anywhere()),
         ..grant
     };
     // A request of a call that was accepted passes.
     let is_in_dialog =
         grant.dialog.is_some() || (grant.returned.is_some() && request.message.to().tag().is_some());
     let source = Request { grant, ..*request }.source();
-    (is_in_dialog || !is_blocked(env, request, routed, (parties, source))).then_some(grant)
+    (is_in_dialog || grant.above_limits.is_some() || !is_blocked(env, request, routed, (parties, source)))
+        .then_some(grant)
 }
 
 /// Counts a challenge or a refusal inside a dialog.
@@ -547,7 +609,7 @@ fn is_blocked(
 /// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once. Returns
 /// the name of the call that it begins or ends, if calls are recorded.
 fn observe_accepted(env: &Env<'_>, request: &Request<'_, '_>) -> Option<CallName> {
-    env.decided(request, admission_of(request.grant.sender), Detail::None);
+    env.decided(request, admission_of(request), Detail::None);
     match request.method {
         Method::Invite if request.message.to().tag().is_none() => env.begin_call(request),
         Method::Bye if env.config.stateful => env.name_of_bye(request),
@@ -560,8 +622,11 @@ fn observe_accepted(env: &Env<'_>, request: &Request<'_, '_>) -> Option<CallName
 }
 
 /// Reason why a sender may have its request forwarded.
-const fn admission_of(sender: Sender) -> Reason {
-    match sender {
+const fn admission_of(request: &Request<'_, '_>) -> Reason {
+    match request.grant.sender {
+        Sender::Stranger | Sender::Unknown if request.grant.above_limits.is_some() => {
+            Reason::AdmittedEmergency
+        }
         Sender::Proven | Sender::ProvenUnnamed => Reason::AdmittedUser,
         Sender::Trusted => Reason::AdmittedTrusted,
         Sender::Believed => Reason::AdmittedUnchecked,

@@ -2,6 +2,7 @@
 
 mod block;
 mod budget;
+mod call_counts;
 mod dialog_states;
 mod failed_servers;
 mod neighbours;
@@ -10,11 +11,11 @@ mod phone_flows;
 mod rate;
 mod shared;
 mod sides;
-mod trunk_calls;
 mod trunks;
 
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::{MemoryBudget, Payer};
+pub(crate) use call_counts::{Account, CallCounts, CountedCall, Limited, NotCounted, ReachedLimit};
 pub use dialog_states::{
     DialogState, DialogStateFilter, DialogStates, DialogStatus, NewLeg, NotShown, Role, ShownCall,
 };
@@ -29,6 +30,5 @@ pub use shared::{SharedTables, TableLimits};
 use sides::DialogExtensions;
 pub use sides::SideTable;
 pub(crate) use sides::{DialogSide, Moved, Way};
-pub(crate) use trunk_calls::{CountedCall, TrunkCalls};
 pub(crate) use trunks::{Learnt, ServiceRoute, ServiceRoutes};
 pub use trunks::{PausedTrunks, TrunkEvent, TrunkLogins, TrunkPause};

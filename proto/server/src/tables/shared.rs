@@ -1,12 +1,12 @@
 //! The tables that all shards of a server share.
 
 use super::{
-    BlockList, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates, EntryOwner,
-    FailedServers, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable, PausedTrunks,
-    Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic, TrafficRates, TrunkCalls, TrunkLogins,
-    TrunkPause,
+    Account, BlockList, CallCounts, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates,
+    EntryOwner, FailedServers, Limited, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
+    NeighbourTable, NotCounted, PausedTrunks, Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic,
+    TrafficRates, TrunkLogins, TrunkPause,
 };
-use crate::{CallRate, CallRates, Hold, Trunk, TrunkLimits};
+use crate::{CallRate, CallRates, Hold, Trunk};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -62,8 +62,8 @@ pub struct SharedTables {
     service_routes: Guarded<ServiceRoutes>,
     has_service_routes: AtomicBool,
     call_rates: Guarded<CallRates>,
-    trunk_calls: Guarded<TrunkCalls>,
-    has_trunk_calls: AtomicBool,
+    call_counts: Guarded<CallCounts>,
+    has_counted_calls: AtomicBool,
     dialog_state_filter: Arc<DialogStateFilter>,
     dialog_states: Guarded<DialogStates>,
 }
@@ -103,8 +103,8 @@ impl SharedTables {
             service_routes: Guarded::new::<L>(ServiceRoutes::default()),
             has_service_routes: AtomicBool::new(false),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
-            trunk_calls: Guarded::new::<L>(TrunkCalls::new(&seed.part(210))),
-            has_trunk_calls: AtomicBool::new(false),
+            call_counts: Guarded::new::<L>(CallCounts::new(&seed.part(210))),
+            has_counted_calls: AtomicBool::new(false),
             dialog_states: Guarded::new::<L>(DialogStates::new(
                 Arc::clone(&dialog_state_filter),
                 &seed.part(206),
@@ -409,45 +409,41 @@ impl SharedTables {
         self.call_rates.change(CallRate::Admitted, |rates| rates.admit(now, aor, prefix, per_hour))
     }
 
-    /// Counts a call to a trunk with limits (see [`TrunkCalls::begin`]).
-    pub(crate) fn begin_trunk_call(
+    /// Counts a call for accounts with limits (see [`CallCounts::begin`]).
+    ///
+    /// # Errors
+    /// It would be one too many for an account, or there is no room to count it.
+    pub(crate) fn begin_counted(
         &self,
         time: (Instant, Instant),
-        trunk: (&str, &TrunkLimits),
+        accounts: &[Limited<'_>],
         call: u64,
-    ) -> Option<CountedCall> {
-        self.has_trunk_calls.store(true, Ordering::Relaxed);
-        self.trunk_calls.change(None, |calls| calls.begin(time, trunk, call))
+    ) -> Result<Box<CountedCall>, NotCounted> {
+        self.has_counted_calls.store(true, Ordering::Relaxed);
+        self.call_counts.change(Err(NotCounted::NoRoom), |calls| calls.begin(time, accounts, call))
     }
 
-    /// True if a call to a trunk with limits was ever counted, also under an earlier configuration.
-    pub(crate) fn has_trunk_calls(&self) -> bool {
-        self.has_trunk_calls.load(Ordering::Relaxed)
+    /// True if a call was ever counted, also under an earlier configuration.
+    pub(crate) fn has_counted_calls(&self) -> bool {
+        self.has_counted_calls.load(Ordering::Relaxed)
     }
 
-    /// Ends a call that was not answered.
-    pub(crate) fn end_trunk_call(&self, call: CountedCall) {
-        self.trunk_calls.change((), |calls| calls.end(call));
+    /// True if one of these accounts can have no further call at present.
+    pub(crate) fn is_any_full(&self, now: Instant, accounts: &[Limited<'_>]) -> bool {
+        self.call_counts
+            .change(false, |calls| accounts.iter().any(|account| calls.reached(now, account).is_some()))
     }
 
-    /// True if a trunk with limits can take no further call at present.
-    pub(crate) fn is_trunk_full(&self, now: Instant, trunk: (&str, &TrunkLimits)) -> bool {
-        self.trunk_calls.change(false, |calls| calls.is_full(now, trunk))
+    /// Ends, or notes the answer or a refresh of, counted calls.
+    pub(crate) fn change_counted(&self, change: impl FnMut(&mut CallCounts)) {
+        self.call_counts.change((), change);
     }
 
-    /// Notes that a call was answered by the callee with this hash.
-    pub(crate) fn answer_trunk_call(&self, call: CountedCall, callee: u64) {
-        self.trunk_calls.change((), |calls| calls.answered(call, callee));
-    }
-
-    /// Ends the answered call with these hashes, if there is one.
-    pub(crate) fn end_answered_call(&self, call: u64, callee: u64) {
-        self.trunk_calls.change((), |calls| calls.end_answered(call, callee));
-    }
-
-    /// Number of calls under way to a trunk that has a limit of them.
-    pub fn trunk_calls(&self, trunk: &str) -> u32 {
-        self.trunk_calls.read(0, |calls| calls.len_of(trunk))
+    /// Number of calls under way to a trunk, and from it, if it has a limit of them.
+    pub fn trunk_calls(&self, trunk: &str) -> (u32, u32) {
+        self.call_counts.read((0, 0), |calls| {
+            (calls.len_of(&Account::ToTrunk(trunk)), calls.len_of(&Account::FromTrunk(trunk)))
+        })
     }
 
     /// Filter in front of the table of lamps.

@@ -1,10 +1,10 @@
 //! Tests of the limits of calls to a trunk: what is refused, what never is, and that each count ends.
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, Request, Sent, World, invite, only, request, requests, statuses};
+use crate::harness::{ALICE, BOB, Request, Sent, World, invite, only, request, requests, statuses};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers, only_first};
 use ringway_sansio::Event;
-use ringway_server::{Config, TrunkLimits, TrunkLogin};
+use ringway_server::{CallerLimits, Config, TrunkLimits, TrunkLogin};
 use std::time::Duration;
 
 const CHALLENGE: &str = "Proxy-Authenticate: Digest realm=\"carrier\", nonce=\"n1\", qop=\"auth\"";
@@ -39,7 +39,7 @@ fn of_alice(answer: &Sent, method: &str, cseq: u32) -> Request {
 }
 
 fn under_way(world: &World) -> [u32; 2] {
-    ["carrier-a", "carrier-b"].map(|name| world.memory.tables().trunk_calls(name))
+    ["carrier-a", "carrier-b"].map(|name| world.memory.tables().trunk_calls(name).0)
 }
 
 #[test]
@@ -193,4 +193,144 @@ fn a_bye_that_does_not_end_the_call_makes_no_room() {
     let bye = only(requests(world.udp(ALICE, &of_alice(&answer, "BYE", 11))));
     world.udp(CARRIER_A, &bye.answer(200, &[]));
     assert_eq!(under_way(&world)[0], 0);
+}
+
+fn lines(most: u32) -> TrunkLimits {
+    TrunkLimits { under_way: Some(most), per_second: None }
+}
+
+/// Calls to bob's phone, of whom it is.
+fn call_of(world: &mut World, user: &str, id: &str) -> Vec<Sent> {
+    let mut call = invite("sip:bob@example.org").call_id(id);
+    call.from = call.from.replace("alice", user);
+    world.udp(ALICE, &call)
+}
+
+fn with_bob(limits: CallerLimits) -> World {
+    let mut world = World::with(|config| config.caller_limits = limits);
+    world.register("bob", BOB, &format!("sip:bob@{BOB}"));
+    world
+}
+
+#[test]
+fn a_user_and_a_domain_begin_as_many_calls_as_they_may() {
+    let mut world = with_bob(CallerLimits {
+        of_user: lines(1),
+        of_domain: lines(3),
+        users: vec![("carol@example.org".into(), Some(2))],
+        ..CallerLimits::default()
+    });
+    let first = only(requests(call_of(&mut world, "alice", "1")));
+    let refused = only(call_of(&mut world, "alice", "2"));
+    assert_eq!((refused.status(), refused.headers("Retry-After")), (403, vec![]));
+    for id in ["3", "4"] {
+        assert_eq!(only(requests(call_of(&mut world, "carol", id))).to(), BOB, "carol has two");
+    }
+    assert_eq!(only(call_of(&mut world, "dave", "5")).status(), 403, "the domain has three");
+    let counters = world.server.counters();
+    assert_eq!((counters.user_calls_refused, counters.domain_calls_refused), (1, 1));
+    // A refused call makes room at once, while its transaction is still there.
+    world.udp(BOB, &first.answer(486, &[]));
+    let again = only(requests(call_of(&mut world, "alice", "6")));
+    let cancels = requests(world.udp(ALICE, &invite("sip:bob@example.org").call_id("6").cancel()));
+    assert!(cancels.is_empty(), "nothing was answered");
+    world.udp(BOB, &again.answer(180, &[]));
+    world.udp(BOB, &again.answer(487, &[]));
+    assert_eq!(only(requests(call_of(&mut world, "alice", "7"))).to(), BOB, "so does a cancelled one");
+    nothing_is_left(&mut world, "after calls of users");
+}
+
+#[test]
+fn an_answered_call_of_a_user_ends_with_a_bye_or_with_its_session() {
+    for ends_by_bye in [true, false] {
+        let mut world = with_bob(CallerLimits { of_user: lines(1), ..CallerLimits::default() });
+        let sent = only(requests(call_of(&mut world, "alice", "1")));
+        let lines = [format!("Contact: <sip:bob@{BOB}>"), "Session-Expires: 300;refresher=uac".to_owned()];
+        let answer = sent.answer_tagged(200, "theirs", &lines.each_ref().map(String::as_str));
+        let answer = only(world.udp(BOB, &answer));
+        world.pass(Duration::from_secs(300));
+        assert_eq!(only(call_of(&mut world, "alice", "2")).status(), 403, "it goes on");
+        // What continues the call is never refused; a refresh extends it.
+        let mut update = request("UPDATE", &format!("sip:bob@{BOB}")).cseq(2).to(&answer.header("To"));
+        update.from = answer.header("From");
+        update.lines = vec![format!("Route: {}", answer.header("Record-Route"))];
+        let update = update.call_id("1").line(&format!("Contact: <sip:alice@{ALICE}>"));
+        let passed = only(requests(world.udp(ALICE, &update)));
+        world.udp(BOB, &passed.answer(200, &["Session-Expires: 300;refresher=uac"]));
+        world.pass(Duration::from_secs(300));
+        assert_eq!(only(call_of(&mut world, "alice", "3")).status(), 403, "it was refreshed");
+        if ends_by_bye {
+            let bye = Request { method: "BYE".into(), cseq: 3, ..update };
+            let bye = only(requests(world.udp(ALICE, &bye)));
+            world.udp(BOB, &bye.answer(200, &[]));
+        } else {
+            world.pass(Duration::from_secs(40));
+        }
+        assert_eq!(only(requests(call_of(&mut world, "alice", "4"))).to(), BOB, "{ends_by_bye}");
+    }
+}
+
+#[test]
+fn a_second_has_as_many_calls_of_a_user_as_permitted() {
+    let per_second = TrunkLimits { under_way: None, per_second: Some(2) };
+    let mut world = with_bob(CallerLimits { of_user: per_second, ..CallerLimits::default() });
+    for second in 0..2 {
+        let sent: Vec<_> =
+            (0..4).map(|number| call_of(&mut world, "alice", &format!("{second}-{number}"))).collect();
+        assert_eq!(sent.iter().filter(|sent| !requests((*sent).clone()).is_empty()).count(), 2);
+        let refused = &sent[3][0];
+        assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "1"));
+        world.pass(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn calls_from_a_trunk_have_their_limit_and_one_together_with_those_to_it() {
+    let calls = |world: &mut World, id: &str| {
+        let mut call = invite("sip:bob@example.org").call_id(id);
+        call.from = "<sip:+441234@carrier.example>;tag=t".into();
+        world.udp(CARRIER_A, &call)
+    };
+    let mut world = World::with(|config| {
+        carriers(config);
+        config.trunking.trunks.edit()[0].calls_in = Some(lines(2));
+        config.trunking.trunks.edit()[0].calls_both = Some(3);
+    });
+    world.register("bob", BOB, &format!("sip:bob@{BOB}"));
+    let first = only(requests(calls(&mut world, "1")));
+    only(requests(calls(&mut world, "2")));
+    let refused = only(calls(&mut world, "3"));
+    assert_eq!((refused.status(), refused.headers("Retry-After")), (503, vec![]), "it may try another way");
+    assert_eq!(world.memory.tables().trunk_calls("carrier-a"), (0, 2));
+    assert_eq!(only(requests(call(&mut world, "4"))).to(), CARRIER_A);
+    assert_eq!(only(requests(call(&mut world, "5"))).to(), CARRIER_B, "three in both directions");
+    world.udp(BOB, &first.answer(486, &[]));
+    assert_eq!(only(requests(call(&mut world, "6"))).to(), CARRIER_A);
+    assert_eq!(only(calls(&mut world, "7")).status(), 503);
+    assert_eq!(world.memory.tables().trunk_calls("carrier-a"), (2, 1));
+    assert_eq!(world.server.counters().trunk_calls_in_refused, 2);
+}
+
+/// The carrier hangs up while this server has no room: its line is free, and that of a caller whose own BYE gets no room is not.
+#[test]
+fn a_bye_that_finds_no_room_ends_the_call_for_its_sender() {
+    let mut world = World::with(|config| {
+        limited(1)(config);
+        only_first(config);
+        config.trunking.trunks.edit()[0].networks = vec!["198.51.100.1".parse().unwrap()];
+        config.transaction_limits.servers_max = 4;
+    });
+    world.register("bob", BOB, &format!("sip:bob@{BOB}"));
+    let answer = answered(&mut world, "1");
+    // The others ring, and take what is left of the transactions.
+    for number in 0..4 {
+        world.udp(ALICE, &invite("sip:bob@example.org").call_id(&format!("ring-{number}")));
+    }
+    assert_eq!(only(world.udp(ALICE, &of_alice(&answer, "BYE", 9))).status(), 503);
+    assert_eq!(under_way(&world)[0], 1, "its carrier knows nothing of it");
+    let mut bye = request("BYE", &format!("sip:alice@{ALICE}")).call_id("1").cseq(1);
+    (bye.from, bye.to) = (answer.header("To"), answer.header("From"));
+    let bye = bye.via(&format!("SIP/2.0/UDP {CARRIER_A};branch=z9hG4bKbye"));
+    let refused = only(world.udp(CARRIER_A, &bye.line(&format!("Route: {}", answer.header("Record-Route")))));
+    assert_eq!((refused.status(), under_way(&world)[0]), (503, 0));
 }

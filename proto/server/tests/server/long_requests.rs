@@ -101,6 +101,22 @@ fn a_refused_connection_is_followed_by_a_datagram_and_not_tried_for_an_hour() {
 }
 
 #[test]
+fn a_call_of_a_trunk_that_falls_back_to_a_datagram_is_one_call() {
+    let mut world = World::with(|config| {
+        crate::routes::carriers(config);
+        let lines = ringway_server::TrunkLimits { under_way: Some(1), per_second: Some(1) };
+        config.trunking.trunks.edit()[0].call_limits = Some(lines);
+    });
+    let long = invite("sip:+441234@example.org").line(&padding(1100));
+    let first = the_request(world.udp(ALICE, &long));
+    assert_eq!(first.flow.transport, Transport::Tcp);
+    let second = the_request(world.event(Event::Unreachable(first.token)));
+    assert_eq!((second.flow.transport, second.to()), (Transport::Udp, first.to()));
+    assert_eq!(world.server.counters().trunk_requests, 1);
+    assert_eq!(world.memory.tables().trunk_calls("carrier-a"), (1, 0));
+}
+
+#[test]
 fn a_connection_that_is_not_established_within_a_second_is_given_up() {
     let mut world = world(|_| {});
     let first = the_request(world.udp(ALICE, &long()));

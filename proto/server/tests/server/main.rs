@@ -33,6 +33,7 @@ mod dialog_state;
 mod digest_forms;
 mod drain;
 mod edge;
+mod emergency;
 mod ends;
 mod events_corpus;
 mod failover;

@@ -18,6 +18,8 @@ pub(super) struct Payer {
     pub(super) user: Vec<u8>,
     /// Number for which the destination rules have counted this call.
     pub(super) counted: Option<Number>,
+    /// Number that it has in place of that of the user; `None`: that of the user.
+    pub(super) number: Option<String>,
     /// The call is a forward of the user: others make it, and use up none of the user's own calls.
     pub(super) is_forward: bool,
 }
@@ -62,7 +64,7 @@ impl Payer {
         let mut aor = Aor::default();
         config.read_target(uri, &mut aor);
         let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
-        Self { aor, user, counted: None, is_forward: false }
+        Self { aor, user, counted: None, number: None, is_forward: false }
     }
 
     /// The same for a call that this user forwards.

@@ -52,6 +52,9 @@ pub(super) fn add(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &m
 
 /// The caller's number at a trunk, in its form.
 fn number_of(payer: &Payer, trunk: &Trunk) -> Option<Vec<u8>> {
+    if let Some(number) = &payer.number {
+        return Some(in_form(trunk, number));
+    }
     let user = match payer.aor.user() {
         [] => payer.user.as_slice(),
         unescaped => unescaped,
@@ -62,10 +65,14 @@ fn number_of(payer: &Payer, trunk: &Trunk) -> Option<Vec<u8>> {
         CallerNumber::User => of_user,
         CallerNumber::Number(number) => of_user.or(Some(number)),
     };
-    number.map(|number| match Number::parse(number.as_bytes()) {
+    number.map(|number| in_form(trunk, number))
+}
+
+fn in_form(trunk: &Trunk, number: &str) -> Vec<u8> {
+    match Number::parse(number.as_bytes()) {
         Some(number) => trunk.numbers_out.write(&number).as_bytes().to_vec(),
-        None => number.clone().into_bytes(),
-    })
+        None => number.as_bytes().to_vec(),
+    }
 }
 
 /// The called number of a request as a number of E.164, if a trunk sent it in another form.

@@ -9,6 +9,7 @@ mod conversion;
 mod destinations;
 mod dialog_state;
 mod diversion;
+mod emergency;
 mod flows;
 mod groups;
 mod headers;
@@ -22,7 +23,7 @@ mod sides;
 mod trunks;
 
 pub(super) use crate::dialog_state::Ended;
-pub(super) use call_limits::{exceeds, on_success};
+pub(super) use call_limits::{admit, exceeds};
 
 use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, MessageStep, Next, Planned, Redirected};
 use super::context::{Branch, ResponseContext};
@@ -41,6 +42,7 @@ use crate::dialog_state::{end_dialog, refresh};
 use crate::policy::Border;
 use crate::proxy::media::is_sdp;
 use crate::report::reason_of as reason_of_forward;
+use crate::tables::CountedCall;
 use crate::token::caller_uri::with_value;
 use crate::{Action, CallStep, Config, Reason};
 use alloc::boxed::Box;
@@ -103,13 +105,20 @@ const fn goes_on_if_operator(stage: GoingOn) -> GoingOn {
 }
 
 /// Stages that may have targets: for each point, the first one that decides; no targets are a decision too.
-const BEFORE: [Before; 8] = [
+const BEFORE: [Before; 10] = [
     Before { point: Point::Side, applies: |_| true, name: "sides", run: sides::before },
     Before {
         point: Point::InDialog,
         applies: is_at_trunk,
         name: "trunks",
         run: if_operator(trunks::before_in_dialog),
+    },
+    // An emergency call goes nowhere else: to no user of that name, and to no forward.
+    Before {
+        point: Point::Elsewhere,
+        applies: |call| call.request.grant.above_limits.is_some(),
+        name: "emergency",
+        run: if_operator(emergency::before),
     },
     // The nodes of a domain know its users: a route of the same name must not come before them.
     Before {
@@ -123,6 +132,12 @@ const BEFORE: [Before; 8] = [
         applies: |call| call.env.features.routes(),
         name: "trunks",
         run: if_operator(trunks::before_elsewhere),
+    },
+    Before {
+        point: Point::User,
+        applies: |call| call.request.grant.above_limits.is_some(),
+        name: "emergency",
+        run: if_operator(emergency::before),
     },
     Before { point: Point::User, applies: has_forwards, name: "diversion", run: diversion::before },
     // A user's forward comes before the servers of a number.
@@ -218,6 +233,20 @@ pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
     let of_media = if env.features.relays() { relays::cost_of(message) } else { 0 };
     let of_rules = if env.features.header_rules() { HeaderRule::ADDED_BYTES_MAX } else { 0 };
     of_media + of_rules + if env.features.trunks() { identity::cost_of(message) } else { 0 }
+}
+
+/// Leaves a counted call of a caller to its context.
+pub(super) fn keep_counted(context: &mut ResponseContext, counted: Option<Box<CountedCall>>) {
+    if let Some(counted) = counted {
+        context.states.keep(counted);
+    }
+}
+
+/// Ends a counted call of a request that is not forwarded.
+pub(super) fn abandon(env: &Env<'_>, counted: Option<Box<CountedCall>>) {
+    if let Some(counted) = counted {
+        call_limits::end(env, &counted);
+    }
 }
 
 /// Begins the stages of a new context; returns the number of targets that are called at once.
@@ -429,6 +458,23 @@ pub(super) fn answered(
     relays::answered(env, context, query, response, result)
 }
 
+/// Handles the 2xx of a branch.
+pub(super) fn on_success(env: &Env<'_>, context: &mut ResponseContext, id: BranchId, response: &Message<'_>) {
+    let branch = context.branches.get_mut(id.parts().1);
+    let of_branch = branch.and_then(|branch| branch.states.counted.take());
+    let of_caller = if context.states.is_empty() { None } else { context.states.take::<Box<CountedCall>>() };
+    for counted in [of_branch, of_caller].into_iter().flatten() {
+        call_limits::on_success(env, &counted, response);
+    }
+}
+
+/// Handles a request that is sent again, in a datagram, because no connection was established.
+pub(super) fn on_datagram(branch: &mut Branch) {
+    if let Some(trunk) = &mut branch.states.trunk {
+        trunk.is_counted = true;
+    }
+}
+
 /// Handles any response of a branch.
 pub(super) fn on_response(env: &Env<'_>, context: &ResponseContext, id: BranchId, status: u16) {
     if env.features.trunks()
@@ -446,9 +492,21 @@ pub(super) fn on_provisional(env: &Env<'_>, forwarded: &mut Forwarded<'_>, id: B
 }
 
 /// Handles a step of a call.
-pub(super) fn on_step(env: &mut Env<'_>, context: &ResponseContext, step: CallStep) {
-    if !context.states.is_empty() {
-        dialog_state::on_step(env, context, step);
+pub(super) fn on_step(env: &mut Env<'_>, context: &mut ResponseContext, step: CallStep) {
+    if context.states.is_empty() {
+        return;
+    }
+    dialog_state::on_step(env, context, step);
+    // One that the caller cancelled may still be answered.
+    if matches!(step, CallStep::Failed(_) | CallStep::Over) {
+        end_counted(env, context);
+    }
+}
+
+/// Ends the call of a context as its caller counts it, unless it was answered.
+fn end_counted(env: &Env<'_>, context: &mut ResponseContext) {
+    if let Some(counted) = context.states.take::<Box<CountedCall>>() {
+        call_limits::end(env, &counted);
     }
 }
 
@@ -464,6 +522,9 @@ pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
     if env.features.presence() {
         refresh(env, response);
     }
+    if cfg!(feature = "operator") && env.tables.has_counted_calls() {
+        call_limits::on_refresh(env, response);
+    }
 }
 
 /// Handles a BYE that ends a call.
@@ -471,7 +532,7 @@ pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
     if env.features.presence() {
         end_dialog(env, bye, ended);
     }
-    if cfg!(feature = "operator") && env.tables.has_trunk_calls() {
+    if cfg!(feature = "operator") && env.tables.has_counted_calls() {
         call_limits::on_bye(env, bye, ended);
     }
 }
@@ -505,8 +566,8 @@ pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
 /// Handles the final status of a branch.
 pub(super) fn close_branch(env: &mut Env<'_>, context: &mut ResponseContext, id: BranchId, status: u16) {
     let branch = context.branches.get_mut(id.parts().1);
-    if let Some(call) = branch.and_then(|branch| branch.states.counted.take()) {
-        env.tables.end_trunk_call(call);
+    if let Some(counted) = branch.and_then(|branch| branch.states.counted.take()) {
+        call_limits::end(env, &counted);
     }
     if context.branches.get(id.parts().1).is_some_and(has_media) {
         relays::end(&mut env.cx, context, id, status);
@@ -524,9 +585,10 @@ pub(super) fn cancel_branch(cx: &mut Context<'_, Action>, branch: &mut Branch) {
 pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut ResponseContext) {
     if !context.states.is_empty() {
         dialog_state::on_end(env, context);
+        end_counted(env, context);
     }
     let counted = context.branches.iter_mut().filter_map(|branch| branch.states.counted.take());
-    counted.for_each(|call| env.tables.end_trunk_call(call));
+    counted.for_each(|counted| call_limits::end(env, &counted));
     for branch in context.branches.iter_mut().filter(|branch| has_media(branch)) {
         relays::give_up(&mut env.cx, lookups, branch);
     }

@@ -67,6 +67,8 @@ pub(super) fn refuse(
     let status = match (branch.states.conversion, env.config.media.on_failure) {
         // Unchanged it would be refused again.
         (Conversion::Converted | Conversion::Repeated, _) => 488,
+        // An emergency call is better off without a relay than without a call.
+        (Conversion::None, _) if context.grant.above_limits.is_some() => return false,
         (Conversion::None, RelayFailure::Refuse) => 500,
         (Conversion::None, RelayFailure::Direct) => return false,
     };

@@ -10,7 +10,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
-use crate::proxy::stages::{call_limits, identity, relays};
+use crate::proxy::stages::{call_limits, emergency, identity, relays};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -245,18 +245,20 @@ fn targets_at(
                 (Cow::Borrowed(uri.as_bytes()), matches!(dialled, Dialled::Uri(_)))
             }
         };
-        let service_route = if trunk.registers { tables.service_route(trunk) } else { None };
-        if service_route.is_some() || !matches!(dialled, Dialled::Number(_)) {
-            push_routes(trunk, service_route.as_deref().unwrap_or_default(), &mut rewrite);
-        }
+        push_routes(call.env, trunk, matches!(dialled, Dialled::Number(_)), &mut rewrite);
         targets.push(StoredTarget::ranked(&uri, keeps_uri, rewrite, rank));
     }
     Ok(targets)
 }
 
-/// Adds the trunk as the next hop, and the service route of its carrier behind it (RFC 3608 §5). A first value that leads to the same
-/// server is enough: nothing in a service route chooses where a request, and credentials, go next.
-fn push_routes(trunk: &Trunk, service_route: &[Box<[u8]>], rewrite: &mut Rewrite) {
+/// Adds the trunk as the next hop, unless the target leads there, and the service route of its carrier behind it (RFC 3608 §5). A first
+/// value that leads to the same server is enough: nothing in a service route chooses where a request, and credentials, go next.
+pub(super) fn push_routes(env: &Env<'_>, trunk: &Trunk, leads_there: bool, rewrite: &mut Rewrite) {
+    let service_route = if trunk.registers { env.tables.service_route(trunk) } else { None };
+    if service_route.is_none() && leads_there {
+        return;
+    }
+    let service_route = service_route.as_deref().unwrap_or_default();
     let place = |uri: &[u8]| -> Option<_> {
         let uri = Uri::parse(uri).ok()?;
         let transport = uri.params().value(b"transport").map(<[u8]>::to_ascii_lowercase);
@@ -273,7 +275,7 @@ fn push_routes(trunk: &Trunk, service_route: &[Box<[u8]>], rewrite: &mut Rewrite
 }
 
 /// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.
-fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
+pub(super) fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
     let (scheme, host) = trunk.uri.split_once(':').unwrap_or(("sip", &trunk.uri));
     let mut uri = [scheme.as_bytes(), b":"].concat();
     for &byte in number.as_bytes() {
@@ -483,9 +485,9 @@ fn credentials(
     trunk: Option<TrunkBranch>,
     covered: Covered<'_>,
 ) -> Option<(HeaderName, Vec<u8>)> {
-    let trunk = trunk?.trunk;
-    env.counters.trunk_requests += 1;
-    if covered.method == Method::Invite {
+    let TrunkBranch { trunk, is_counted, .. } = trunk?;
+    env.counters.trunk_requests += u64::from(!is_counted);
+    if covered.method == Method::Invite && !is_counted {
         env.host.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
     }
     let trunking = &env.config.trunking;
@@ -512,7 +514,8 @@ pub(super) fn after(
     }
     let Some(branch) = forwarded.branch(end.id) else { return BranchNext::Pass };
     let (trunk, is_at_trunk) = (branch.states.trunk, is_at_trunk(branch));
-    if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status)) {
+    let is_urgent = forwarded.context.grant.above_limits.is_some() && emergency::fails_over(end.status);
+    if trunk.is_some_and(|branch| !end.is_superseded && !branch.fails_over(end.status) && !is_urgent) {
         forwarded.give_up_later();
     }
     match end.status {
@@ -578,7 +581,7 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
         }
         return if is_in_dialog { BranchNext::Pass } else { BranchNext::Fail(500, CallResult::Other) };
     }
-    trunk.logins += 1;
+    (trunk.logins, trunk.is_counted) = (trunk.logins + 1, false);
     if branch.states.trunk.replace(trunk).is_none() {
         // The credentials are for this address, and for no other server of the host that the dialog names.
         branch.servers = None;

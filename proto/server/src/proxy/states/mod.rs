@@ -37,6 +37,8 @@ pub(super) enum State {
     Shown(Box<ShownDialogs>),
     /// Users of a message that is kept if no phone takes it.
     Waiting(Box<Waiting>),
+    /// The call, as its caller counts it until it is answered.
+    Counted(Box<CountedCall>),
 }
 
 /// States of the stages that apply to a request, at most one of each kind.
@@ -80,6 +82,7 @@ kept! {
     Number(Box<NumberTarget>),
     Shown(Box<ShownDialogs>),
     Waiting(Box<Waiting>),
+    Counted(Box<CountedCall>),
 }
 
 /// States by their kind.
@@ -133,9 +136,12 @@ impl State {
     const fn calls_targets(&self) -> bool {
         match self {
             Self::Later(_) | Self::Diversion(_) => true,
-            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Shown(_) | Self::Waiting(_) => {
-                false
-            }
+            Self::Diverted(_)
+            | Self::Recursion(_)
+            | Self::Number(_)
+            | Self::Shown(_)
+            | Self::Waiting(_)
+            | Self::Counted(_) => false,
         }
     }
 
@@ -144,7 +150,9 @@ impl State {
             Self::Later(later) => Some(&mut later.timer),
             Self::Diversion(diversion) => Some(&mut diversion.timer),
             Self::Waiting(waiting) => Some(&mut waiting.timer),
-            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Shown(_) => None,
+            Self::Diverted(_) | Self::Recursion(_) | Self::Number(_) | Self::Shown(_) | Self::Counted(_) => {
+                None
+            }
         }
     }
 }
@@ -157,7 +165,7 @@ pub(super) struct BranchStates {
     /// Trunk or node that it is for.
     pub(super) trunk: Option<TrunkBranch>,
     /// Its call, as its trunk counts it until it is answered.
-    pub(super) counted: Option<CountedCall>,
+    pub(super) counted: Option<Box<CountedCall>>,
     /// Conversion of its offer between SRTP and RTP.
     pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.
@@ -369,6 +377,8 @@ pub(in crate::proxy) struct TrunkBranch {
     rings: bool,
     /// It is a node behind this server.
     pub(in crate::proxy) is_node: bool,
+    /// The request was sent to it before, and is sent once more in a datagram.
+    pub(in crate::proxy) is_counted: bool,
 }
 
 /// Effect of a provisional response on the groups of targets that wait.
@@ -384,7 +394,7 @@ pub(in crate::proxy) enum GroupTimer {
 
 impl TrunkBranch {
     pub(in crate::proxy) const fn new(trunk: usize) -> Self {
-        Self { trunk, logins: 0, rings: false, is_node: false }
+        Self { trunk, logins: 0, rings: false, is_node: false, is_counted: false }
     }
 
     /// The same for a trunk of these.
