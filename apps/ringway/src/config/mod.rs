@@ -240,6 +240,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        warnings.extend(trunks::warnings(&self.server.trunking));
         warnings.extend(emergency::warnings(&self.server.trunking.emergency));
         warnings.extend(advertise::warnings(&self.server.advertised));
         warnings.extend(proxy_protocol::warnings(&self.proxied));

@@ -370,8 +370,13 @@ fn each_invalid_limit_and_emergency_call_has_an_error_with_line_key_and_remedy()
 }
 
 #[test]
-fn emergency_calls_without_a_place_have_a_warning() {
+fn what_a_carrier_would_misread_has_a_warning() {
     let of = |text: &str| Config::parse(&format!("{TRUNK}{text}"), None).unwrap().warnings().join("\n");
+    let out = "normalise = { out = \"00\" }\n";
+    assert!(of(&format!("{out}caller = \"4930\"\n")).contains("\"4930\" of [[trunk]] \"a\""));
+    assert!(of(&format!("{out}callers = [\"alice:030\"]\n")).contains("\"030\""));
+    assert!(!of(&format!("{out}caller = \"+4930\"\n")).contains("normalise"));
+    assert!(!of("caller = \"4930\"\n").contains("normalise"));
     let emergency = "[emergency]\nnumbers = [\"112\"]\nto = [\"a\"]\n";
     assert!(of(emergency).contains("[[emergency.place]]"));
     let place = "[[emergency.place]]\nname = \"x\"\nusers = [\"alice\"]\ncaller = \"+4930\"\n";

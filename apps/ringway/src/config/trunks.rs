@@ -5,7 +5,7 @@ use super::{Reader, Section, store, trunk_headers, trunk_identity};
 use ringway_sansio::Transport;
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
-    NumberForm, Trunk, TrunkLimits, TrunkLogin,
+    NumberForm, Trunk, TrunkLimits, TrunkLogin, Trunking,
 };
 use ringway_settings::{HostPort, read_networks};
 use ringway_sip::{Scheme, Uri};
@@ -330,6 +330,25 @@ fn domain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Stri
         reader.error(at, section.path("domain"), message);
     }
     Some(text.to_owned())
+}
+
+/// Numbers of callers that a trunk gets in another form than its other numbers: without `+` they have no country code.
+pub(super) fn warnings(trunking: &Trunking) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for trunk in trunking.trunks.iter().filter(|trunk| trunk.numbers_out.changes()) {
+        let own = match &trunk.caller {
+            CallerNumber::User => None,
+            CallerNumber::Number(number) => Some(number),
+        };
+        let numbers = own.into_iter().chain(trunk.callers.iter().map(|(_, number)| number));
+        warnings.extend(numbers.filter(|number| !number.starts_with('+')).map(|number| {
+            format!(
+                "{number:?} of [[trunk]] {:?} has no `+`, so that `normalise.out` leaves it as it is; write it with its country code, as \"+49301234\"",
+                trunk.name
+            )
+        }));
+    }
+    warnings
 }
 
 /// True for a number without separators.
