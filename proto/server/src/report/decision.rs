@@ -55,6 +55,7 @@ reasons! {
     AdmittedInDialog "admitted-in-dialog" "admitted: it is part of a call that was accepted",
     AdmittedStranger "admitted-stranger" "admitted: [auth] strangers lets anyone call users of this server",
     AdmittedEmergency "admitted-emergency-network" "admitted: [emergency] strangers has the network of its emergency call",
+    AdmittedLine "admitted-line" "admitted: a trunk sent it to the contact that it registered",
     CallerBlocked "caller-blocked" "refused: the block list has its caller",
     Dropped "dropped" "dropped: it is an ACK of nothing that this server forwarded",
     // Registrar.

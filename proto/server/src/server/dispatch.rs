@@ -624,6 +624,7 @@ fn observe_accepted(env: &Env<'_>, request: &Request<'_, '_>) -> Option<CallName
 /// Reason why a sender may have its request forwarded.
 const fn admission_of(request: &Request<'_, '_>) -> Reason {
     match request.grant.sender {
+        Sender::Stranger | Sender::Unknown if request.line.is_some() => Reason::AdmittedLine,
         Sender::Stranger | Sender::Unknown if request.grant.above_limits.is_some() => {
             Reason::AdmittedEmergency
         }
