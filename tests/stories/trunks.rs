@@ -2,8 +2,7 @@
 //! trunk or ends, and at the end of each story the server has no context and no transaction left.
 
 use ringway_server::{
-    Config, Neighbour, NeighbourConnection, NumberChange, Rate, RatePrefix, RateTable, Route, RouteMatch,
-    RouteTable, RouteTo, Trunk, TrunkLogin, WeightedTrunk,
+    Config, Emergency, EmergencyNumber, Neighbour, NeighbourConnection, NumberChange, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, TrunkLimits, TrunkLogin, WeightedTrunk,
 };
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Behaviour, PhoneEvent, Story, World};
@@ -78,9 +77,12 @@ fn reaches(world: &mut World, (alice, trunk): (HostId, HostId), wait_s: u64) -> 
 }
 
 fn invites_to(world: &World, trunk: HostId) -> usize {
-    let start = format!("INVITE sip:{NUMBER}@{}", world.address(trunk));
+    requests_to(world, &format!("INVITE sip:{NUMBER}@{}", world.address(trunk)))
+}
+
+fn requests_to(world: &World, start: &str) -> usize {
     let packets = world.sim.trace().packets();
-    packets.filter(|seen| seen.first_line().starts_with(&start)).count()
+    packets.filter(|seen| seen.first_line().starts_with(start)).count()
 }
 
 #[test]
@@ -213,6 +215,45 @@ fn calls_of_a_trunk_on_a_bad_network_end() {
         assert_eq!(invites_to(world, second), 0);
         world.wait(250);
         assert_eq!(world.calls_up(&[first, alice]), [0, 0]);
+        ends(world);
+    });
+}
+
+/// One line for the user and one at the trunk: both are in use, and the emergency call goes through. Later calls find a free line again,
+/// whatever was lost.
+#[test]
+fn an_emergency_call_passes_full_lines_on_a_bad_network() {
+    fn limited(config: &mut Config) {
+        trunks(config);
+        let one = TrunkLimits { under_way: Some(1), per_second: None };
+        config.caller_limits.of_user = one;
+        config.trunking.trunks.edit().iter_mut().for_each(|trunk| trunk.call_limits = Some(one));
+        let number = EmergencyNumber { dialled: "112".into(), sent: "112".into() };
+        config.trunking.emergency =
+            Emergency { numbers: vec![number], trunks: vec![1, 0], ..Emergency::default() };
+    }
+    Story::new("emergency call, full lines, loss").configure(limited).run(|world| {
+        let (first, second, alice) = hosts(world);
+        world.call(alice, NUMBER);
+        world.wait(5);
+        assert_eq!(world.calls_up(&[alice, first, second]), [1, 1, 0]);
+        world.call(alice, NUMBER);
+        world.wait(5);
+        assert_eq!(world.events(alice).last(), Some(&PhoneEvent::Refused("INVITE", 403)));
+        world.sim.set_faults(bad_network());
+        world.call(alice, "112");
+        world.wait(60);
+        assert!(requests_to(world, "INVITE sip:112@10.0.1.") > 0, "an emergency service is called");
+        assert!(world.counts(|counters| counters.emergency_calls) > 0);
+        // The last call, and the one before it.
+        for _ in 0..2 {
+            world.hang_up(alice);
+            world.wait(60);
+        }
+        world.sim.set_faults(Faults::default());
+        world.wait(250);
+        assert_eq!(world.calls_up(&[alice, first, second]), [0, 0, 0]);
+        assert!(reaches(world, (alice, first), 2), "the lines are free");
         ends(world);
     });
 }

@@ -49,6 +49,8 @@ pub(crate) struct Wanted {
     pub(crate) ipv6: bool,
     /// Further lines of `[routing]`.
     pub(crate) routing: &'static str,
+    /// Lines of `[limits]`.
+    pub(crate) limits: &'static str,
     /// Token of the admin API.
     pub(crate) admin_token: &'static str,
     /// Another name of the server itself.
@@ -77,6 +79,7 @@ impl Default for Wanted {
             websocket: None,
             ipv6: false,
             routing: "",
+            limits: "per_source_rate = 0",
             admin_token: "",
             alias: None,
             trusted: None,
@@ -429,6 +432,7 @@ impl Server {
             websocket,
             ipv6,
             routing,
+            limits,
             admin_token,
             alias,
             trusted,
@@ -500,7 +504,7 @@ stateful = {stateful}
 {routing}
 
 [limits]
-per_source_rate = 0
+{limits}
 
 [admin]
 listen = "127.0.0.1:{admin_port}"

@@ -1,11 +1,15 @@
 //! Trunks: Kamailio as a carrier with digest, and baresip as a back-to-back user agent, for calls both ways, and with
 //! one of two killed. Kamailio beside Ringway as the next hop of calls in both directions.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use ringway_test_support::eventually::retry;
 
 use super::baresip::{Phone, modules};
 use super::calls::{Play, users};
@@ -31,6 +35,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("operator/headers", header_rules));
     all.push(Scenario::new("operator/bulk", bulk));
     all.push(Scenario::new("operator/gateways", gateways));
+    all.push(Scenario::new("operator/emergency", emergency));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -189,6 +194,105 @@ fn header_rules(stage: &Stage) -> Result<()> {
     gateway.ended().context("the BYE")?;
     ensure!(alice.trace()?.contains("X-Carrier: by rule"), "the phone got no field by a rule");
     Ok(())
+}
+
+/// alice has as many calls as she and her carrier may have, her address sends too much, and a rule forbids short numbers: her emergency call
+/// goes through, with the number and the location of her place. A stranger's does not.
+fn emergency(stage: &Stage) -> Result<()> {
+    let gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let rescue =
+        Phone::start(stage, Line { host: RESCUE, server_host: RESCUE, ..line_of("112", Transport::Udp) })?;
+    let (port, rescue_port) = (free_port()?, free_port()?);
+    write_password(stage, PASSWORD)?;
+    let trunk = |name: &str, host: Ipv4Addr, port: u16| {
+        format!(
+            "[[trunk]]\nname = \"{name}\"\nuri = \"sip:{host}:{port}\"\nusername = \"acct\"\n\
+             password_file = \"trunk.password\"\nnetworks = [\"{host}\"]\ncaller = \"+4930123400\"\n\
+             domain = \"carrier.example\"\nhealth_check_s = 0\ncalls_max = 1\n"
+        )
+    };
+    let text = trunk("carrier", CARRIER, port) + &trunk("rescue", SECOND_CARRIER, rescue_port) + EMERGENCY;
+    let limits = "per_source_rate = 40\nuser_calls_max = 1";
+    let mut server = Server::start_with(stage, Wanted { limits, ..Wanted::default() }, &text)?;
+    server.add_user("alice")?;
+    let plain = (Transport::Udp, "MD5");
+    let _carrier = carrier(stage, "carrier", (CARRIER, port), (server.port, &gateway), plain)?;
+    let _rescue = carrier(stage, "rescue", (SECOND_CARRIER, rescue_port), (server.port, &rescue), plain)?;
+    let mut alice = alice(stage, &server)?;
+    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+    alice.established_calls(1).context("the only call that she may have")?;
+    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+    server.await_counter("user_calls_refused", 1, Duration::from_secs(10))?;
+    let flood = Flood::start(server.port)?;
+    retry(Duration::from_secs(10), || {
+        ensure!(server.counters()?.get("over_rate")? > 0, "the flood is not over the rate");
+        Ok(())
+    })?;
+    alice.dial("sip:112@example.org")?;
+    rescue.established_calls(1).context("the emergency call")?;
+    alice.established_calls(2)?;
+    let counters = server.counters()?;
+    ensure!(counters.get("emergency_calls")? == 1, "the call is not counted");
+    ensure!(counters.get("over_rate_emergencies")? >= 1, "the source was not over its rate");
+    flood.stop()?;
+    let lines = server.log_lines("emergency call", 1)?;
+    ensure!(lines.iter().any(|line| line.contains("place=berlin")), "the log has no place: {lines:?}");
+    stranger_calls(&server)
+}
+
+/// OPTIONS from the address of the phones, more than a source may send.
+struct Flood {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl Flood {
+    fn start(port: u16) -> Result<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let request = request("OPTIONS", "sip:example.org", &socket)?;
+        let seen = Arc::clone(&ends);
+        let thread = std::thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                socket.send_to(request.as_bytes(), (Ipv4Addr::LOCALHOST, port))?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        });
+        Ok(Self { ends, thread })
+    }
+
+    fn stop(self) -> Result<()> {
+        self.ends.store(true, Ordering::Relaxed);
+        Ok(self.thread.join().map_err(|_| anyhow!("the flood panicked"))??)
+    }
+}
+
+/// Calls 112 without a password, by number and by service; both are refused.
+fn stranger_calls(server: &Server) -> Result<()> {
+    // The flood has used up the rate of its address for a second.
+    std::thread::sleep(Duration::from_secs(2));
+    for target in ["sip:112@example.org", "urn:service:sos"] {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let request = request("INVITE", target, &socket)?;
+        socket.send_to(request.as_bytes(), (Ipv4Addr::LOCALHOST, server.port))?;
+        let mut buffer = [0; 2048];
+        let (len, _) = socket.recv_from(&mut buffer).context("the answer to a stranger")?;
+        let answer = String::from_utf8_lossy(buffer.get(..len).unwrap_or_default()).into_owned();
+        ensure!(answer.starts_with("SIP/2.0 4"), "a stranger who calls {target} gets {answer}");
+    }
+    ensure!(server.counters()?.get("emergency_calls")? == 1, "the call of a stranger is counted");
+    Ok(())
+}
+
+fn request(method: &str, target: &str, socket: &UdpSocket) -> Result<String> {
+    let port = socket.local_addr()?.port();
+    Ok(format!(
+        "{method} {target} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:{port};branch=z9hG4bK{port}\r\nMax-Forwards: 70\r\n\
+         From: <sip:x@elsewhere.example>;tag=1\r\nTo: <{target}>\r\nCall-ID: {port}\r\nCSeq: 1 {method}\r\n\
+         Contact: <sip:x@127.0.0.1:{port}>\r\nContent-Length: 0\r\n\r\n"
+    ))
 }
 
 /// The carrier refuses the password: the call ends, and the carrier got three requests at most.
@@ -374,7 +478,11 @@ pub(super) fn alice(stage: &Stage, server: &Server) -> Result<Phone> {
 
 /// The phone behind a carrier, whose user is the number.
 pub(super) fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
-    let line = Line {
+    Phone::start(stage, line_of(number, transport))
+}
+
+fn line_of(number: &str, transport: Transport) -> Line<'_> {
+    Line {
         user: number,
         host: GATEWAY,
         server: None,
@@ -383,8 +491,7 @@ pub(super) fn gateway(stage: &Stage, number: &str, transport: Transport) -> Resu
         keys: Keys::None,
         tone_hz: 1000.0,
         seconds: 20,
-    };
-    Phone::start(stage, line)
+    }
 }
 
 pub(super) fn carrier(
@@ -503,10 +610,29 @@ fn next_hop(stage: &Stage, ringway_port: u16) -> Result<(Process, u16)> {
 
 /// Name of a carrier that wants numbers in bulk (RFC 6140), and calls with the Service-Route that it gave.
 const BULK: &str = "bulk";
+/// Routes and emergency calls of `operator/emergency`.
+const EMERGENCY: &str = r#"
+[[route]]
+prefix = "+"
+to = ["carrier"]
+[[destination]]
+prefix = "11"
+allow = false
+[emergency]
+numbers = ["112"]
+to = ["rescue"]
+[[emergency.place]]
+name = "berlin"
+networks = ["127.0.0.0/8"]
+caller = "+4930123400"
+geolocation = "https://locations.example.org/berlin"
+"#;
 /// Name of a carrier that takes calls of its own numbers in From only.
 const READS_FROM: &str = "reads-from";
 pub(super) const CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SECOND_CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
+/// Phone of the emergency service.
+const RESCUE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Number that is called through a trunk, and that of alice.
 pub(super) const NUMBER: &str = "+441234567";
