@@ -2,7 +2,8 @@
 //! trunk or ends, and at the end of each story the server has no context and no transaction left.
 
 use ringway_server::{
-    Config, Emergency, EmergencyNumber, Neighbour, NeighbourConnection, NumberChange, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, TrunkLimits, TrunkLogin, WeightedTrunk,
+    Config, Emergency, EmergencyNumber, Neighbour, NeighbourConnection, NumberChange, Rate, RatePrefix,
+    RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, TrunkLimits, TrunkLogin, WeightedTrunk,
 };
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Behaviour, PhoneEvent, Story, World};

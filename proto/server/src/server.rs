@@ -324,7 +324,7 @@ impl Server {
         request: &Request<'_, '_>,
         waited: Duration,
     ) -> bool {
-        let parts = (&self.transactions, self.registrar.table());
+        let parts = (&self.transactions, self.registrar.table(), &mut self.urgent);
         overload::refuses_late(&mut self.environment.env(cx), &mut self.overload, parts, request, waited)
     }
 

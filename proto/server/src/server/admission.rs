@@ -35,6 +35,11 @@ impl UrgentRates {
         }
     }
 
+    /// False if this source sends too many requests for emergency calls beyond other limits.
+    pub(super) fn admit_request(&mut self, now: Instant, source: IpAddr) -> bool {
+        self.requests.admit(now, source)
+    }
+
     /// False if this source begins too many emergency calls.
     pub(super) fn admit_call(&mut self, now: Instant, source: IpAddr) -> bool {
         self.calls.admit(now, source)
@@ -76,7 +81,7 @@ pub(super) fn is_admitted(
         env.counters.over_rate_ends += 1;
         return true;
     }
-    if env.features.emergency() && is_for_emergency(env.config, bytes) && urgent.requests.admit(now, source) {
+    if env.features.emergency() && is_for_emergency(env.config, bytes) && urgent.admit_request(now, source) {
         env.counters.over_rate_emergencies += 1;
         return true;
     }

@@ -4,7 +4,7 @@
 //! above what can be handled. A request is judged when its turn comes, by its own waiting time: the more it exceeds the target, the more classes
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
-use super::admission::is_in_admitted_call;
+use super::admission::{UrgentRates, is_in_admitted_call};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -15,7 +15,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, source_of};
-use ringway_sip::{HeaderName, Method, Uri};
+use ringway_sip::{HeaderName, Method};
 
 /// Worth of a request under overload, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,11 +195,11 @@ impl Shares {
 pub(super) fn refuses_late(
     env: &mut Env<'_>,
     overload: &mut Overload,
-    (transactions, table): (&Transactions, &LocationTable),
+    (transactions, table, urgent): (&Transactions, &LocationTable, &mut UrgentRates),
     request: &Request<'_, '_>,
     waited: Duration,
 ) -> bool {
-    if is_of_ours(env, request) || is_emergency(&request.uri) {
+    if is_of_ours(env, request) || is_emergency(env, urgent, request) {
         return false;
     }
     let class = class_of(env, table, request);
@@ -231,13 +231,11 @@ fn is_of_ours(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
     env.config.is_own_address(flow.remote) || env.config.is_link(flow) || env.config.is_front_or_node(flow)
 }
 
-/// True for the service URN of an emergency call, or of a kind of them (RFC 5031 §4.2).
-fn is_emergency(uri: &Uri<'_>) -> bool {
-    const SOS: &[u8] = b"urn:service:sos";
-    let bytes = uri.as_bytes();
-    bytes.split_at_checked(SOS.len()).is_some_and(|(start, rest)| {
-        start.eq_ignore_ascii_case(SOS) && (rest.is_empty() || rest.starts_with(b"."))
-    })
+/// True for a request for an emergency call, within the rate of its source for them.
+fn is_emergency(env: &Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '_>) -> bool {
+    env.features.emergency()
+        && env.config.emergency_number(&request.uri).is_some()
+        && urgent.admit_request(env.cx.now, request.flow.remote.ip())
 }
 
 fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>) -> WorkClass {

@@ -20,7 +20,7 @@ fn number(dialled: &str) -> EmergencyNumber {
 }
 
 /// Two carriers for calls, a third one for emergency calls before the first, and passwords.
-fn rescue(config: &mut Config) {
+pub(crate) fn rescue(config: &mut Config) {
     carriers(config);
     config.auth.enabled = true;
     config.trunking.trunks.edit().push(trunk("rescue", RESCUE));

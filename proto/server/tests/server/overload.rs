@@ -1,10 +1,12 @@
 //! Tests of the overload control: the server behind a queue on virtual time, and what is refused in which order.
 
 use crate::challenge::{Login, answered};
+use crate::emergency::rescue;
 use crate::harness::{
     ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses,
 };
 use ringway_sansio::Instant;
+use ringway_server::Config;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -21,7 +23,13 @@ const BOB_ADDRESS: &str = "192.0.2.20:5060";
 
 /// Server with bindings of bob whose messages have waited for too long all the time.
 fn overloaded() -> World {
+    overloaded_with(|_| {})
+}
+
+fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
+        change(config);
+        config.auth.enabled = false;
         (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
     });
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
@@ -337,13 +345,20 @@ fn a_made_up_dialog_is_worth_nothing() {
 
 #[test]
 fn an_emergency_call_is_not_refused() {
-    let mut world = overloaded();
+    let mut world = overloaded_with(rescue);
     for (uri, is_refused) in
-        [("urn:service:sos", false), ("urn:service:SOS.fire", false), ("urn:service:sosx", true)]
+        [("sip:112@example.org", false), ("urn:service:SOS.fire", false), ("urn:service:sosx", true)]
     {
         let call = invite(uri).from("sip:alice@example.org").call_id(uri);
         assert_eq!(late_statuses(&mut world, ALICE, &call, 9).contains(&503), is_refused, "{uri}");
     }
+    // More of them than one source may begin are requests as others.
+    let flood = |number: u32| {
+        invite("sip:112@example.org").from("sip:nobody@example.com").call_id(&format!("sos-{number}"))
+    };
+    let refused =
+        (0..500).filter(|&number| late_statuses(&mut world, STRANGER, &flood(number), 9).contains(&503));
+    assert!(refused.count() > 400);
 }
 
 #[test]
