@@ -10,6 +10,29 @@ use std::path::Path;
 /// # Errors
 /// It cannot be read, is longer, has a null byte, or is not valid UTF-8. The error begins with the path.
 pub fn read(path: &Path, bytes_max: usize) -> Result<String> {
+    match String::from_utf8(bytes(path, bytes_max)?) {
+        Ok(text) => Ok(text),
+        Err(_) => bail!("{}: not valid UTF-8; save it as UTF-8", path.display()),
+    }
+}
+
+/// Reads an XML file of at most `bytes_max` bytes, in UTF-8, or in ISO-8859-1 if its first line says so, as SIPp's files do.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_xml(path: &Path, bytes_max: usize) -> Result<String> {
+    String::from_utf8(bytes(path, bytes_max)?).or_else(|error| {
+        let bytes = error.into_bytes();
+        let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default().to_ascii_lowercase();
+        let is_latin = memchr::memmem::find(&first, b"iso-8859-1").is_some();
+        // Each byte is the code point.
+        is_latin.then(|| bytes.iter().copied().map(char::from).collect()).with_context(|| {
+            format!("{}: not valid UTF-8, and it does not declare ISO-8859-1", path.display())
+        })
+    })
+}
+
+fn bytes(path: &Path, bytes_max: usize) -> Result<Vec<u8>> {
     let name = || path.display().to_string();
     let mut file = File::open(path).with_context(name)?;
     let mut bytes = Vec::new();
@@ -27,10 +50,7 @@ pub fn read(path: &Path, bytes_max: usize) -> Result<String> {
             bail!("{}: more than {} MB; such files are smaller", name(), bytes_max >> 20);
         }
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        Err(_) => bail!("{}: not valid UTF-8; save it as UTF-8", name()),
-    }
+    Ok(bytes)
 }
 
 /// Number of bytes that are read at once.
@@ -40,6 +60,20 @@ const CHUNK_BYTES: usize = 1 << 16;
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn an_xml_file_may_have_the_encoding_that_sipp_declares() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.xml");
+        let read = |text: &[u8]| {
+            fs::write(&path, text).unwrap();
+            read_xml(&path, 100).map_err(|error| format!("{error:#}"))
+        };
+        let latin = b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\" ?>\nK\xf6ln";
+        assert!(read(latin).unwrap().ends_with("K\u{f6}ln"));
+        assert!(read("<?xml?>K\u{f6}ln".as_bytes()).unwrap().ends_with("K\u{f6}ln"));
+        assert!(read(b"<?xml?>K\xf6ln").unwrap_err().contains("does not declare ISO-8859-1"));
+    }
 
     #[test]
     fn text_is_read_up_to_the_limit() {

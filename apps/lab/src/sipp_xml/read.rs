@@ -153,7 +153,10 @@ impl Reader<'_> {
         self.attributes(element, &["retrans", "start_txn", "ack_txn"])?;
         self.no_action(element)?;
         let content = element.children().find(|child| child.is_text());
-        let text = content.and_then(|content| content.text()).unwrap_or_default();
+        // A comment divides the text into several nodes.
+        let parts = element.children().filter(|child| child.is_text()).filter_map(|child| child.text());
+        let text = parts.collect::<String>();
+        let text = text.as_str();
         self.is_cancelling = text.trim_start().starts_with("CANCEL ");
         let start = content.map_or_else(|| self.line_of(element), |content| self.line_of(content));
         // The first line of the message: white space comes before it.

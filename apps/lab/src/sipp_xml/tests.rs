@@ -309,3 +309,15 @@ fn truncated_and_changed_files_do_no_harm() {
     }
     assert!(is_read > 1_000, "{is_read}: the changes are too coarse");
 }
+
+#[test]
+fn a_comment_inside_of_a_message_takes_nothing_from_it() {
+    let text = |comment: &str| {
+        format!(
+            "<scenario><send><![CDATA[\nOPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\n]]>{comment}<![CDATA[Subject: y\n]]></send>\
+             <recv response=\"200\"/></scenario>"
+        )
+    };
+    let [whole, divided] = ["", "<!-- more -->"].map(|comment| read(&text(comment), PAUSE).unwrap());
+    assert_eq!(format!("{:?}", whole.steps()), format!("{:?}", divided.steps()));
+}

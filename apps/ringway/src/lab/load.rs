@@ -267,7 +267,7 @@ pub(super) fn files(args: &LoadArgs) -> Result<Option<Files>, Failure> {
 }
 
 fn read(file: &Path, pause: Length) -> Result<Scenario, Failure> {
-    let text = text_file::read(file, FILE_BYTES_MAX)
+    let text = text_file::read_xml(file, FILE_BYTES_MAX)
         .map_err(|error| Failure::usage(format!("{error:#}; give a scenario file of SIPp")))?;
     sipp_xml::read(&text, pause)
         .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))
