@@ -11,6 +11,7 @@
 
 pub mod attack;
 pub mod campaign;
+pub mod documents;
 pub mod floor;
 pub mod handshake_cost;
 pub mod load;
@@ -30,3 +31,4 @@ pub mod subject;
 pub mod sys;
 pub mod text_file;
 pub mod times;
+pub mod tls;

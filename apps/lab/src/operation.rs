@@ -35,7 +35,7 @@ impl Operation {
     /// (212,992 bytes), so that nothing is lost. Over TCP one on each connection.
     pub const fn window(self, carrier: Carrier) -> u32 {
         match (carrier, self) {
-            (Carrier::Tcp, _) => CONNECTIONS as u32,
+            (Carrier::Tcp | Carrier::Tls | Carrier::Ws | Carrier::Wss, _) => CONNECTIONS as u32,
             (Carrier::Udp, Self::Refresh) => 256,
             (Carrier::Udp, Self::RefreshChallenged) => 128,
             // Two messages of a call can be on their way.

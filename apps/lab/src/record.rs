@@ -134,6 +134,8 @@ pub enum Chart {
     Peak,
     /// Achieved rate at multiples of the peak.
     Overload,
+    /// Processor and delays at multiples of the peak.
+    Curve,
     /// Memory and CPU time of idle connections.
     Idle,
 }
@@ -156,6 +158,8 @@ pub struct Measurement {
     pub multiple: Option<f64>,
     /// Seconds during which attempts were planned.
     pub seconds: f64,
+    /// Seconds of the same load before it, which are in no value.
+    pub warm_up: f64,
     /// Planned attempts.
     pub planned: u64,
     /// Started attempts.
@@ -188,6 +192,8 @@ pub struct Measurement {
     pub buckets30: [f64; 6],
     /// CPU time of the server for each attempt.
     pub server_cpu_us: Option<f64>,
+    /// CPU time of the server as a share of one processor, while attempts were planned.
+    pub server_cpu_share: Option<f64>,
     /// Resident memory of the server's processes at the end.
     pub server_memory_kb: Option<u64>,
     /// Passwords that the server read from a database for requests of the load; `null` unless it is Ringway in such a variant.
@@ -212,6 +218,28 @@ pub struct Measurement {
     pub seconds_series: Vec<[u64; 5]>,
     /// Media streams of the calls.
     pub media: Option<Media>,
+    /// TLS handshakes.
+    pub tls: Option<Tls>,
+}
+
+/// TLS handshakes of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tls {
+    /// Full handshakes of connections to the server.
+    pub full: u64,
+    /// Resumed handshakes of connections to the server.
+    pub resumed: u64,
+    /// Achieved share of resumed ones; `null` without any.
+    pub resumed_share: Option<f64>,
+    /// Full handshakes of connections from the server, which is the client then.
+    pub accepted_full: u64,
+    /// Resumed handshakes of connections from the server.
+    pub accepted_resumed: u64,
+    /// Achieved share of resumed ones; `null` without any.
+    pub accepted_resumed_share: Option<f64>,
+    /// Failed handshakes of both.
+    pub failed: u64,
 }
 
 /// Media streams of a trial.
@@ -250,6 +278,8 @@ pub struct Percentiles {
     pub p999: f64,
     /// Maximum.
     pub max: f64,
+    /// Mean.
+    pub mean: f64,
 }
 
 /// Condition of the generator.
@@ -290,8 +320,10 @@ pub struct Peak {
     pub variant: String,
     /// Name of the target.
     pub target: String,
-    /// Attempts a second; 0 if no rate passed.
+    /// Attempts a second that the target sustains: the highest rate at which the criterion was met; 0 if no rate passed.
     pub rate: f64,
+    /// Highest achieved rate of a valid trial, whether or not it met the criterion.
+    pub highest_achieved: f64,
     /// Criterion in words.
     pub criterion: String,
     /// Trials that must pass at a rate.
@@ -372,6 +404,8 @@ pub struct End {
     pub interrupted: bool,
     /// Length of the campaign.
     pub seconds: f64,
+    /// Part of it in which the campaign waited for a quiet machine.
+    pub waited: f64,
 }
 
 /// Writes records, each at once.
@@ -488,6 +522,43 @@ pub fn without_duplicates(records: Vec<Record>) -> (Vec<Record>, Vec<String>) {
     (campaigns.into_iter().flat_map(|(records, _)| records).collect(), notes)
 }
 
+/// Sentence about the trials that do not count, with the reasons and their numbers, the most frequent first. Empty without trials.
+pub fn invalid_trials(records: &[Record]) -> String {
+    let trials = || {
+        records.iter().filter_map(|record| match record {
+            Record::Measurement(trial) => Some(trial.as_ref()),
+            _ => None,
+        })
+    };
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for trial in trials().filter(|trial| !trial.valid) {
+        // Numbers differ from trial to trial; of each kind the first one is an example.
+        let kind: String = trial.invalid_because.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        *reasons.entry(kind).or_default() += 1;
+    }
+    let (count, invalid) = (trials().count(), reasons.values().sum::<usize>());
+    let mut kinds: Vec<(&String, &usize)> = reasons.iter().collect();
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let example = |kind: &str| {
+        let is_kind = |trial: &&Measurement| {
+            let without = trial.invalid_because.chars().filter(|letter| !letter.is_ascii_digit());
+            !trial.valid && without.eq(kind.chars())
+        };
+        trials().find(is_kind).map_or("", |trial| trial.invalid_because.as_str())
+    };
+    let kinds: Vec<String> =
+        kinds.iter().take(REASONS_MAX).map(|(kind, count)| format!("{} ({count})", example(kind))).collect();
+    match (count, invalid) {
+        (0, _) => String::new(),
+        (count, 0) => format!("All of {count} trials are valid."),
+        (count, invalid) => {
+            format!("{invalid} of {count} trials are invalid and count nowhere: {}.", kinds.join("; "))
+        }
+    }
+}
+
+/// Most reasons that [`invalid_trials`] names.
+const REASONS_MAX: usize = 5;
 /// Largest file of results.
 const BYTES_MAX: usize = 256 << 20;
 
@@ -515,7 +586,7 @@ mod tests {
             Record::Baseline(Box::default()),
             Record::Measurement(Box::new(measurement)),
             Record::Failed(Failed { error: "it ended".into(), ..Failed::default() }),
-            Record::End(End { interrupted: true, seconds: 1.5 }),
+            Record::End(End { interrupted: true, seconds: 1.5, ..End::default() }),
         ];
         let mut writer = Writer::create(folder.path()).unwrap();
         for record in &records {
@@ -536,6 +607,19 @@ mod tests {
         assert!(fault("{\"record\":\"end\"}\n").contains("campaign"));
         assert!(fault("{\"record\":\"campaign\",\"format\":9}\n").contains("format 9"));
         assert!(fault("").contains("campaign"));
+    }
+
+    #[test]
+    fn the_invalid_trials_are_counted_by_their_reason() {
+        let trial = |reason: &str| {
+            let (valid, invalid_because) = (reason.is_empty(), reason.to_owned());
+            Record::Measurement(Box::new(Measurement { valid, invalid_because, ..Measurement::default() }))
+        };
+        assert_eq!(invalid_trials(&[]), "");
+        assert_eq!(invalid_trials(&[trial("")]), "All of 1 trials are valid.");
+        let trials = ["2 were late", "", "not quiet: 98 %", "7 were late"].map(trial);
+        let text = "3 of 4 trials are invalid and count nowhere: 2 were late (2); not quiet: 98 % (1).";
+        assert_eq!(invalid_trials(&trials), text);
     }
 
     #[test]

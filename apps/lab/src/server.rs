@@ -1,8 +1,13 @@
 //! Servers as programs: configuration, users (domain, password, digest algorithm, transport) and start of Ringway and
 //! Kamailio.
 
+mod kamailio;
+
+use crate::load::Transport;
 use crate::process::Process;
+use crate::tls::ServerTls;
 use anyhow::{Context, Result, bail};
+use kamailio::kamailio_configuration;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -69,13 +74,26 @@ pub struct Settings {
     pub rules: Rules,
     /// Kamailio touches its shared memory at the start, so that page faults are not measured. Then its memory tells nothing.
     pub touches_memory: bool,
+    /// Its listener for TLS or WebSocket.
+    pub secure: Option<StreamListener>,
+}
+
+/// Listener of a server besides those for UDP and TCP.
+#[derive(Clone, Debug)]
+pub struct StreamListener {
+    /// Its transport: TLS, or WebSocket over TCP or TLS.
+    pub carrier: Carrier,
+    /// Its port.
+    pub port: u16,
+    /// TLS of a secure transport.
+    pub tls: Option<ServerTls>,
 }
 
 impl Settings {
     /// Settings without store and authentication.
     pub fn open(users: u32, routing: Routing) -> Self {
         let (store, rules) = (Store::Memory, Rules::Absent);
-        Self { users, store, routing, challenge: None, rules, touches_memory: true }
+        Self { users, store, routing, challenge: None, rules, touches_memory: true, secure: None }
     }
 
     fn toml(&self, folder: &Path, sip: u16, admin: u16) -> String {
@@ -97,12 +115,20 @@ impl Settings {
             Rules::Absent => (String::new(), String::new()),
             Rules::Present => rules_toml(),
         };
+        let (listener, tls) = match &self.secure {
+            None => (String::new(), String::new()),
+            Some(StreamListener { carrier, port, tls }) => {
+                let name = carrier.name();
+                let tls = tls.as_ref().map_or_else(String::new, ServerTls::ringway);
+                (format!(", \"{name}:127.0.0.1:{port}\""), tls)
+            }
+        };
         format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"]\nworkers = 1\n\
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"{listener}]\nworkers = 1\n\
              [store]\n{store}\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
              [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
              [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
-             {rules}"
+             {tls}{rules}"
         )
     }
 }
@@ -122,29 +148,6 @@ impl Database {
         let Some(file) = &self.password_file else { return Ok(String::new()) };
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         Ok(text.lines().next().unwrap_or_default().to_owned())
-    }
-
-    /// Lines of Kamailio's configuration that read hashes of an algorithm from the table of users.
-    fn kamailio_modules(&self, algorithm: Algorithm) -> String {
-        let url = &self.url;
-        let module = if url.starts_with("mysql:") { "db_mysql" } else { "db_postgres" };
-        let column = match algorithm {
-            Algorithm::Md5 => "ha1_md5",
-            Algorithm::Sha256 => "ha1_sha256",
-        };
-        format!(
-            r#"loadmodule "{module}.so"
-loadmodule "auth_db.so"
-modparam("auth_db", "db_url", "{url}")
-modparam("auth_db", "version_table", 0)
-modparam("auth_db", "user_column", "name")
-modparam("auth_db", "domain_column", "domain")
-modparam("auth_db", "password_column", "{column}")
-modparam("auth_db", "use_domain", 1)
-modparam("auth_db", "calculate_ha1", 0)
-modparam("auth_db", "load_credentials", "")
-"#
-        )
     }
 }
 
@@ -290,8 +293,12 @@ impl Environment {
         allocator: Allocator,
     ) -> Result<Process> {
         let configuration = self.folder.join(format!("kamailio-{port}.cfg"));
-        fs::write(&configuration, kamailio_configuration(port, settings, carrier))
+        fs::write(&configuration, kamailio_configuration(port, settings, carrier)?)
             .with_context(|| configuration.display().to_string())?;
+        if let Some(tls) = settings.secure.as_ref().and_then(|listener| listener.tls.as_ref()) {
+            let file = self.folder.join(format!("kamailio-{port}-tls.cfg"));
+            fs::write(&file, tls.kamailio()).with_context(|| file.display().to_string())?;
+        }
         // About 1.1 kB for each binding, and memory for the transactions of a run.
         let shared_mb = 768 + settings.users / 500;
         let mut command = Command::new(program);
@@ -422,90 +429,6 @@ fn name_in(response: &str) -> String {
     value.unwrap_or_default()
 }
 
-fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> String {
-    let transports = match carrier {
-        Carrier::Udp => "disable_tcp=yes".to_owned(),
-        Carrier::Tcp => format!(
-            "tcp_children=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200\nlisten=tcp:127.0.0.1:{port}"
-        ),
-    };
-    let touch = if settings.touches_memory { "yes" } else { "no" };
-    let forward = match settings.routing {
-        Routing::Stateless => "forward();",
-        Routing::Stateful | Routing::Redirect => "t_relay();",
-    };
-    let end = match settings.routing {
-        Routing::Redirect => "if (t_newtran()) { t_reply(\"302\", \"Moved Temporarily\"); }",
-        Routing::Stateful | Routing::Stateless => forward,
-    };
-    let record = match settings.routing {
-        Routing::Redirect => "",
-        Routing::Stateful | Routing::Stateless => "if (method == \"INVITE\") { record_route(); }",
-    };
-    let (auth, [register, invite]) = kamailio_authentication(settings);
-    format!(
-        r#"#!KAMAILIO
-debug=-1
-log_stderror=yes
-fork=yes
-children=1
-shm_force_alloc={touch}
-auto_aliases=no
-{transports}
-listen=udp:127.0.0.1:{port}
-alias="{DOMAIN}"
-loadmodule "tm.so"
-loadmodule "sl.so"
-loadmodule "rr.so"
-loadmodule "pv.so"
-loadmodule "maxfwd.so"
-loadmodule "siputils.so"
-loadmodule "usrloc.so"
-loadmodule "registrar.so"
-{auth}modparam("usrloc", "db_mode", 0)
-modparam("usrloc", "hash_size", 16)
-modparam("registrar", "max_expires", 7200)
-request_route {{
-    if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
-    if (method == "REGISTER") {{ {register} save("location"); exit; }}
-    if (method == "OPTIONS" && uri==myself) {{ sl_send_reply("200", "OK"); exit; }}
-    if (has_totag()) {{
-        if (loose_route()) {{ {forward} exit; }}
-        if (method == "ACK") {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
-        sl_send_reply("404", "Not here");
-        exit;
-    }}
-    {invite}
-    {record}
-    if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
-    {end}
-}}
-"#
-    )
-}
-
-/// Module, and the checks of REGISTERs and INVITEs.
-fn kamailio_authentication(settings: &Settings) -> (String, [String; 2]) {
-    let Some(algorithm) = settings.challenge else { return (String::new(), [String::new(), String::new()]) };
-    let (modules, prefix, source) = match &settings.store {
-        Store::Database(database) => {
-            (database.kamailio_modules(algorithm), "", "\"ringway_subscriber\"".to_owned())
-        }
-        Store::Memory | Store::Sqlite(_) => (String::new(), "pv_", format!("\"{PASSWORD}\", \"0\"")),
-    };
-    let check = |name: &str, challenge: &str| {
-        format!("if (!{prefix}{name}(\"{DOMAIN}\", {source})) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}")
-    };
-    let parameter = match algorithm {
-        Algorithm::Md5 => String::new(),
-        Algorithm::Sha256 => format!("modparam(\"auth\", \"algorithm\", \"{}\")\n", algorithm.name()),
-    };
-    let register = check("www_authenticate", "www_challenge");
-    let invite = check("proxy_authenticate", "proxy_challenge");
-    let invite = format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}");
-    (format!("loadmodule \"auth.so\"\n{parameter}{modules}"), [register, invite])
-}
-
 /// Password of all users.
 pub const PASSWORD: &str = "correct horse battery";
 
@@ -538,4 +461,42 @@ pub enum Carrier {
     Udp,
     /// A connection.
     Tcp,
+    /// A connection with TLS.
+    Tls,
+    /// WebSocket over TCP.
+    Ws,
+    /// WebSocket over TLS.
+    Wss,
+}
+
+impl Carrier {
+    /// All transports with their names in files and results.
+    pub const ALL: [(&'static str, Self); 5] =
+        [("udp", Self::Udp), ("tcp", Self::Tcp), ("tls", Self::Tls), ("ws", Self::Ws), ("wss", Self::Wss)];
+
+    /// Name in files and results, and of a listener.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, carrier)| *carrier == self).map_or("", |(name, _)| name)
+    }
+
+    /// The transport.
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Udp => Transport::Udp,
+            Self::Tcp => Transport::Tcp,
+            Self::Tls => Transport::Tls,
+            Self::Ws => Transport::Ws,
+            Self::Wss => Transport::Wss,
+        }
+    }
+
+    /// True if it has TLS.
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+
+    /// True if servers have a listener of its own for it, besides those for UDP and TCP.
+    pub const fn has_own_listener(self) -> bool {
+        matches!(self, Self::Tls | Self::Ws | Self::Wss)
+    }
 }

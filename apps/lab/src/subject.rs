@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::floor::Kind;
-use crate::load::{Files, Flow, Plan, Session, Side, Statistics, Transport, Users, Window};
+use crate::load::{Files, Flow, Plan, Session, Side, Statistics, Users, Window};
 use crate::operation::{CONNECTIONS, Operation, called};
 use crate::process::Process;
 use crate::saturation::{Runnable, Saturation};
@@ -124,12 +124,9 @@ impl Subject {
         let name = "operations of the benchmark".to_owned();
         let caller = Operation::Call.scenario()?.as_ref().clone();
         let files = Files::new(name, caller, Some(called()?))?.with_registration(operation.scenario()?);
-        let (transport, sockets) = match self.carrier {
-            Carrier::Udp => (Transport::Udp, 1),
-            Carrier::Tcp => (Transport::Tcp, CONNECTIONS),
-        };
+        let sockets = if self.carrier == Carrier::Udp { 1 } else { CONNECTIONS };
         Ok(Plan {
-            transport,
+            transport: self.carrier.transport(),
             sockets,
             files: Some(files),
             // A floor that relays records no route.

@@ -21,6 +21,12 @@ pub enum Classic {
     },
     /// Call of an unknown user: 404.
     CallNotFound,
+    /// Call of a user who is not registered: 480.
+    CallUnavailable,
+    /// REGISTER without credentials, which are not given either: 401.
+    Unauthenticated,
+    /// REGISTER that is challenged, and again with credentials that are wrong: 401.
+    WrongPassword,
     /// Call that a redirect server answers with 302, and that follows its Contact.
     Redirect {
         /// Time between ACK and BYE.
@@ -86,6 +92,14 @@ impl Classic {
             Self::Options => exchange(&single("OPTIONS", ""), 200)?,
             Self::Message => exchange(&single("MESSAGE", TEXT), 200)?,
             Self::CallNotFound => invited(CALLEE, 404, &session)?,
+            Self::CallUnavailable => invited(CALLEE, 480, &session)?,
+            Self::Unauthenticated => exchange(&register(3600).replace("[authentication]\n", ""), 401)?,
+            Self::WrongPassword => {
+                let (message, is_optional) = (Received::Response(401), false);
+                let challenge = Step::Receive(Receive { message, is_optional, is_challenge: true });
+                let first = alloc::vec![send(&register(3600))?, challenge];
+                [first, exchange(&register(3600), 401)?].concat()
+            }
             Self::Call { talk } => [invited(CALLEE, 200, &session)?, established(talk)?].concat(),
             Self::Redirect { talk } => {
                 let first = invited(CALLEE, 302, &session)?;
@@ -240,6 +254,9 @@ mod tests {
             Classic::Logout,
             Classic::Call { talk: second },
             Classic::CallNotFound,
+            Classic::CallUnavailable,
+            Classic::Unauthenticated,
+            Classic::WrongPassword,
             Classic::Redirect { talk: second },
             Classic::Options,
             Classic::Message,

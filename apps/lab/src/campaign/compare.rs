@@ -1,5 +1,6 @@
 //! Comparisons of targets, and of a campaign with an earlier one.
 
+use super::experiment::Variant;
 use crate::record::{Campaign, Comparison, Measurement, Peak, Record};
 use crate::statistics::{median, ratio_interval};
 use anyhow::{Result, bail};
@@ -14,6 +15,11 @@ type Load = (String, String, u64);
 
 /// Name of the compared value of [`peaks`].
 pub const PEAK: &str = "peak";
+
+/// Name of a factor of the CPU time over the plain case.
+pub const FACTOR_CPU: &str = "factor_cpu";
+/// Name of a factor of the median response time over the plain case.
+pub const FACTOR_RESPONSE: &str = "factor_response";
 
 /// Compared value and its name.
 type Metric = (&'static str, fn(&Measurement) -> Option<f64>);
@@ -49,21 +55,64 @@ pub fn campaigns(now: &[Measurement], earlier: &[Record], name: &str) -> Vec<Com
     comparisons
 }
 
-/// Compares the peaks of a target in two variants of which the second one has all words of the first one, and more: with digest and
-/// without it, for example.
-pub fn peaks(peaks: &[Peak]) -> Vec<Comparison> {
+/// Factors of each variant over the plain case, the first variant with the same scenario, at each rate of each target.
+pub fn factors<'m>(
+    variants: &[&Variant],
+    measurements: impl Iterator<Item = &'m Measurement>,
+) -> Vec<Comparison> {
+    let measurements: Vec<Measurement> =
+        measurements.filter(|trial| trial.multiple.is_none()).cloned().collect();
+    let groups = grouped(&measurements);
+    let mut comparisons = Vec::new();
+    for variant in variants {
+        let Some(plain) = plain_of(variants, &variant.name) else { continue };
+        let of_variant = groups.iter().filter(|((_, name, _), _)| *name == variant.name);
+        for ((experiment, _, rate), group) in of_variant {
+            let Some(plain_group) = groups.get(&(experiment.clone(), plain.to_owned(), *rate)) else {
+                continue;
+            };
+            for (target, trials) in group {
+                let Some(plain_trials) = plain_group.get(target) else { continue };
+                let load = (experiment.clone(), (*target).to_owned(), *rate);
+                comparisons.extend(compared_by(
+                    &FACTORS,
+                    &load,
+                    (&variant.name, trials),
+                    (plain, plain_trials),
+                ));
+            }
+        }
+    }
+    comparisons
+}
+
+/// Name of the plain case of a variant; `None` if it is one itself.
+fn plain_of<'v>(variants: &[&'v Variant], name: &str) -> Option<&'v str> {
+    let flow = variants.iter().find(|variant| variant.name == name)?.flow;
+    let plain = variants.iter().find(|variant| variant.flow == flow)?;
+    (plain.name != name).then_some(plain.name.as_str())
+}
+
+/// Compares the peaks of a target in two variants of which the first one is the plain case, or of which the second one has all words of
+/// the first one, and more: with digest and without it, for example.
+pub fn peaks(peaks: &[Peak], variants: &[&Variant]) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     let found: Vec<&Peak> = peaks.iter().filter(|peak| peak.rate > 0.0).collect();
     for first in &found {
         for second in found.iter().filter(|second| second.target == first.target) {
             let more = second.variant.strip_prefix(&first.variant).and_then(|more| more.strip_prefix(", "));
-            let Some(more) = more else { continue };
+            let is_plain = plain_of(variants, &second.variant) == Some(first.variant.as_str());
+            let with = match more {
+                Some(more) => format!("with {more}"),
+                None if is_plain => format!("of {}", second.variant),
+                None => continue,
+            };
             let bound = |peak: &Peak| if peak.limited_by.is_empty() { "" } else { " (lower bound)" };
             comparisons.push(Comparison {
                 experiment: first.experiment.clone(),
                 metric: PEAK.to_owned(),
                 a: format!("{}, {}{}", first.target, first.variant, bound(first)),
-                b: format!("with {more}{}", bound(second)),
+                b: format!("{with}{}", bound(second)),
                 median_a: first.rate,
                 median_b: second.rate,
                 ratio: first.rate / second.rate,
@@ -113,15 +162,28 @@ fn grouped(measurements: &[Measurement]) -> Groups<'_> {
     groups
 }
 
-fn compared(
+/// Values of two targets.
+const BESIDE: [Metric; 2] = [
+    ("server_cpu_us", |trial| trial.server_cpu_us),
+    ("response_p99_ms", |trial| trial.response_ms.map(|response| response.p99)),
+];
+
+/// Values of a variant and its plain case.
+const FACTORS: [Metric; 2] = [
+    (FACTOR_CPU, |trial| trial.server_cpu_us),
+    (FACTOR_RESPONSE, |trial| trial.response_ms.map(|response| response.p50)),
+];
+
+fn compared(load: &Load, a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Vec<Comparison> {
+    compared_by(&BESIDE, load, a, b)
+}
+
+fn compared_by(
+    metrics: &[Metric],
     (experiment, variant, rate): &Load,
     (name_a, a): (&str, &[&Measurement]),
     (name_b, b): (&str, &[&Measurement]),
 ) -> Vec<Comparison> {
-    let metrics: [Metric; 2] = [
-        ("server_cpu_us", |trial| trial.server_cpu_us),
-        ("response_p99_ms", |trial| trial.response_ms.map(|response| response.p99)),
-    ];
     let one = |(metric, value): Metric| {
         let values = |trials: &[&Measurement]| trials.iter().filter_map(|trial| value(trial)).collect();
         let (a, b): (Vec<f64>, Vec<f64>) = (values(a), values(b));
@@ -145,7 +207,7 @@ fn compared(
             n: u32::try_from(a.len().min(b.len())).unwrap_or(u32::MAX),
         })
     };
-    metrics.into_iter().filter_map(one).filter(|comparison| comparison.ratio.is_finite()).collect()
+    metrics.iter().copied().filter_map(one).filter(|comparison| comparison.ratio.is_finite()).collect()
 }
 
 #[cfg(test)]
@@ -191,14 +253,17 @@ mod tests {
             limited_by: limit.into(),
             ..Peak::default()
         };
-        let found = peaks(&[
-            peak("a", "udp", 900.0, "lag"),
-            peak("b", "udp", 80.0, ""),
-            peak("a", "udp, digest MD5", 300.0, ""),
-            peak("a", "udp, digest MD5, database", 100.0, ""),
-            peak("b", "udp, digest MD5", 0.0, ""),
-            peak("a", "udp2", 1.0, ""),
-        ]);
+        let found = peaks(
+            &[
+                peak("a", "udp", 900.0, "lag"),
+                peak("b", "udp", 80.0, ""),
+                peak("a", "udp, digest MD5", 300.0, ""),
+                peak("a", "udp, digest MD5, database", 100.0, ""),
+                peak("b", "udp, digest MD5", 0.0, ""),
+                peak("a", "udp2", 1.0, ""),
+            ],
+            &[],
+        );
         let found: Vec<_> = found.iter().map(|one| (one.a.as_str(), one.b.as_str(), one.ratio)).collect();
         let expected = [
             ("a, udp (lower bound)", "with digest MD5", 3.0),
@@ -206,6 +271,24 @@ mod tests {
             ("a, udp, digest MD5", "with database", 3.0),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn each_variant_is_a_multiple_of_the_plain_case() {
+        let text = "scenario = \"update\"\ntransports = [\"udp\", \"tcp\"]\nrates = [100]\n";
+        let experiment = super::super::experiment::parse("own", "own.toml", text).unwrap();
+        let variants: Vec<&Variant> = experiment.variants.iter().collect();
+        let of = |variant: &str, us| Measurement { variant: variant.into(), ..trial("a", us, true) };
+        let trials = [of("udp", 10.0), of("tcp", 25.0), of("tcp", 35.0)];
+        let found = factors(&variants, trials.iter());
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.metric.as_str(), one.variant.as_str(), one.a.as_str(), one.ratio))
+            .collect();
+        assert_eq!(found, [(FACTOR_CPU, "a", "tcp", 3.0)]);
+        let peak = |variant: &str, rate| Peak { variant: variant.into(), rate, ..Peak::default() };
+        let found = peaks(&[peak("udp", 900.0), peak("tcp", 300.0)], &variants);
+        assert_eq!((found.len(), found[0].ratio, found[0].b.as_str()), (1, 3.0, "of tcp"));
     }
 
     #[test]

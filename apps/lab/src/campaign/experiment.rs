@@ -1,9 +1,11 @@
 //! Experiments as TOML files: those of the lab, and a user's own.
 
 use super::search::Grid;
-use crate::load::{ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
+use super::tls_keys;
+use crate::load::{Called, ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
 use crate::record::Chart;
 use crate::server::{Algorithm, Carrier, Routing};
+use crate::tls::TlsUse;
 use crate::{text_file, times};
 use anyhow::{Context, Result, bail};
 use ringway_settings::{Reader, Section, nearest, read_document};
@@ -20,6 +22,8 @@ pub struct Experiment {
     pub title: String,
     /// Table or figure of the documents that it reproduces; empty if none.
     pub reproduces: String,
+    /// Rows of the documents that the lab does not have yet.
+    pub not_available: Vec<String>,
     /// Its measurement.
     pub kind: Kind,
     /// Variants, one after another.
@@ -28,6 +32,8 @@ pub struct Experiment {
     pub criteria: Criteria,
     /// Seconds of a trial.
     pub seconds: Scaled<f64>,
+    /// Seconds of load before it, which are not measured.
+    pub warm_up: Scaled<f64>,
     /// Trials of each target at each rate; one in a quick campaign.
     pub repeat: u32,
     /// Users whose attempts are made; for registrations and logouts as many as attempts.
@@ -52,8 +58,10 @@ pub enum Kind {
     Rates(Chart),
     /// Search for the highest rate.
     Peak(Peak),
-    /// Trials at multiples of the highest rate.
+    /// Trials at multiples of the highest rate, beyond it.
     Overload(Peak, Scaled<Vec<f64>>),
+    /// Trials at multiples of the highest rate, up to a little more: processor and delays against the load.
+    Curve(Peak, Scaled<Vec<f64>>),
     /// Connections without traffic.
     Idle(Scaled<u32>),
 }
@@ -78,8 +86,12 @@ pub struct Variant {
     pub flow: Flow,
     /// Transport.
     pub carrier: Carrier,
-    /// Connections of the callers over TCP.
+    /// Connections of the callers over a transport with connections.
     pub connections: ConnectionUse,
+    /// Connections of the called users.
+    pub called: Called,
+    /// TLS of a secure transport.
+    pub tls: TlsUse,
     /// Media streams of calls.
     pub media: MediaUse,
     /// Algorithm of the server's challenges; `None`: it does not challenge.
@@ -90,6 +102,8 @@ pub struct Variant {
     pub routing: Routing,
     /// Attempts a second.
     pub rates: Scaled<Vec<f64>>,
+    /// Ring time in place of the experiment's.
+    pub ring: Option<Length>,
     /// The server's memory is measured, so it must not take all at its start.
     pub measures_memory: bool,
 }
@@ -117,6 +131,7 @@ impl Kind {
             Self::Rates(chart) => *chart,
             Self::Peak(_) => Chart::Peak,
             Self::Overload(..) => Chart::Overload,
+            Self::Curve(..) => Chart::Curve,
             Self::Idle(_) => Chart::Idle,
         }
     }
@@ -132,12 +147,20 @@ impl Variant {
         let mut parts = Vec::new();
         parts.extend(shows_flow.then(|| self.flow.name().to_owned()));
         parts.push(carrier_name(self.carrier).to_owned());
-        if self.carrier == Carrier::Tcp && self.connections != ConnectionUse::Shared {
-            parts.push(format!("connections {}", name_of(&CONNECTIONS, self.connections)));
+        if self.carrier.is_secure() {
+            parts.extend(self.tls.parts());
+        }
+        if self.carrier != Carrier::Udp {
+            let connections = (self.connections != ConnectionUse::Shared)
+                .then(|| format!("connections {}", name_of(&CONNECTIONS, self.connections)));
+            let called =
+                (self.called != Called::Usual).then(|| format!("called {}", name_of(&CALLED, self.called)));
+            parts.extend(connections.into_iter().chain(called));
         }
         parts.extend((self.media != MediaUse::None).then(|| name_of(&MEDIA, self.media).to_owned()));
         parts.extend(self.digest.map(|algorithm| format!("digest {}", algorithm.name())));
         parts.extend(self.reads_database().then(|| "database".to_owned()));
+        parts.extend(self.ring.map(|ring| format!("ring {} s", ring.longest().as_secs_f64())));
         parts.extend(shows_routing.then(|| routing_name(self.routing).to_owned()));
         self.name = parts.join(", ");
         self
@@ -146,7 +169,7 @@ impl Variant {
 
 /// Name of a transport in files and results.
 pub fn carrier_name(carrier: Carrier) -> &'static str {
-    name_of(&CARRIERS, carrier)
+    carrier.name()
 }
 
 /// Name of an algorithm in files and results.
@@ -201,12 +224,14 @@ pub fn parse(name: &str, file: &str, text: &str) -> Result<Experiment> {
 fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Experiment {
     let title = top.text(reader, "title").map_or(name, |(text, _)| text).to_owned();
     let reproduces = top.text(reader, "reproduces").map_or("", |(text, _)| text).to_owned();
+    let not_available = top.texts(reader, "not_available").unwrap_or_default();
     let chart = top.word(reader, "chart", Chart::Rates, &CHARTS);
     let rates = scaled_rates(reader, top, "rates", "quick_rates", 1.0..=RATE_MAX);
     let variants = read_variants(reader, top, &rates);
     let criteria = read_criteria(reader, top);
     let seconds = top.decimal(reader, "seconds", SECONDS).unwrap_or(5.0);
     let quick_seconds = top.decimal(reader, "quick_seconds", SECONDS).unwrap_or(1.0);
+    let warm_up = read_warm_up(reader, top, &variants);
     let users = top.number(reader, "users", 1000, 1..=USERS_MAX);
     let quick_users = top.number(reader, "quick_users", users, 1..=USERS_MAX);
     let kind = match chart {
@@ -218,12 +243,17 @@ fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Exper
             Kind::Rates(chart)
         }
         Chart::Peak => Kind::Peak(read_search(reader, top)),
-        Chart::Overload => {
+        Chart::Overload | Chart::Curve => {
             let multiples = scaled_rates(reader, top, "multiples", "quick_multiples", 0.1..=100.0);
             if multiples.full.is_empty() {
                 reader.error(0, "multiples", "is missing; give multiples of the peak, as [0.5, 1, 2]");
             }
-            Kind::Overload(read_search(reader, top), multiples)
+            let search = read_search(reader, top);
+            if chart == Chart::Curve {
+                Kind::Curve(search, multiples)
+            } else {
+                Kind::Overload(search, multiples)
+            }
         }
         Chart::Idle => {
             let full = top.number(reader, "connections", 10_000, 1..=CONNECTIONS_MAX);
@@ -236,10 +266,12 @@ fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Exper
         source: name.to_owned(),
         title,
         reproduces,
+        not_available: not_available.into_iter().map(|(text, _)| text.to_owned()).collect(),
         variants: if chart == Chart::Idle { vec![idle_variant()] } else { variants },
         kind,
         criteria,
         seconds: Scaled { full: seconds, quick: quick_seconds },
+        warm_up,
         repeat: top.number(reader, "repeat", 5, 1..=REPEAT_MAX),
         users: Scaled { full: users, quick: quick_users },
         ring: read_length(reader, top, "ring"),
@@ -247,7 +279,6 @@ fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Exper
     }
 }
 
-/// Variants of the lists, or of the sections `[[variant]]`.
 /// Reads the variants. Lists at the top give each combination; sections `[[variant]]` name them one by one.
 fn read_variants(
     reader: &mut Reader<'_>,
@@ -257,16 +288,25 @@ fn read_variants(
     let default = read_variant(reader, top, &Variant { rates: rates.clone(), ..base() });
     let sections = top.sections(reader, "variant");
     if sections.is_empty() {
-        let carriers = words(reader, top, "transports", Carrier::Udp, &CARRIERS);
+        let carriers = words(reader, top, "transports", Carrier::Udp, &Carrier::ALL);
         let digests = words(reader, top, "digests", None, &DIGESTS);
         let routings = words(reader, top, "routings", Routing::Stateful, &ROUTINGS);
         check_passwords(reader, top, digests.iter().any(Option::is_some));
+        if let Some(at) = top.place("called").filter(|_| carriers == [Carrier::Udp]) {
+            reader.error(at, "called", "no transport has connections; give one to transports");
+        }
+        tls_keys::check(reader, top, carriers.iter().any(|carrier| carrier.is_secure()));
+        let secure = tls_keys::read_lists(reader, top, &default.tls);
+        let plain = vec![default.tls.clone()];
         let mut variants = Vec::new();
         for &carrier in &carriers {
-            for &digest in &digests {
-                for &routing in &routings {
-                    let variant = Variant { carrier, digest, routing, ..default.clone() };
-                    variants.push(variant.named(false, routings.len() > 1));
+            for tls in if carrier.is_secure() { &secure } else { &plain } {
+                for &digest in &digests {
+                    for &routing in &routings {
+                        let tls = tls.clone();
+                        let variant = Variant { carrier, digest, routing, tls, ..default.clone() };
+                        variants.push(variant.named(false, routings.len() > 1));
+                    }
                 }
             }
         }
@@ -275,14 +315,17 @@ fn read_variants(
     let mut variants = Vec::new();
     for (mut section, _) in sections {
         let variant = read_variant(reader, &mut section, &default);
-        let carrier = section.word(reader, "transport", Carrier::Udp, &CARRIERS);
+        let carrier = section.word(reader, "transport", Carrier::Udp, &Carrier::ALL);
+        let tls = tls_keys::read_one(reader, &mut section, variant.tls.clone());
+        tls_keys::check_one(reader, &section, carrier.is_secure());
         let digest = section.word(reader, "digest", None, &DIGESTS);
         let routing = section.word(reader, "routing", Routing::Stateful, &ROUTINGS);
         check_passwords(reader, &section, digest.is_some());
+        let ring = section.place("ring").map(|_| read_length(reader, &mut section, "ring"));
         let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
         section.finish(reader);
         let rates = if own.full.is_empty() { rates.clone() } else { own };
-        variants.push(Variant { carrier, digest, routing, rates, ..variant });
+        variants.push(Variant { carrier, digest, routing, rates, tls, ring, ..variant });
     }
     let has_many_flows =
         variants.iter().any(|variant| Some(variant.flow) != variants.first().map(|v| v.flow));
@@ -298,14 +341,16 @@ fn read_variant(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, default:
     let flows = Flow::ALL.map(|(flow, name)| (name, flow));
     let flow = section.word(reader, "scenario", default.flow, &flows);
     let connections = section.word(reader, "connection_use", default.connections, &CONNECTIONS);
+    let called = section.word(reader, "called", default.called, &CALLED);
     let media = section.word(reader, "media", default.media, &MEDIA);
+    let tls = tls_keys::read_switches(reader, section, default.tls.clone());
     let passwords = section.word(reader, "passwords", default.passwords, &PASSWORDS);
     if media != MediaUse::None && !matches!(flow, Flow::Call | Flow::Redirect) {
         let key = if section.place("media").is_some() { "media" } else { "scenario" };
         let at = section.place(key).unwrap_or(0);
         reader.error(at, section.path(key), "only calls have media: call and redirect");
     }
-    Variant { flow, connections, media, passwords, ..default.clone() }
+    Variant { flow, connections, called, media, passwords, tls, ..default.clone() }
 }
 
 fn check_passwords(reader: &mut Reader<'_>, section: &Section<'_, '_>, has_digest: bool) {
@@ -324,11 +369,14 @@ fn base() -> Variant {
         flow: Flow::Register,
         carrier: Carrier::Udp,
         connections: ConnectionUse::Shared,
+        called: Called::Usual,
+        tls: TlsUse::default(),
         media: MediaUse::None,
         digest: None,
         passwords: Passwords::Memory,
         routing: Routing::Stateful,
         rates: Scaled { full: Vec::new(), quick: Vec::new() },
+        ring: None,
         measures_memory: false,
     }
 }
@@ -349,6 +397,22 @@ fn read_search(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Peak {
     let confirm_seconds = section.decimal(reader, "confirm_seconds", SECONDS).unwrap_or(10.0);
     section.finish(reader);
     Peak { grid: Grid { lowest, highest, step, k, n }, trial_seconds, confirm_seconds }
+}
+
+/// Reads the seconds of load before each trial, by default none.
+fn read_warm_up(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, variants: &[Variant]) -> Scaled<f64> {
+    let full = top.decimal(reader, "warm_up", WARM_UP).unwrap_or(0.0);
+    let quick = top.decimal(reader, "quick_warm_up", WARM_UP).unwrap_or(full.min(QUICK_WARM_UP));
+    let cannot = |variant: &Variant| variant.flow == Flow::Logout || variant.media != MediaUse::None;
+    if full > 0.0 && variants.iter().any(cannot) {
+        let at = top.place("warm_up").unwrap_or(0);
+        reader.error(
+            at,
+            "warm_up",
+            "logouts and calls with media have none: each binding and stream is used once",
+        );
+    }
+    Scaled { full, quick }
 }
 
 fn read_criteria(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Criteria {
@@ -413,7 +477,7 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
 }
 
 /// Files of the lab's experiments.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 23] = [
     ("register", include_str!("../../experiments/register.toml")),
     ("update", include_str!("../../experiments/update.toml")),
     ("logout", include_str!("../../experiments/logout.toml")),
@@ -426,22 +490,39 @@ const FILES: [(&str, &str); 12] = [
     ("authentication", include_str!("../../experiments/authentication.toml")),
     ("overload", include_str!("../../experiments/overload.toml")),
     ("idle", include_str!("../../experiments/idle.toml")),
+    ("bare-pc-peaks", include_str!("../../experiments/bare-pc-peaks.toml")),
+    ("bare-pc-latency", include_str!("../../experiments/bare-pc-latency.toml")),
+    ("openser-proxy", include_str!("../../experiments/openser-proxy.toml")),
+    ("openser-redirect", include_str!("../../experiments/openser-redirect.toml")),
+    ("openser-registrar", include_str!("../../experiments/openser-registrar.toml")),
+    ("tls-modes", include_str!("../../experiments/tls-modes.toml")),
+    ("tls-registrations", include_str!("../../experiments/tls-registrations.toml")),
+    ("utilisation", include_str!("../../experiments/utilisation.toml")),
+    ("security-cost", include_str!("../../experiments/security-cost.toml")),
+    ("errors", include_str!("../../experiments/errors.toml")),
+    ("timers", include_str!("../../experiments/timers.toml")),
 ];
 
-const CHARTS: [(&str, Chart); 5] = [
+const CHARTS: [(&str, Chart); 6] = [
     ("rates", Chart::Rates),
     ("compare", Chart::Compare),
     ("peak", Chart::Peak),
     ("overload", Chart::Overload),
+    ("curve", Chart::Curve),
     ("idle", Chart::Idle),
 ];
-
-const CARRIERS: [(&str, Carrier); 2] = [("udp", Carrier::Udp), ("tcp", Carrier::Tcp)];
 
 const CONNECTIONS: [(&str, ConnectionUse); 3] = [
     ("shared", ConnectionUse::Shared),
     ("user", ConnectionUse::PerUser),
     ("call", ConnectionUse::PerAttempt),
+];
+
+const CALLED: [(&str, Called); 4] = [
+    ("usual", Called::Usual),
+    ("shared", Called::Shared),
+    ("user", Called::PerUser),
+    ("contact", Called::Dialled),
 ];
 
 const MEDIA: [(&str, MediaUse); 3] = [
@@ -464,6 +545,10 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 const RATE_MAX: f64 = 1_000_000.0;
 /// Seconds of a trial.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+/// Seconds of load before a trial.
+const WARM_UP: std::ops::RangeInclusive<f64> = 0.0..=600.0;
+/// Longest warm-up of a quick campaign, unless the file has another one.
+const QUICK_WARM_UP: f64 = 0.5;
 /// Largest number of users of a file.
 const USERS_MAX: u32 = 1_000_000;
 /// Largest number of trials.
@@ -501,6 +586,19 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_tls_give_variants_of_the_secure_transports() {
+        let text = "rates = [1]\ntransports = [\"udp\", \"tls\"]\nkeys = [\"P-256\", \"RSA-2048\"]\nversions = [\"1.2\"]\n\
+                    resumption = false\nconnection_use = \"call\"\ncalled = \"contact\"\nscenario = \"call\"\n";
+        let names = |text| -> Vec<String> {
+            parse("own", "own.toml", text).unwrap().variants.into_iter().map(|variant| variant.name).collect()
+        };
+        let tls = |key| format!("tls, TLS 1.2, {key}, no resumption, connections call, called contact");
+        assert_eq!(names(text), ["udp".to_owned(), tls("P-256"), tls("RSA-2048")]);
+        let text = "rates = [1]\n[[variant]]\ntransport = \"wss\"\nmutual = true\nsuites = [\"TLS_AES_128_GCM_SHA256\"]\n";
+        assert_eq!(names(text), ["wss, P-256, TLS_AES_128_GCM_SHA256, mutual"]);
+    }
+
+    #[test]
     fn an_unknown_name_or_key_gets_the_nearest_one() {
         assert!(find("registr").unwrap_err().to_string().ends_with("did you mean `register`?"));
         assert!(find("x").unwrap_err().to_string().contains("stateful-stateless, ordinary"));
@@ -530,6 +628,16 @@ mod tests {
             ("chart = \"overload\"", "multiples: is missing"),
             ("rates = [1]\nmedia = \"rtp\"", "own.toml:2: media: only calls have media"),
             ("rates = [1]\nconnection_use = \"one\"", "own.toml:2: connection_use: \"one\" is unknown"),
+            ("rates = [1]\nversions = [\"1.4\"]", "own.toml:2: versions: \"1.4\" is not known; give"),
+            ("rates = [1]\nkeys = [\"RSA\"]", "own.toml:2: keys: \"RSA\" is not known; give"),
+            ("rates = [1]\nsuites = [\"AES\"]", "own.toml:2: suites: \"AES\" is not a cipher suite"),
+            ("rates = [1]\nmutual = true", "own.toml:2: mutual: no transport has TLS"),
+            (
+                "rates = [1]\n[[variant]]\nkey = \"RSA-2048\"",
+                "own.toml:3: [variant] key: the transport has no TLS",
+            ),
+            ("rates = [1]\ncalled = \"contact\"", "own.toml:2: called: no transport has connections"),
+            ("rates = [1]\nscenario = \"logout\"\nwarm_up = 1", "own.toml:3: warm_up: logouts"),
             ("rates = [1]\npasswords = \"database\"", "own.toml:2: passwords: a server without digest"),
             (
                 "rates = [1]\n[[variant]]\npasswords = \"database\"",

@@ -11,10 +11,13 @@
 pub mod compare;
 pub mod experiment;
 mod idle;
+pub mod list;
 pub mod noise;
 mod points;
+mod quiet;
 pub mod search;
 pub mod target;
+mod tls_keys;
 mod trial;
 
 use crate::load::{self, Criterion, Flow, Plan, Users};
@@ -44,6 +47,8 @@ pub struct Options {
     pub digest: Option<Option<Algorithm>>,
     /// Number of local addresses.
     pub sources: u8,
+    /// Longest time, of the whole campaign, to wait until other programs leave the machine.
+    pub patience: Duration,
     /// Hosts besides loopback that packets may go to.
     pub allowed_hosts: Vec<IpAddr>,
     /// Conditions that are counted in [`Totals::conditions`].
@@ -107,6 +112,8 @@ struct Running<'a> {
     peaks: Vec<record::Peak>,
     totals: Totals,
     is_warned: bool,
+    /// Time that was spent waiting for a quiet machine.
+    waited: Duration,
 }
 
 /// Runs experiments on targets. A target that fails ends the experiment's variant for this target only.
@@ -135,6 +142,7 @@ pub fn run(
         peaks: Vec::new(),
         totals: Totals::default(),
         is_warned: false,
+        waited: Duration::ZERO,
     };
     running.expected = experiments.iter().map(|experiment| running.expected_of(experiment)).sum();
     running.open()?;
@@ -146,7 +154,8 @@ pub fn run(
         running.experiment(experiment)?;
     }
     let (interrupted, seconds) = (running.totals.interrupted, begun.elapsed().as_secs_f64());
-    running.observer.record(Record::End(End { interrupted, seconds }))?;
+    let waited = running.waited.as_secs_f64();
+    running.observer.record(Record::End(End { interrupted, seconds, waited }))?;
     Ok((running.totals, running.measurements))
 }
 
@@ -240,7 +249,7 @@ impl Running<'_> {
             self.begin(&format!("generator against generator: {title} at {rate}/s"));
             let seconds = if self.options.is_quick { 1.0 } else { 5.0 };
             let plan = direct(flow, rate, seconds)?;
-            match trial::offer(&plan, None, self.options.drain(), self.observer) {
+            match trial::offer(&plan, 0.0, None, self.options.drain(), self.observer) {
                 Ok(Some(outcome)) => {
                     let measured = trial::measurement(&outcome, rate, seconds, &Default::default());
                     let (experiment, variant) = ("baseline".to_owned(), title.to_owned());
@@ -263,6 +272,16 @@ impl Running<'_> {
     fn experiment(&mut self, experiment: &Experiment) -> Result<()> {
         let variants = self.options.variants(experiment);
         self.observer.record(Record::Experiment(self.describe(experiment, &variants)))?;
+        for missing in &experiment.not_available {
+            let error = "not available: the lab does not have it yet".to_owned();
+            let (experiment, variant) = (experiment.name.clone(), missing.clone());
+            self.observer.record(Record::Failed(Failed {
+                experiment,
+                variant,
+                target: String::new(),
+                error,
+            }))?;
+        }
         if variants.is_empty() {
             self.observer.warn(&format!("{}: no variant has this transport and digest", experiment.name));
         }
@@ -278,7 +297,11 @@ impl Running<'_> {
                 self.observer.record(Record::Comparison(comparison))?;
             }
         }
-        for comparison in compare::peaks(&std::mem::take(&mut self.peaks)) {
+        let measurements = self.measurements.iter().filter(|trial| trial.experiment == experiment.name);
+        for comparison in compare::factors(&variants, measurements) {
+            self.observer.record(Record::Comparison(comparison))?;
+        }
+        for comparison in compare::peaks(&std::mem::take(&mut self.peaks), &variants) {
             self.observer.record(Record::Comparison(comparison))?;
         }
         Ok(())
@@ -320,12 +343,14 @@ impl Running<'_> {
         let options = self.options;
         let (variants, targets) = (options.variants(experiment), self.targets.len() as f64);
         let trials = f64::from(options.repeat(experiment));
-        let each = options.seconds(experiment) + TRIAL_OVERHEAD_S;
+        let warm_up = *experiment.warm_up.of(options.is_quick);
+        let each = options.seconds(experiment) + warm_up + TRIAL_OVERHEAD_S;
         let of = |variant: &Variant| match &experiment.kind {
             Kind::Rates(_) => variant.rates.of(options.is_quick).len() as f64 * trials * each,
-            Kind::Peak(peak) => points::expected_search(peak),
-            Kind::Overload(peak, multiples) => {
-                points::expected_search(peak) + multiples.of(options.is_quick).len() as f64 * trials * each
+            Kind::Peak(peak) => points::expected_search(peak, warm_up),
+            Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
+                points::expected_search(peak, warm_up)
+                    + multiples.of(options.is_quick).len() as f64 * trials * each
             }
             Kind::Idle(_) => options.seconds(experiment) + 5.0,
         };
@@ -342,8 +367,9 @@ impl Running<'_> {
     }
 
     fn fail(&mut self, experiment: &str, variant: &str, target: &str, error: &anyhow::Error) -> Result<()> {
-        self.totals.failed += 1;
         let error = format!("{error:#}").replace(['\n', '\r'], " ");
+        // A row that this build or target cannot have is no failure, but it is a row.
+        self.totals.failed += usize::from(!error.starts_with(NOT_AVAILABLE));
         self.observer.warn(&format!("{experiment} ({variant}), {target}: {error}"));
         self.observer.record(Record::Failed(Failed {
             experiment: experiment.to_owned(),
@@ -364,14 +390,22 @@ impl Running<'_> {
 /// True if an attempt sets up a dialog.
 const fn is_dialog(flow: Flow) -> bool {
     match flow {
-        Flow::Call | Flow::CallNotFound | Flow::Redirect => true,
-        Flow::Register | Flow::Update | Flow::Logout | Flow::Options | Flow::Message => false,
+        Flow::Call | Flow::CallNotFound | Flow::CallUnavailable | Flow::Redirect => true,
+        Flow::Register
+        | Flow::Update
+        | Flow::Logout
+        | Flow::Unauthenticated
+        | Flow::WrongPassword
+        | Flow::Options
+        | Flow::Message => false,
     }
 }
 
 /// True if a running server, which has its own configuration, gets the same load in both variants.
 fn is_same_offer(a: &Variant, b: &Variant) -> bool {
-    let offer = |of: &Variant| (of.flow, of.carrier, of.connections, of.media, of.rates.clone());
+    let offer = |of: &Variant| {
+        (of.flow, of.carrier, of.connections, of.called, of.tls.clone(), of.media, of.rates.clone())
+    };
     offer(a) == offer(b)
 }
 
@@ -394,6 +428,8 @@ const BASELINE_RATE: f64 = 500.0;
 const DRAIN: Duration = Duration::from_secs(4);
 /// The same in a quick campaign.
 const DRAIN_QUICK: Duration = Duration::from_secs(2);
+/// Start of the error of a row that this build, or the target, cannot have.
+const NOT_AVAILABLE: &str = "not available: ";
 /// Time for a look at the machine's other work.
 const NOISE_WAIT: Duration = Duration::from_millis(500);
 /// Expected seconds of a trial besides its load.

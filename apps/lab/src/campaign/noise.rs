@@ -41,16 +41,19 @@ impl Meter {
 }
 
 impl Noise {
-    /// Warning if figures of time cannot be trusted.
-    pub fn warning(&self) -> Option<String> {
+    /// Disturbance of figures of time, if it is above a limit.
+    pub fn disturbance(&self) -> Option<String> {
         if self.others > OTHERS_MAX {
-            let percent = self.others * 100.0;
-            return Some(format!(
-                "other programs use {percent:.0} % of a processor; end them for exact figures"
-            ));
+            return Some(format!("other programs used {:.0} % of a processor", self.others * 100.0));
         }
         (self.steal > STEAL_MAX)
-            .then(|| format!("the hypervisor takes {:.1} % of a processor", self.steal * 100.0))
+            .then(|| format!("the hypervisor took {:.1} % of a processor", self.steal * 100.0))
+    }
+
+    /// Warning if figures of time cannot be trusted.
+    pub fn warning(&self) -> Option<String> {
+        let remedy = if self.others > OTHERS_MAX { "; end them for exact figures" } else { "" };
+        self.disturbance().map(|disturbance| format!("{disturbance}{remedy}"))
     }
 }
 

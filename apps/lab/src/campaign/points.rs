@@ -48,7 +48,7 @@ impl Points<'_, '_> {
         match &self.experiment.kind {
             Kind::Rates(_) => {}
             Kind::Peak(peak) => self.search_all(&mut contestants, peak)?,
-            Kind::Overload(peak, _) => self.search_all(&mut contestants, peak)?,
+            Kind::Overload(peak, _) | Kind::Curve(peak, _) => self.search_all(&mut contestants, peak)?,
             Kind::Idle(count) => self.idle(&mut contestants, *count.of(self.running.options.is_quick))?,
         }
         let most = contestants.iter().map(|contestant| contestant.points.len()).max().unwrap_or(0);
@@ -120,7 +120,7 @@ impl Points<'_, '_> {
         let options = self.running.options;
         let (seconds, repeat) = (options.seconds(self.experiment), options.repeat(self.experiment));
         let side = |rate: f64, seconds: f64| {
-            let load = Load { experiment: self.experiment, variant: self.variant, rate, seconds };
+            let load = self.load(rate, seconds);
             // Callers and called users.
             u64::from(load.users(options.is_quick)) * 2
         };
@@ -132,7 +132,7 @@ impl Points<'_, '_> {
                 rates.map(|&rate| 2 * u64::from(repeat) * side(rate, seconds)).sum()
             }
             Kind::Peak(peak) => searched(peak),
-            Kind::Overload(peak, multiples) => {
+            Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
                 let count = multiples.of(options.is_quick).len() as u64;
                 searched(peak) + 2 * u64::from(repeat) * count * side(peak.grid.lowest, seconds)
             }
@@ -148,7 +148,7 @@ impl Points<'_, '_> {
                 rates.iter().map(|&rate| (rate, None)).collect()
             }
             // The search finds them.
-            Kind::Peak(_) | Kind::Overload(..) | Kind::Idle(_) => Vec::new(),
+            Kind::Peak(_) | Kind::Overload(..) | Kind::Curve(..) | Kind::Idle(_) => Vec::new(),
         }
     }
 
@@ -186,8 +186,17 @@ impl Points<'_, '_> {
             let note = format!("{}: {}/s is invalid ({why}); repeated", contestant.name, position.rate);
             self.running.observer.warn(&note);
         }
-        self.running.done += seconds + TRIAL_OVERHEAD_S;
+        self.running.done += seconds + self.warm_up() + TRIAL_OVERHEAD_S;
         Ok(())
+    }
+
+    fn warm_up(&self) -> f64 {
+        *self.experiment.warm_up.of(self.running.options.is_quick)
+    }
+
+    fn load(&self, rate: f64, seconds: f64) -> Load<'_> {
+        let (experiment, variant) = (self.experiment, self.variant);
+        Load { experiment, variant, rate, seconds, warm_up: self.warm_up() }
     }
 
     /// Offers a load and records its measurement; `None` if the contestant failed or the campaign was interrupted.
@@ -197,13 +206,17 @@ impl Points<'_, '_> {
         position: Position,
         seconds: f64,
     ) -> Result<Option<Measurement>> {
+        self.running.wait_for_quiet();
         self.begin(&contestant.name, &format!("{}/s", position.rate.round()));
-        let load = Load { experiment: self.experiment, variant: self.variant, rate: position.rate, seconds };
+        let (experiment, variant, warm_up) = (self.experiment, self.variant, self.warm_up());
+        let load = Load { experiment, variant, rate: position.rate, seconds, warm_up };
         let options = self.running.options;
-        let drain = options.drain();
-        let offered = load
-            .plan(&mut contestant.server, options)
-            .and_then(|plan| offer(&plan, Some(&mut contestant.server), drain, self.running.observer));
+        // Calls that began at the end ring and talk after it.
+        let ring = self.variant.ring.unwrap_or(self.experiment.ring);
+        let drain = options.drain() + ring.longest() + self.experiment.talk.longest();
+        let offered = load.plan(&mut contestant.server, options).and_then(|plan| {
+            offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
+        });
         match offered.and_then(|outcome| self.check_challenges(contestant, outcome)) {
             Ok(Some(outcome)) => {
                 let measured = Measurement {
@@ -301,7 +314,7 @@ impl Points<'_, '_> {
                 *is_open = *is_open && self.search(contestant, search, seconds)?;
                 if *is_open && search.next() == Next::Done {
                     *is_open = false;
-                    self.running.done += expected_search(peak);
+                    self.running.done += expected_search(peak, self.warm_up());
                     self.end_search(contestant, search, &grid)?;
                 }
             }
@@ -340,11 +353,17 @@ impl Points<'_, '_> {
     /// Records the peak that a search found, and sets the points of an overload.
     fn end_search(&mut self, contestant: &mut Contestant, search: &Search, grid: &Grid) -> Result<()> {
         let rate = search.rate();
+        let of_search = self.running.measurements.iter().filter(|trial| {
+            let is_variant = trial.experiment == self.experiment.name && trial.variant == self.variant.name;
+            trial.valid && is_variant && trial.target == contestant.name
+        });
+        let highest_achieved = of_search.map(|trial| trial.achieved).fold(0.0, f64::max);
         let peak = record::Peak {
             experiment: self.experiment.name.clone(),
             variant: self.variant.name.clone(),
             target: contestant.name.clone(),
             rate,
+            highest_achieved,
             criterion: self.experiment.criteria.to_string(),
             k: grid.k,
             n: grid.n,
@@ -362,7 +381,7 @@ impl Points<'_, '_> {
             };
             return self.fail(&contestant.name, &error);
         }
-        if let Kind::Overload(_, multiples) = &self.experiment.kind {
+        if let Kind::Overload(_, multiples) | Kind::Curve(_, multiples) = &self.experiment.kind {
             let multiples = multiples.of(self.running.options.is_quick);
             contestant.points = multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
         }
@@ -408,10 +427,11 @@ impl Points<'_, '_> {
 }
 
 /// Expected seconds of a search.
-pub(super) fn expected_search(peak: &Peak) -> f64 {
+pub(super) fn expected_search(peak: &Peak, warm_up: f64) -> f64 {
     let steps = ((peak.grid.highest / peak.grid.lowest).ln() / peak.grid.step.ln()).max(1.0).log2().ceil();
     let trials = steps * f64::from(peak.grid.k);
-    trials * (peak.trial_seconds + TRIAL_OVERHEAD_S) + peak.confirm_seconds + TRIAL_OVERHEAD_S
+    let besides = warm_up + TRIAL_OVERHEAD_S;
+    trials * (peak.trial_seconds + besides) + peak.confirm_seconds + besides
 }
 
 /// Repeats of an invalid trial.

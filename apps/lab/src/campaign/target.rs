@@ -1,10 +1,13 @@
 //! Servers of a campaign: programs that it starts, and addresses of running ones.
 
 use super::experiment::Variant;
+use crate::load::LoadTls;
 use crate::process::Process;
 use crate::server::{
-    self, Allocator, Database, Environment, Settings, Store, Under, free_port, run_command, wait_for_options,
+    self, Allocator, Database, Environment, Settings, Store, StreamListener, Under, free_port, run_command,
+    wait_for_options,
 };
+use crate::tls::{Certificates, ServerTls};
 use crate::{load, machine, record};
 use anyhow::{Context, Result, bail};
 use ringway_settings::nearest;
@@ -40,6 +43,8 @@ pub struct Site {
     pub password: String,
     /// Database for the users of variants that read passwords from one.
     pub database: Option<UserDatabase>,
+    /// Number of local addresses of callers and called users, from 127.0.0.1 on.
+    pub sources: u8,
 }
 
 /// A database that was empty before the campaign.
@@ -74,8 +79,10 @@ impl UserDatabase {
 /// A running server in one configuration.
 pub struct Server {
     process: Option<Process>,
-    /// Its address.
+    /// Its address for UDP and TCP.
     pub address: SocketAddr,
+    /// Its listener for the transport of the variant, if that is another one.
+    secure: Option<StreamListener>,
     /// Its domain.
     pub domain: String,
     /// Password of its users; empty for none.
@@ -103,8 +110,26 @@ impl Site {
         let filled = self.database.as_ref().context("there is no database for the users")?;
         filled.clear()?;
         filled.is_filled.set(true);
-        let settings = settings(variant, Store::Database(filled.database.clone()), users);
+        let settings = settings(variant, Store::Database(filled.database.clone()), users, None);
         self.environment.import_users(&settings).map(drop)
+    }
+
+    /// Listener of a variant's transport, with certificates, unless that is UDP or TCP.
+    fn listener(&self, variant: &Variant) -> Result<Option<StreamListener>> {
+        let carrier = variant.carrier;
+        if !carrier.has_own_listener() {
+            return Ok(None);
+        }
+        let tls = carrier.is_secure().then(|| {
+            // A build that cannot offer it need not start a server.
+            variant.tls.offer()?;
+            let local = |number| Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number);
+            let users: Vec<IpAddr> =
+                (0..u32::from(self.sources.max(1))).map(|number| local(number).into()).collect();
+            let certificates = Certificates::make(&self.environment.folder, variant.tls.key, &users)?;
+            Ok::<_, anyhow::Error>(ServerTls { tls: variant.tls.clone(), certificates })
+        });
+        Ok(Some(StreamListener { carrier, port: free_port()?, tls: tls.transpose()? }))
     }
 
     /// Store of a server for a variant: the database if it reads one, otherwise `own`.
@@ -164,12 +189,17 @@ impl Target {
         }
         let environment = &site.environment;
         let mut reader = None;
+        let secure = if self.is_program() { site.listener(variant)? } else { None };
         let (version, process, port, command, file) = match self.kind {
+            TargetKind::Address(_) if variant.carrier.has_own_listener() => bail!(
+                "not available: running servers are measured over UDP and TCP; for {} take `ringway lab load`",
+                variant.carrier.name()
+            ),
             TargetKind::Address(address) => return running(&self.name, address, site),
             TargetKind::Ringway => {
                 let port = free_port()?;
                 let own = Store::Sqlite(environment.folder.join(format!("ringway-{port}.db")));
-                let settings = settings(variant, site.store(variant, own), users);
+                let settings = settings(variant, site.store(variant, own), users, secure.clone());
                 let file = format!("ringway-{port}.toml");
                 if variant.reads_database() {
                     reader = Some([environment.ringway.clone(), environment.folder.join(&file)]);
@@ -184,7 +214,7 @@ impl Target {
             TargetKind::Kamailio(allocator) => {
                 let program = environment.kamailio.as_deref().context("kamailio is not installed")?;
                 let port = free_port()?;
-                let settings = settings(variant, site.store(variant, Store::Memory), users);
+                let settings = settings(variant, site.store(variant, Store::Memory), users, secure.clone());
                 let process =
                     environment.start_kamailio(program, &settings, port, variant.carrier, allocator)?;
                 let options = allocator.arguments().join(" ");
@@ -199,16 +229,31 @@ impl Target {
             target: self.name.clone(),
             version: version.trim_start_matches("version: ").to_owned(),
             command,
-            settings: read_settings(&environment.folder, &file, port),
+            settings: read_settings(&environment.folder, &file, port, secure.as_ref()),
         };
         let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
         let (domain, password) = (server::DOMAIN.to_owned(), server::PASSWORD.to_owned());
         let process = Some(process);
-        Ok(Server { process, address, domain, password, rest, record, users, next_user: 0, reader })
+        Ok(Server { process, address, secure, domain, password, rest, record, users, next_user: 0, reader })
     }
 }
 
 impl Server {
+    /// Address for the transport of the variant that it was started for.
+    pub fn variant_address(&self) -> SocketAddr {
+        let port = self.secure.as_ref().map_or(self.address.port(), |listener| listener.port);
+        SocketAddr::new(self.address.ip(), port)
+    }
+
+    /// TLS of the callers and called users; `None` without TLS.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn load_tls(&self) -> Result<Option<LoadTls>> {
+        let tls = self.secure.as_ref().and_then(|listener| listener.tls.as_ref());
+        tls.map(|server| server.tls.load(&server.certificates)).transpose()
+    }
+
     /// CPU time so far in nanoseconds; `None` for a server that the campaign did not start.
     ///
     /// # Errors
@@ -279,6 +324,7 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
     Ok(Server {
         process: None,
         address,
+        secure: None,
         domain: site.domain.clone(),
         password: site.password.clone(),
         rest: FINISHING,
@@ -289,16 +335,20 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
     })
 }
 
-fn settings(variant: &Variant, store: Store, users: u32) -> Settings {
+fn settings(variant: &Variant, store: Store, users: u32, secure: Option<StreamListener>) -> Settings {
     let touches_memory = !variant.measures_memory;
     let (routing, challenge) = (variant.routing, variant.digest);
-    Settings { store, challenge, touches_memory, ..Settings::open(users, routing) }
+    Settings { store, challenge, touches_memory, secure, ..Settings::open(users, routing) }
 }
 
-/// Text of a configuration, the same for each start: without port and folder.
-fn read_settings(folder: &Path, file: &str, port: u16) -> String {
+/// Text of a configuration, the same for each start: without ports and folder.
+fn read_settings(folder: &Path, file: &str, port: u16, secure: Option<&StreamListener>) -> String {
     let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
     let text = text.replace(&folder.display().to_string(), "FOLDER").replace(&port.to_string(), "PORT");
+    let text = match secure {
+        Some(listener) => text.replace(&listener.port.to_string(), "STREAMS"),
+        None => text,
+    };
     let is_kept = |line: &&str| !line.starts_with("listen = \"127.0.0.1:");
     text.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
 }
@@ -326,7 +376,7 @@ mod tests {
             floor_command: Environment::no_floor,
             folder: PathBuf::new(),
         };
-        Site { environment, domain: String::new(), password: String::new(), database: None }
+        Site { environment, domain: String::new(), password: String::new(), database: None, sources: 1 }
     }
 
     #[test]

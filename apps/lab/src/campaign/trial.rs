@@ -5,10 +5,10 @@ use super::noise::{Meter, Noise};
 use super::target::Server;
 use super::{Observer, Options, is_dialog};
 use crate::load::{
-    ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop, Transport,
+    Called, ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop,
     Users,
 };
-use crate::record::{Generator, Measurement, Media, Percentiles};
+use crate::record::{Generator, Measurement, Media, Percentiles, Tls};
 use crate::server::Carrier;
 use crate::times::milliseconds;
 use anyhow::{Result, anyhow, bail};
@@ -23,6 +23,8 @@ pub(super) struct Load<'a> {
     pub(super) rate: f64,
     /// Seconds during which they are planned.
     pub(super) seconds: f64,
+    /// Seconds of the same load before, which are not measured.
+    pub(super) warm_up: f64,
 }
 
 /// Result of a load.
@@ -44,10 +46,15 @@ impl Load<'_> {
     pub(super) fn users(&self, is_quick: bool) -> u32 {
         match self.variant.flow {
             // Each binding is made or removed once.
-            Flow::Register | Flow::Logout => ((self.rate * self.seconds).ceil() as u32).saturating_add(1),
+            Flow::Register | Flow::Logout => {
+                ((self.rate * (self.seconds + self.warm_up)).ceil() as u32).saturating_add(1)
+            }
             Flow::Update
             | Flow::Call
             | Flow::CallNotFound
+            | Flow::CallUnavailable
+            | Flow::Unauthenticated
+            | Flow::WrongPassword
             | Flow::Redirect
             | Flow::Options
             | Flow::Message => *self.experiment.users.of(is_quick),
@@ -57,28 +64,34 @@ impl Load<'_> {
     /// Plan of the load on a server.
     pub(super) fn plan(&self, server: &mut Server, options: &Options) -> Result<Plan> {
         let (variant, count) = (self.variant, self.users(options.is_quick));
-        let (transport, sockets) = match (variant.carrier, variant.connections) {
-            (Carrier::Udp, _) => (Transport::Udp, 1),
-            (Carrier::Tcp, ConnectionUse::Shared) => (Transport::Tcp, CONNECTIONS),
-            (Carrier::Tcp, ConnectionUse::PerUser | ConnectionUse::PerAttempt) => (Transport::Tcp, 1),
-        };
+        let transport = variant.carrier.transport();
+        // Connections that only one side shares are one each: the modes of a chain of proxies.
+        let is_shared = variant.connections == ConnectionUse::Shared && variant.called == Called::Usual;
+        let sockets = if variant.carrier != Carrier::Udp && is_shared { CONNECTIONS } else { 1 };
         if !server.password.is_empty() && count > server.users() {
             bail!(
                 "{count} users are needed and the server has {}; give a lower rate or fewer --seconds",
                 server.users()
             );
         }
-        let password = server.password.clone();
+        let password = match variant.flow {
+            Flow::WrongPassword => "not the password".to_owned(),
+            _ => server.password.clone(),
+        };
         let mut users = || Users::by_rule("u", 7, server.take_users(count), count, &password);
         let callers = users()?;
         let peers = match variant.flow {
             Flow::CallNotFound => Users::by_rule("nobody", 7, 0, 1_000_000, "")?,
-            Flow::Call | Flow::Redirect | Flow::Options | Flow::Message => users()?,
-            Flow::Register | Flow::Update | Flow::Logout => callers.clone(),
+            Flow::Call | Flow::CallUnavailable | Flow::Redirect | Flow::Options | Flow::Message => users()?,
+            Flow::Register | Flow::Update | Flow::Logout | Flow::Unauthenticated | Flow::WrongPassword => {
+                callers.clone()
+            }
         };
         Ok(Plan {
             transport,
             connections: variant.connections,
+            called: variant.called,
+            tls: server.load_tls()?,
             media: variant.media,
             allowed_hosts: options.allowed_hosts.clone(),
             rate: self.rate,
@@ -86,11 +99,12 @@ impl Load<'_> {
             domain: server.domain.clone(),
             sources: options.sources,
             sockets: sockets.min(u8::MAX / options.sources.max(1)),
-            ring: self.experiment.ring,
+            called_sockets: (variant.called == Called::Dialled).then(|| CALLED / options.sources.max(1)),
+            ring: variant.ring.unwrap_or(self.experiment.ring),
             talk: self.experiment.talk,
             // Of a few called users the writing costs little beside the calls.
             settle: if options.is_quick && is_dialog(variant.flow) { Duration::ZERO } else { server.rest },
-            ..Plan::new(server.address, variant.flow, callers, peers)
+            ..Plan::new(server.variant_address(), variant.flow, callers, peers)
         })
     }
 
@@ -99,18 +113,20 @@ impl Load<'_> {
         Measurement {
             experiment: self.experiment.name.clone(),
             variant: self.variant.name.clone(),
+            warm_up: self.warm_up,
             ..measurement(outcome, self.rate, self.seconds, &self.experiment.criteria)
         }
     }
 }
 
-/// Offers a load to a server, and waits until all attempts have ended; those that have not ended `drain` after the last planned
-/// one are stopped. `None`: the observer has interrupted it.
+/// Offers a load to a server, after `warm_up` seconds of the same load, and waits until all attempts have ended; those that have not
+/// ended `drain` after the last planned one are stopped. `None`: the observer has interrupted it.
 ///
 /// # Errors
 /// The server ended or does not answer; the load cannot be offered.
 pub(super) fn offer(
     plan: &Plan,
+    warm_up: f64,
     mut server: Option<&mut Server>,
     drain: Duration,
     observer: &mut dyn Observer,
@@ -121,6 +137,8 @@ pub(super) fn offer(
     };
     let lookups = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.lookups());
     let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
+    let warmed = warm_up_with(session, plan, warm_up, (server.as_deref_mut(), drain), observer)?;
+    let Some(session) = warmed else { return Ok(None) };
     let lookups_before = lookups(&server);
     let run = session.start(plan.rate, plan.length)?;
     let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
@@ -165,6 +183,39 @@ pub(super) fn offer(
         remove_bindings(&statistics, session, observer);
     }
     Ok(Some(Outcome { statistics, server_ns, server_memory, lookups, noise, retransmissions }))
+}
+
+/// Offers the load of `plan` for some seconds, without a result. `None`: the observer has interrupted it.
+fn warm_up_with(
+    session: Session,
+    plan: &Plan,
+    seconds: f64,
+    (mut server, drain): (Option<&mut Server>, Duration),
+    observer: &mut dyn Observer,
+) -> Result<Option<Session>> {
+    if seconds <= 0.0 {
+        return Ok(Some(session));
+    }
+    let length = Duration::from_secs_f64(seconds);
+    let run = session.start(plan.rate, length)?;
+    let watched = watch(&run, length + drain, server.as_deref_mut(), observer);
+    run.stop();
+    let finished = run.finish_session();
+    let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
+    if is_interrupted {
+        if server.is_some_and(|server| !server.is_started())
+            && let Ok((statistics, session)) = finished
+        {
+            remove_bindings(&statistics, session, observer);
+        }
+        return Ok(None);
+    }
+    watched?;
+    let (statistics, session) = finished?;
+    match statistics.target_loss() {
+        Some(loss) => bail!("{loss} (in the warm-up)"),
+        None => Ok(Some(session)),
+    }
 }
 
 /// Opens sockets and registers users. `None`: the observer has interrupted it.
@@ -266,7 +317,10 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
     let ended = (statistics.ended() as f64).max(1.0);
     let percentiles = |delay| percentiles(statistics, delay);
     let missed = criteria.missed(statistics);
-    let invalid_because = health.invalid_because().unwrap_or_default();
+    let invalid_because = match (health.invalid_because(), outcome.noise.disturbance()) {
+        (Some(reason), Some(disturbance)) => format!("{reason}; not quiet: {disturbance}"),
+        (reason, _) => reason.unwrap_or_default(),
+    };
     let series = statistics.by_second().enumerate().map(|(index, slot)| {
         let again = outcome.retransmissions.get(index).copied().unwrap_or_default();
         [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]
@@ -291,6 +345,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         cdf: distribution(statistics),
         buckets30: buckets(statistics),
         server_cpu_us: outcome.server_ns.map(|ns| ns as f64 / 1e3 / ended),
+        server_cpu_share: outcome.server_ns.map(|ns| ns as f64 / 1e9 / seconds.max(f64::MIN_POSITIVE)),
         server_memory_kb: outcome.server_memory.map(|bytes| bytes / 1024),
         database_lookups: outcome.lookups,
         others_share: outcome.noise.others,
@@ -307,6 +362,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         criterion_missed: if is_valid { missed.join(", ") } else { String::new() },
         seconds_series: series.take(SECONDS_MAX).collect(),
         media: statistics.media().map(media),
+        tls: tls(statistics),
         ..Measurement::default()
     }
 }
@@ -316,6 +372,21 @@ impl Outcome {
     pub(super) fn warning(&self) -> Option<String> {
         self.noise.warning()
     }
+}
+
+/// TLS handshakes; `None` without any.
+fn tls(statistics: &Statistics) -> Option<Tls> {
+    let wire = statistics.wire();
+    let tls = Tls {
+        full: wire.tls_full,
+        resumed: wire.tls_resumed,
+        resumed_share: wire.resumed_share(),
+        accepted_full: wire.tls_accepted_full,
+        accepted_resumed: wire.tls_accepted_resumed,
+        accepted_resumed_share: wire.accepted_resumed_share(),
+        failed: wire.tls_failed,
+    };
+    (tls != Tls::default()).then_some(tls)
 }
 
 fn media(media: &MediaStatistics) -> Media {
@@ -340,6 +411,7 @@ fn percentiles(statistics: &Statistics, delay: Delay) -> Option<Percentiles> {
         p99: value(99.0)?,
         p999: value(99.9)?,
         max: value(100.0)?,
+        mean: milliseconds(statistics.mean(delay)?),
     })
 }
 
@@ -371,6 +443,8 @@ fn buckets(statistics: &Statistics) -> [f64; 6] {
     })
 }
 
+/// Addresses of called users that the server opens connections to.
+const CALLED: u8 = 200;
 /// Connections of each side over TCP.
 const CONNECTIONS: u8 = 20;
 /// Interval at which an end, a signal and a dead server are looked for.

@@ -324,7 +324,8 @@ impl Company {
     fn open(mut plan: Plan, mark: u64, stop: &Stop) -> Result<(Self, Result<()>)> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let (mut bindings, mut registered) = (Vec::new(), Ok(()));
-        let open = |scenario| Player::open(&plan, &epoll, 1, now()).map(|player| (scenario, player));
+        let open =
+            |scenario| Player::open(&plan.of_called(), &epoll, 1, now()).map(|player| (scenario, player));
         let callee = plan.callee()?.map(open).transpose()?;
         if plan.is_direct
             && let Some((_, callee)) = &callee

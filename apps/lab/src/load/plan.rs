@@ -58,6 +58,8 @@ pub struct Plan {
     /// Number of sockets for each local address, of each thread and side; over a stream transport that of shared
     /// connections.
     pub sockets: u8,
+    /// Number of sockets of the called users for each local address, if it is another one: addresses that a server connects to.
+    pub called_sockets: Option<u8>,
     /// Number of threads.
     pub threads: u32,
     /// Ring time.
@@ -110,6 +112,12 @@ pub enum Flow {
     Call,
     /// Call of an unknown user, which ends with 404.
     CallNotFound,
+    /// Call of a user who is not registered, which ends with 480.
+    CallUnavailable,
+    /// REGISTER without credentials, which ends with 401.
+    Unauthenticated,
+    /// REGISTER with a wrong password, which ends with 401.
+    WrongPassword,
     /// Call through a redirect server.
     Redirect,
     /// OPTIONS to a user; both sides are played.
@@ -120,12 +128,15 @@ pub enum Flow {
 
 impl Flow {
     /// All kinds with their names.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Register, "register"),
         (Self::Update, "update"),
         (Self::Logout, "logout"),
         (Self::Call, "call"),
         (Self::CallNotFound, "call-not-found"),
+        (Self::CallUnavailable, "call-unavailable"),
+        (Self::Unauthenticated, "unauthenticated"),
+        (Self::WrongPassword, "wrong-password"),
         (Self::Redirect, "redirect"),
         (Self::Options, "options"),
         (Self::Message, "message"),
@@ -148,6 +159,9 @@ impl Flow {
             Self::Logout => Classic::Logout,
             Self::Call => Classic::Call { talk },
             Self::CallNotFound => Classic::CallNotFound,
+            Self::CallUnavailable => Classic::CallUnavailable,
+            Self::Unauthenticated => Classic::Unauthenticated,
+            Self::WrongPassword => Classic::WrongPassword,
             Self::Redirect => Classic::Redirect { talk },
             Self::Options => Classic::Options,
             Self::Message => Classic::Message,
@@ -160,7 +174,13 @@ impl Flow {
             Self::Message => Some(Classic::AnswerSingle("MESSAGE")),
             Self::Options => Some(Classic::AnswerSingle("OPTIONS")),
             Self::Call | Self::Redirect => Some(Classic::Answer { ring }),
-            Self::Register | Self::Update | Self::Logout | Self::CallNotFound => None,
+            Self::Register
+            | Self::Update
+            | Self::Logout
+            | Self::CallNotFound
+            | Self::CallUnavailable
+            | Self::Unauthenticated
+            | Self::WrongPassword => None,
         }
     }
 }
@@ -220,6 +240,7 @@ impl Plan {
             local: local_towards(target),
             sources: 1,
             sockets: 1,
+            called_sockets: None,
             threads: 1,
             ring: Length::Fixed(Duration::ZERO),
             talk: Length::Fixed(Duration::ZERO),
@@ -254,7 +275,7 @@ impl Plan {
         if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= RATE_MAX) {
             bail!("the rate must be above 0 and at most {RATE_MAX} a second");
         }
-        let sockets = u16::from(self.sources) * u16::from(self.sockets);
+        let sockets = u16::from(self.sources) * u16::from(self.sockets.max(self.called_sockets.unwrap_or(0)));
         if !(1..=SOCKETS_MAX).contains(&sockets) || !(1..=THREADS_MAX).contains(&self.threads) {
             bail!(
                 "1 to {SOCKETS_MAX} sockets (sources × sockets for each) and 1 to {THREADS_MAX} threads are possible"
@@ -329,6 +350,11 @@ impl Plan {
             peers: part(&self.peers)?,
             ..self.clone()
         })
+    }
+
+    /// Plan of the called users' sockets.
+    pub(crate) fn of_called(&self) -> Self {
+        Self { sockets: self.called_sockets.unwrap_or(self.sockets), ..self.clone() }
     }
 
     /// Local addresses.

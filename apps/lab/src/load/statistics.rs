@@ -255,6 +255,12 @@ impl Statistics {
         Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
     }
 
+    /// Mean of a delay; `None` without values.
+    pub fn mean(&self, delay: Delay) -> Option<Duration> {
+        let histogram = self.delays.get(delay as usize).filter(|histogram| !histogram.is_empty())?;
+        Some(Duration::from_secs_f64(histogram.mean() / 1e6))
+    }
+
     /// Notes that the user ended the run after `length`.
     pub fn interrupt(&mut self, length: Duration) {
         self.is_interrupted = true;

@@ -8,7 +8,7 @@ use super::rates::{Value, X, invalid_key, panels, rows};
 use super::rows::{Dot, Group, Row, Rows};
 use super::scale::Kind;
 use super::svg::Mark;
-use crate::campaign::compare::PEAK;
+use crate::campaign::compare::{FACTOR_CPU, FACTOR_RESPONSE, PEAK};
 use crate::load::percentile_name;
 use crate::record::{Comparison, Idle, Measurement};
 
@@ -231,6 +231,8 @@ fn metric(name: &str) -> (&str, &'static str) {
         "server_cpu_us" => ("server CPU time for each attempt", "µs"),
         "response_p99_ms" => ("99th percentile of the response time", "ms"),
         PEAK => ("peak", "attempts/s"),
+        FACTOR_CPU => ("server CPU time over the plain case", "µs"),
+        FACTOR_RESPONSE => ("median response time over the plain case", "ms"),
         other => (other, ""),
     }
 }
@@ -404,7 +406,7 @@ fn connections(point: &Rate<'_>) -> Option<u32> {
 }
 
 /// Style that is no target's.
-const NEUTRAL: usize = 9;
+pub(super) const NEUTRAL: usize = 9;
 
 /// Most rows of a chart of ratios.
 const RATIOS_MAX: usize = 48;

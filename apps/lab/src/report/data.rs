@@ -26,6 +26,8 @@ pub(super) struct Results<'a> {
     pub(super) interrupted: usize,
     /// Length of all campaigns that ended.
     pub(super) seconds: f64,
+    /// Time of all campaigns that was spent waiting for a quiet machine.
+    pub(super) waited: f64,
     /// Records above the limits of a report.
     pub(super) left_out: usize,
     /// Number of each name of a target, in the current campaign.
@@ -128,6 +130,7 @@ impl<'a> Results<'a> {
                     results.ended += 1;
                     results.interrupted += usize::from(end.interrupted);
                     results.seconds += end.seconds;
+                    results.waited += end.waited;
                 }
             }
         }

@@ -8,10 +8,27 @@ use super::rows::{ShareRow, Shares};
 use super::scale::Kind;
 use crate::record::Measurement;
 
-/// Rate whose distribution is shown.
+/// Load whose distribution is shown.
 struct Shown {
-    rate: f64,
+    at: At,
     heading: String,
+}
+
+/// Place of a load among the points of a target.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Rate(f64),
+    /// Multiple of the target's own peak.
+    Multiple(f64),
+}
+
+impl At {
+    fn is(self, point: &Rate<'_>) -> bool {
+        match self {
+            Self::Rate(rate) => point.rate.total_cmp(&rate).is_eq(),
+            Self::Multiple(multiple) => point.multiple() == Some(multiple),
+        }
+    }
 }
 
 /// Cumulative distribution below and above capacity.
@@ -22,12 +39,12 @@ pub(super) fn cumulative(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     let mut rows = Vec::new();
     for variant in &entry.variants {
         for shown in shown_rates(results, variant) {
-            let trials = trials_at(variant, shown.rate);
+            let trials = trials_at(variant, shown.at);
             let lines: Vec<Line> =
                 trials.iter().map(|(target, trial)| curve(results, *target, trial)).collect();
             for (target, trial) in &trials {
                 let mut row =
-                    vec![variant.name.to_owned(), results.name_of(*target).to_owned(), amount(shown.rate)];
+                    vec![variant.name.to_owned(), results.name_of(*target).to_owned(), amount(trial.rate)];
                 row.extend(SHARES.map(|share| time_of(trial, share).map_or_else(|| "–".to_owned(), amount)));
                 rows.push(row);
             }
@@ -60,11 +77,11 @@ pub(super) fn classes(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     for variant in &entry.variants {
         let mut shares = Vec::new();
         for shown in shown_rates(results, variant) {
-            for (target, trial) in trials_at(variant, shown.rate) {
-                let name = format!("{} {}/s", results.name_of(target), amount(shown.rate));
+            for (target, trial) in trials_at(variant, shown.at) {
+                let name = format!("{} {}/s", results.name_of(target), amount(trial.rate));
                 shares.push(ShareRow { name, shares: trial.buckets30.to_vec() });
                 let mut row =
-                    vec![variant.name.to_owned(), results.name_of(target).to_owned(), amount(shown.rate)];
+                    vec![variant.name.to_owned(), results.name_of(target).to_owned(), amount(trial.rate)];
                 row.extend(trial.buckets30.map(percent));
                 rows.push(row);
             }
@@ -99,8 +116,22 @@ pub(super) fn classes(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
 }
 
-/// The highest rate at which all targets met the criterion, and the lowest one above it.
+/// The highest multiple below each target's own peak, and the lowest one above it; without multiples the highest rate at which all targets
+/// met the criterion, and the lowest one above it.
 fn shown_rates(results: &Results<'_>, variant: &Variant<'_>) -> Vec<Shown> {
+    let points = variant.series.iter().flat_map(|series| &series.points);
+    let valid = points.filter(|point| point.valid().next().is_some());
+    let multiples: Vec<f64> = valid.filter_map(|point| point.multiple()).collect();
+    if !multiples.is_empty() {
+        let below = multiples.iter().copied().filter(|multiple| *multiple < 1.0).reduce(f64::max);
+        let above = multiples.iter().copied().filter(|multiple| *multiple > 1.0).reduce(f64::min);
+        let shown = |multiple: f64| {
+            let variant = if variant.name.is_empty() { String::new() } else { format!("{}: ", variant.name) };
+            let heading = format!("{variant}{} × the server's own peak", amount(multiple));
+            Shown { at: At::Multiple(multiple), heading }
+        };
+        return below.into_iter().chain(above).map(shown).collect();
+    }
     let mut rates: Vec<f64> =
         variant.series.iter().flat_map(|series| &series.points).map(|point| point.rate).collect();
     rates.sort_by(f64::total_cmp);
@@ -130,7 +161,7 @@ fn shown_rates(results: &Results<'_>, variant: &Variant<'_>) -> Vec<Shown> {
             format!("criterion missed by {}", missed.join(", "))
         };
         let variant = if variant.name.is_empty() { String::new() } else { format!("{}: ", variant.name) };
-        Shown { rate, heading: format!("{variant}{}/s offered, {what}", amount(rate)) }
+        Shown { at: At::Rate(rate), heading: format!("{variant}{}/s offered, {what}", amount(rate)) }
     };
     below.into_iter().chain(above).map(|rate| heading(*rate)).collect()
 }
@@ -140,7 +171,7 @@ fn point_at<'p, 'a>(points: &'p [Rate<'a>], rate: f64) -> Option<&'p Rate<'a>> {
 }
 
 /// Of each target the valid trial whose 99th percentile is the median.
-fn trials_at<'a>(variant: &Variant<'a>, rate: f64) -> Vec<(usize, &'a Measurement)> {
+fn trials_at<'a>(variant: &Variant<'a>, at: At) -> Vec<(usize, &'a Measurement)> {
     let middle = |point: &Rate<'a>| {
         let p99 = response(|ms| ms.p99);
         let mut trials: Vec<&Measurement> =
@@ -150,7 +181,10 @@ fn trials_at<'a>(variant: &Variant<'a>, rate: f64) -> Vec<(usize, &'a Measuremen
     };
     let series = variant.series.iter();
     series
-        .filter_map(|series| Some((series.target, point_at(&series.points, rate).and_then(middle)?)))
+        .filter_map(|series| {
+            let point = series.points.iter().find(|point| at.is(point));
+            Some((series.target, point.and_then(middle)?))
+        })
         .collect()
 }
 

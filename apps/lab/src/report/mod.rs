@@ -9,10 +9,13 @@
 mod cost;
 mod data;
 mod distribution;
+mod documents;
 mod figure;
 mod html;
+mod latency;
 mod peak;
 mod plot;
+mod processor;
 mod rates;
 mod rows;
 mod scale;
@@ -20,7 +23,7 @@ mod setup;
 mod svg;
 mod verdict;
 
-use crate::record::{Chart, Failed, Measurement, Record};
+use crate::record::{Chart, Failed, Measurement, Record, invalid_trials};
 use anyhow::Result;
 use data::{Entry, Results};
 use figure::Figure;
@@ -37,7 +40,7 @@ pub fn html(records: &[Record]) -> Result<String> {
         "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\"><title>{}</title><style>{STYLE}</style><main>",
         Text(&title(&results))
     ));
-    write_head(&mut page, &results);
+    write_head(&mut page, &results, &invalid_trials(records));
     setup::write(&mut page, &results);
     for (number, entry) in results.experiments.iter().enumerate() {
         write_experiment(&mut page, &results, entry, number);
@@ -58,11 +61,12 @@ fn title(results: &Results<'_>) -> String {
 }
 
 /// Writes the title, the remarks about the whole, and the verdicts.
-fn write_head(page: &mut Markup, results: &Results<'_>) {
+fn write_head(page: &mut Markup, results: &Results<'_>, trials: &str) {
     page.push(format_args!("<header><h1>{}</h1>", Text(&title(results))));
     let names: Vec<&str> = results.targets.iter().map(|server| server.name.as_str()).collect();
     page.push(format_args!("<p>{}", Text(&names.join(", "))));
-    for remark in remarks(results) {
+    let trials = (!trials.is_empty()).then(|| html::short(trials, VERDICT_CHARS_MAX));
+    for remark in trials.into_iter().chain(remarks(results)) {
         page.push(format_args!("<p class=\"remark\">{}", Text(&remark)));
     }
     page.push(format_args!("</header><section><h2>Results</h2><dl>"));
@@ -93,6 +97,9 @@ fn remarks(results: &Results<'_>) -> Vec<String> {
             "Incomplete: the file of results has no end. The campaign still runs, or it was cut off."
                 .to_owned(),
         );
+    }
+    if results.waited >= 1.0 {
+        remarks.push(format!("Waited {} s for a quiet machine.", html::amount(results.waited.round())));
     }
     if results.campaigns.len() > 1 {
         remarks.push(format!("Results of {} campaigns on one machine.", results.campaigns.len()));
@@ -185,7 +192,18 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 figures.push(rates::response_times(results, entry));
                 figures.push(distribution::cumulative(results, entry));
                 figures.push(distribution::classes(results, entry));
+                figures.push(latency::averages(results, entry));
                 figures.push(cost::cpu(results, entry));
+                figures.push(processor::share(results, entry));
+            }
+            Chart::Curve => {
+                figures.push(processor::share(results, entry));
+                figures.push(rates::achieved(results, entry));
+                figures.push(rates::response_times(results, entry));
+                figures.push(distribution::cumulative(results, entry));
+                figures.push(distribution::classes(results, entry));
+                figures.push(latency::averages(results, entry));
+                figures.extend(rates::failed(results, entry));
             }
             Chart::Compare => {
                 figures.push(cost::cpu(results, entry));
@@ -214,6 +232,8 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     if entry.experiment.chart != Chart::Compare {
         figures.extend(cost::ratios(entry));
     }
+    figures.extend(processor::handshakes(results, entry));
+    figures.extend(documents::beside(results, entry));
     figures.retain(Figure::has_content);
     figures
 }

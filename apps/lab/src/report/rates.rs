@@ -29,8 +29,8 @@ impl X {
     /// Axis of an experiment.
     pub(super) fn of(entry: &Entry<'_>) -> Self {
         let mut points = entry.points();
-        let is_overload = entry.experiment.chart == Chart::Overload;
-        if is_overload && points.any(|point| point.multiple().is_some()) {
+        let is_multiple = matches!(entry.experiment.chart, Chart::Overload | Chart::Curve);
+        if is_multiple && points.any(|point| point.multiple().is_some()) {
             Self::Multiple
         } else {
             Self::Rate

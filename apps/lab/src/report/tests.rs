@@ -107,7 +107,7 @@ fn quick_interrupted_and_cut_campaigns_say_so() {
     }
     let page = html(&records).unwrap();
     assert!(page.contains("Indicative: made with --quick") && page.contains("Incomplete: "));
-    records.push(Record::End(crate::record::End { interrupted: true, seconds: 1.0 }));
+    records.push(Record::End(crate::record::End { interrupted: true, seconds: 1.0, waited: 0.0 }));
     let page = html(&records).unwrap();
     assert!(page.contains("Interrupted: ") && !page.contains("Incomplete: "));
     // A campaign that has only begun is a report too.
@@ -117,7 +117,7 @@ fn quick_interrupted_and_cut_campaigns_say_so() {
 /// Records in which every text is markup and every number is extreme.
 fn hostile(number: f64) -> Vec<Record> {
     let evil = || "</title></style><script>alert(1)</script>\"'&\u{0}\u{1b}".to_owned();
-    let ms = Percentiles { p50: number, p90: number, p99: number, p999: number, max: number };
+    let ms = Percentiles { p50: number, p90: number, p99: number, p999: number, max: number, mean: number };
     let machine = Machine {
         cpu: evil(),
         kernel: evil(),

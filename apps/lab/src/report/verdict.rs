@@ -34,7 +34,7 @@ pub(super) fn details(results: &Results<'_>, entry: &Entry<'_>) -> Vec<String> {
     match entry.experiment.chart {
         Chart::Rates => variants(entry, |variant| rates(results, entry, variant)),
         Chart::Compare => variants(entry, |variant| compare(results, entry, variant)),
-        Chart::Peak => peaks(results, entry),
+        Chart::Peak | Chart::Curve => peaks(results, entry),
         Chart::Overload => variants(entry, |variant| overload(results, variant)),
         Chart::Idle => variants(entry, |variant| idle(results, variant)),
     }
@@ -72,7 +72,7 @@ fn ranges(results: &Results<'_>, entry: &Entry<'_>) -> Option<String> {
             let text = range(&|variant, series| cpu_at(series, common_rate(variant)?), " µs")?;
             format!("server CPU time for each attempt: {text}{}", cpu())
         }
-        Chart::Peak => {
+        Chart::Peak | Chart::Curve => {
             let of_target = |target: usize| {
                 let peaks = entry.peaks.iter().filter(|(of, _)| *of == target);
                 Some(format!(

@@ -367,7 +367,7 @@ impl CalledArg {
 /// Arguments of `ringway lab run`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
-    /// Experiments of `ringway lab list`, or TOML files of your own
+    /// Experiments and campaigns of `ringway lab list`, or TOML files of your own
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
     /// Server: ringway, kamailio, kamailio-default or HOST:PORT; may be given several times
@@ -400,6 +400,9 @@ pub(crate) struct RunArgs {
     /// Local addresses, from 127.0.0.1 on: hosts that a server with a limit for each source tells apart
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sources: u8,
+    /// Longest time, of the whole campaign, to wait until other programs leave the machine
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::duration)]
+    pub(crate) patience: Duration,
     /// Domain of the users of a running server
     #[arg(long, value_name = "DOMAIN", default_value = Self::DOMAIN)]
     pub(crate) domain: String,
@@ -440,6 +443,12 @@ pub(crate) enum CarrierArg {
     Udp,
     /// TCP
     Tcp,
+    /// TLS over TCP
+    Tls,
+    /// WebSocket over TCP
+    Ws,
+    /// WebSocket over TLS
+    Wss,
 }
 
 /// Algorithm of a variant.
@@ -462,6 +471,9 @@ impl CarrierArg {
         match self {
             Self::Udp => Carrier::Udp,
             Self::Tcp => Carrier::Tcp,
+            Self::Tls => Carrier::Tls,
+            Self::Ws => Carrier::Ws,
+            Self::Wss => Carrier::Wss,
         }
     }
 }

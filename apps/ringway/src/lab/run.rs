@@ -7,6 +7,7 @@ use super::{note, summary};
 use crate::failure::Failure;
 use crate::output;
 use ringway_lab::campaign::experiment::{self, Experiment};
+use ringway_lab::campaign::list as campaigns;
 use ringway_lab::campaign::target::{Site, Target, UserDatabase};
 use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
 use ringway_lab::record::{self, Record, Writer};
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Prints the experiments.
+/// Prints the experiments, then the campaigns.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     let all = experiment::built_in().map_err(|error| Failure::failed(format!("{error:#}")))?;
     for experiment in all {
@@ -34,6 +35,17 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
             output::line(&line.to_string())?;
         } else {
             output::line(&format!("{name:<20} {title}\n{:<20} {reproduces}", ""))?;
+        }
+    }
+    let campaigns = campaigns::built_in().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    for campaigns::Campaign { name, title, reproduces, experiments } in campaigns {
+        if args.json {
+            let line =
+                json!({ "name": name, "title": title, "reproduces": reproduces, "experiments": experiments });
+            output::line(&line.to_string())?;
+        } else {
+            let list = experiments.join(", ");
+            output::line(&format!("{name:<20} {title}: {list}\n{:<20} {reproduces}", ""))?;
         }
     }
     Ok(())
@@ -107,8 +119,15 @@ fn experiments(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
     let mut found = Vec::new();
     let mut errors = Vec::new();
     for name in &args.experiments {
-        match experiment::find(name) {
-            Ok(experiment) => found.push(experiment),
+        match campaigns::find(name) {
+            // An experiment of two campaigns is done once.
+            Ok(list) => {
+                for experiment in list {
+                    if found.iter().all(|one: &Experiment| one.source != experiment.source) {
+                        found.push(experiment);
+                    }
+                }
+            }
             Err(error) => errors.extend(format!("{error:#}").lines().map(str::to_owned)),
         }
     }
@@ -134,7 +153,8 @@ fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
         floor_command: Environment::no_floor,
         folder: folder.to_path_buf(),
     };
-    Ok(Site { environment, domain: args.domain.clone(), password, database: None })
+    let (domain, sources) = (args.domain.clone(), args.sources);
+    Ok(Site { environment, domain, password, database: None, sources })
 }
 
 fn options(args: &RunArgs) -> Result<Options, Failure> {
@@ -149,6 +169,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         carrier: args.transport.map(|carrier| carrier.carrier()),
         digest: args.digest.map(|digest| digest.algorithm()),
         sources: args.sources,
+        patience: args.patience,
         allowed_hosts: args.allow_remote.clone(),
         fail_if: args.fail_if.clone(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -164,6 +185,9 @@ fn further(args: &RunArgs) -> String {
     let mut add = |option: &str, value: String| words.push(format!(" {option} {}", summary::quoted(&value)));
     if args.sources != 1 {
         add("--sources", args.sources.to_string());
+    }
+    if !args.patience.is_zero() {
+        add("--patience", format!("{}s", args.patience.as_secs_f64()));
     }
     if args.domain != RunArgs::DOMAIN {
         add("--domain", args.domain.clone());

@@ -1,8 +1,10 @@
 //! Summary of a campaign as a table.
 
-use ringway_lab::campaign::compare::PEAK;
-use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Media, Record};
-use ringway_lab::statistics::{median, median_interval};
+use ringway_lab::campaign::compare::{FACTOR_CPU, FACTOR_RESPONSE, PEAK};
+use ringway_lab::record::{
+    Chart, Comparison, End, Experiment, Measurement, Media, Record, Tls, invalid_trials,
+};
+use ringway_lab::statistics::{latency_coefficient, mean_interval, median, median_interval};
 use std::fmt::Write as _;
 
 /// Trials of one target under the same load.
@@ -17,6 +19,14 @@ struct Row<'a> {
 /// Table of all points, peaks, comparisons and failures.
 pub(super) fn text(records: &[Record], against: &[Comparison], is_quick: bool) -> String {
     let mut lines = Vec::new();
+    lines.extend(Some(invalid_trials(records)).filter(|text| !text.is_empty()));
+    for record in records {
+        if let Record::End(End { waited, .. }) = record
+            && *waited >= 1.0
+        {
+            lines.push(format!("Waited {waited:.0} s for a quiet machine."));
+        }
+    }
     for record in records {
         if let Record::Experiment(experiment) = record {
             lines.push(format!("\n{}: {}", experiment.experiment, experiment.title));
@@ -55,9 +65,10 @@ fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) 
         ));
         for row in loads {
             lines.push(point(row));
-            lines.extend(
-                row.trials.iter().filter(|trial| trial.valid).filter_map(|trial| trial.media).map(media),
-            );
+            lines.extend(latency(row));
+            let valid = || row.trials.iter().filter(|trial| trial.valid);
+            lines.extend(valid().filter_map(|trial| trial.media).map(media));
+            lines.extend(valid().filter_map(|trial| trial.tls).map(tls));
         }
     }
     for row in rows.iter().filter(|row| row.rate == 0.0) {
@@ -77,7 +88,7 @@ fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) 
 
 fn rows<'a>(records: &'a [Record], experiment: &Experiment) -> Vec<Row<'a>> {
     // The trials of a search are summed up as its peak.
-    let is_searched = matches!(experiment.chart, Chart::Peak | Chart::Overload);
+    let is_searched = matches!(experiment.chart, Chart::Peak | Chart::Overload | Chart::Curve);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for record in records {
         let Record::Measurement(trial) = record else { continue };
@@ -142,6 +153,52 @@ fn point(row: &Row<'_>) -> String {
     )
 }
 
+/// Processor, average and summed latency, coefficient of a point; `None` without a valid trial.
+fn latency(row: &Row<'_>) -> Option<String> {
+    let valid: Vec<&Measurement> = row.trials.iter().copied().filter(|trial| trial.valid).collect();
+    let values = |value: fn(&Measurement) -> Option<f64>| -> Vec<f64> {
+        valid.iter().filter_map(|trial| value(trial)).collect()
+    };
+    let average = |values: &[f64], unit: &str| match (mean_interval(values), values.first()) {
+        (Some((mean, half)), _) => format!("{mean:.2} ± {half:.2} {unit}"),
+        (None, Some(only)) => format!("{only:.2} {unit}"),
+        (None, None) => "-".to_owned(),
+    };
+    valid.first()?;
+    let share = values(|trial| trial.server_cpu_share.map(|share| share * 100.0));
+    let mean = values(|trial| trial.response_ms.map(|response| response.mean));
+    let summed = values(|trial| Some(trial.service_ms?.mean + trial.disconnect_ms?.mean));
+    let coefficient = median(valid.iter().map(|trial| latency_coefficient(&trial.buckets30)));
+    Some(format!(
+        "    processor {}; average response {}; summed latency of a call {}; coefficient {coefficient:.4}",
+        average(&share, "%"),
+        average(&mean, "ms"),
+        average(&summed, "ms"),
+    ))
+}
+
+fn tls(tls: Tls) -> String {
+    let share =
+        |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    let mut line = format!(
+        "    TLS: {} full handshakes, {} resumed ({}), {} failed",
+        tls.full,
+        tls.resumed,
+        share(tls.resumed_share),
+        tls.failed
+    );
+    if tls.accepted_resumed_share.is_some() {
+        let _ = write!(
+            line,
+            "; from the server {} full, {} resumed ({})",
+            tls.accepted_full,
+            tls.accepted_resumed,
+            share(tls.accepted_resumed_share)
+        );
+    }
+    line
+}
+
 fn media(media: Media) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"));
     format!(
@@ -166,6 +223,9 @@ fn notes(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
                     peak.variant, peak.target, peak.rate, peak.k, peak.n
                 );
                 line.push_str(if peak.confirmed { ", confirmed" } else { ", not confirmed" });
+                if peak.highest_achieved > 0.0 {
+                    let _ = write!(line, "; highest achieved rate {:.0}/s", peak.highest_achieved);
+                }
                 if !peak.limited_by.is_empty() {
                     let _ = write!(line, "; a lower bound: {}", peak.limited_by);
                 }
@@ -190,6 +250,8 @@ fn compared(comparison: &Comparison) -> String {
     let name = match comparison.metric.as_str() {
         "server_cpu_us" => "CPU of the server",
         "response_p99_ms" => "99th percentile of the response time",
+        FACTOR_CPU => "CPU of the server",
+        FACTOR_RESPONSE => "median response time",
         other => other,
     };
     let interval = match (comparison.ci_low, comparison.ci_high) {

@@ -72,7 +72,7 @@ fn registrations_and_calls_succeed_with_passwords() {
         let args = ["--scenario", scenario, "--rate", &rate, "--seconds", "1", "--talk", "10ms-50ms"];
         let (records, status) = load(&folder, &address, &args);
         let result = records.last().unwrap();
-        assert_eq!(status, 0, "{scenario}: {result}");
+        assert_eq!(status, status_of(result), "{scenario}: {result}");
         assert_eq!(result["type"], "result");
         // A REGISTER waits for the user's last one: on a slow machine a start may be dropped, and is counted.
         let dropped = result["generator"]["dropped"].as_u64().unwrap();
@@ -82,12 +82,17 @@ fn registrations_and_calls_succeed_with_passwords() {
     }
 }
 
+/// Exit status of a load in which every attempt succeeded: on a busy machine its result may be invalid.
+fn status_of(result: &Value) -> i32 {
+    i32::from(result["valid"] == false)
+}
+
 /// Result of a load in which every attempt must succeed.
 fn all_succeed(folder: &TempDir, target: &str, args: &[&str]) -> Value {
     let talk = ["--seconds", "1", "--talk", "10ms-50ms"];
     let (records, status) = load(folder, target, &[args, &talk].concat());
     let result = records.last().unwrap().clone();
-    assert_eq!(status, 0, "{args:?}: {result}");
+    assert_eq!(status, status_of(&result), "{args:?}: {result}");
     assert_eq!(result["outcomes"]["success"], result["started"], "{args:?}: {result}");
     assert!(result["started"].as_u64().unwrap() > 0, "{args:?}: {result}");
     result
@@ -230,7 +235,8 @@ fn calls_have_media_that_arrive_in_both_directions() {
         let args = ["--scenario", "call", "--rate", "5", "--seconds", "1", "--talk", "2s", "--media", media];
         let (records, status) = load(&folder, &address, &args);
         let result = records.last().unwrap();
-        assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(5)), "{result}");
+        let expected = (status_of(result), &Value::from(5));
+        assert_eq!((status, &result["outcomes"]["success"]), expected, "{result}");
         let media = &result["media"];
         let count = |name: &str| media[name].as_u64().unwrap();
         assert_eq!((count("streams"), count("silent_streams"), &media["profile"]), (10, 0, &profile.into()));
@@ -255,7 +261,8 @@ fn the_result_says_if_the_server_challenges() {
     let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[auth]\nenabled = false\n");
     let (records, status) = load(&folder, &server.address(), &args);
     let result = records.last().unwrap();
-    assert_eq!((status, &result["challenges"]), (0, &Value::from(0)), "{result}");
+    let expected = (status_of(result), &Value::from(0));
+    assert_eq!((status, &result["challenges"]), expected, "{result}");
     let remark = result["remarks"][0].as_str().unwrap();
     assert!(remark.contains("no request was challenged"), "{remark}");
     let args = ["lab", "load", &server.address(), "--rate", "20", "--seconds", "0.5"];
@@ -326,7 +333,7 @@ fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
     let (records, status) = load(&folder, &address, &[&args[..], &["--fail-if", "success<100%"]].concat());
-    assert_eq!(status, 0, "{:?}", records.last());
+    assert_eq!(status, status_of(records.last().unwrap()), "{:?}", records.last());
     let (records, status) = load(&folder, &address, &[&args[..], &["--fail-if", "p50>1us"]].concat());
     assert_eq!(status, 1);
     assert_eq!(records.last().unwrap()["failed_conditions"][0], "p50>1us");
@@ -425,7 +432,8 @@ fn a_scenario_that_was_written_for_sipp_is_played() {
     let (records, status) =
         load(&folder, &address, &[&files[..], &["--rate", "20", "--seconds", "1"]].concat());
     let result = records.last().unwrap();
-    assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(20)), "{result}");
+    let expected = (status_of(result), &Value::from(20));
+    assert_eq!((status, &result["outcomes"]["success"]), expected, "{result}");
     assert_eq!(result["scenario"], "call.xml");
 }
 
@@ -452,7 +460,8 @@ fn a_call_that_a_file_cancels_ends_with_487() {
     let files = ["--scenario-file", "cancel.xml", "--callee-file", "answer.xml", "--rate", "10"];
     let (records, status) = load(&folder, &address, &[&files[..], &["--seconds", "1"]].concat());
     let result = records.last().unwrap();
-    assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(10)), "{result}");
+    let expected = (status_of(result), &Value::from(10));
+    assert_eq!((status, &result["outcomes"]["success"]), expected, "{result}");
 }
 
 #[test]

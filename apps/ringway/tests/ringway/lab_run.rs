@@ -5,6 +5,7 @@
 //! (`cargo xtask interop lab/run-kamailio`), figures, which depend on the machine.
 
 use crate::program::{Done, Running, Signal, send_signal};
+use ringway_test_support::programs::has;
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
@@ -283,6 +284,47 @@ fn media_and_connections_are_keys_of_an_experiment() {
     let trial = of_kind(&records, "measurement")[0];
     assert_eq!(trial["variant"], "tcp, connections user, srtp", "{trial}");
     assert_eq!((&trial["media"]["streams"], &trial["successes"]), (&10.into(), &5.into()), "{trial}");
+}
+
+#[test]
+fn an_experiment_over_tls_makes_its_certificates_and_counts_the_handshakes_of_both_directions() {
+    if !has("openssl", "openssl") {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(
+        "scenario = \"call\"\nusers = 10\ntalk = \"10ms\"\nrates = [40]\nquick_seconds = 0.5\nwarm_up = 0.2\nfail_if = [\"success<1%\"]\n\
+         not_available = [\"IPsec\"]\n[[variant]]\n[[variant]]\ntransport = \"tls\"\nconnection_use = \"call\"\ncalled = \"contact\"\n\
+         mutual = true\nresumption = false\n[[variant]]\ntransport = \"wss\"\n[[variant]]\ntransport = \"tls\"\nkey = \"RSA-1024\"\n",
+    );
+    let done = start(&folder, &["--patience", "1s"]).done();
+    let records = records(folder.path());
+    assert_eq!(done.status, 0, "{done:?}");
+    let trial = |start: &str| {
+        let trials = of_kind(&records, "measurement");
+        let found = trials.into_iter().find(|trial| trial["variant"].as_str().unwrap().starts_with(start));
+        found.unwrap_or_else(|| panic!("{start}: {done:?}"))
+    };
+    let tls = trial("tls, P-256, mutual, no resumption, connections call, called contact");
+    assert_eq!(
+        (tls["successes"].as_u64(), tls["warm_up"].as_f64()),
+        (tls["started"].as_u64(), Some(0.2)),
+        "{tls}"
+    );
+    let count = |name: &str| tls["tls"][name].as_u64().unwrap();
+    assert!(count("full") >= 15 && count("resumed") == 0 && count("failed") == 0, "{tls}");
+    assert!(trial("wss, P-256")["successes"].as_u64() > Some(0), "{done:?}");
+    assert!(trial("udp")["server_cpu_share"].as_f64() > Some(0.0), "{done:?}");
+    let missing = |variant: &str| {
+        let failed = of_kind(&records, "failed");
+        failed.into_iter().any(|one| {
+            let is_said = one["error"].as_str().unwrap().starts_with("not available: ");
+            one["variant"].as_str().unwrap().starts_with(variant) && is_said
+        })
+    };
+    assert!(missing("IPsec"), "{done:?}");
+    assert_eq!(missing("tls, RSA-1024"), !cfg!(feature = "legacy-tls"), "{done:?}");
+    assert!(done.out.contains("trials are") && done.out.contains("full handshakes"), "{}", done.out);
 }
 
 #[test]

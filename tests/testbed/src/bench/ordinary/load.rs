@@ -154,12 +154,12 @@ impl Point {
 
     const fn floor(&self) -> Kind {
         match (self.traffic, self.carrier, self.routing) {
-            (Traffic::Call, Carrier::Tcp, _) => Kind::BlockingStreamRelay,
             (Traffic::Call, Carrier::Udp, Routing::Stateless) => Kind::BlockingRelayStateless,
             (Traffic::Call, Carrier::Udp, _) => Kind::BlockingRelay,
-            (Traffic::Register | Traffic::RegisterPair, Carrier::Tcp, _) => Kind::BlockingStream,
+            (Traffic::Call, _, _) => Kind::BlockingStreamRelay,
             (Traffic::Register, Carrier::Udp, _) => Kind::BlockingEcho,
             (Traffic::RegisterPair, Carrier::Udp, _) => Kind::BlockingChallenge,
+            (Traffic::Register | Traffic::RegisterPair, _, _) => Kind::BlockingStream,
         }
     }
 }

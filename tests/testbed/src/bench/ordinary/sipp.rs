@@ -4,7 +4,7 @@ use super::{Played, Point, Traffic};
 use crate::interop::sipp::{self, Connections, Load, Sipp, User};
 use crate::interop::{self, Stage};
 use anyhow::{Context, Result, ensure};
-use ringway_lab::load::{Flow, Length, Plan, Session, Statistics, Transport, Users};
+use ringway_lab::load::{Flow, Length, Plan, Session, Statistics, Users};
 use ringway_lab::server::PASSWORD;
 use ringway_lab::server::{Carrier, DOMAIN};
 use ringway_lab::subject::{Environment, Routing, free_port};
@@ -129,10 +129,11 @@ fn rows(count: u32) -> Vec<User> {
     (0..count).map(user).collect()
 }
 
+/// Debian's SIPp has no TLS and no WebSocket; the bench measures neither.
 const fn transport(carrier: Carrier) -> interop::Transport {
     match carrier {
         Carrier::Udp => interop::Transport::Udp,
-        Carrier::Tcp => interop::Transport::Tcp,
+        Carrier::Tcp | Carrier::Tls | Carrier::Ws | Carrier::Wss => interop::Transport::Tcp,
     }
 }
 
@@ -140,7 +141,7 @@ const fn transport(carrier: Carrier) -> interop::Transport {
 fn phone_at(point: &Point, contact: u16) -> Result<Phone> {
     let port = match point.carrier {
         Carrier::Udp => contact,
-        Carrier::Tcp => free_port()?,
+        Carrier::Tcp | Carrier::Tls | Carrier::Ws | Carrier::Wss => free_port()?,
     };
     Ok(Phone { port, contact, carrier: point.carrier })
 }
@@ -168,10 +169,7 @@ impl Generator {
             Traffic::Register | Traffic::RegisterPair => Flow::Update,
             Traffic::Call => Flow::Call,
         };
-        let transport = match point.carrier {
-            Carrier::Udp => Transport::Udp,
-            Carrier::Tcp => Transport::Tcp,
-        };
+        let transport = point.carrier.transport();
         let plan = Plan { transport, ..plan(flow, users, port)? };
         Ok(Self { session: Some(Session::open(&plan)?), tick: Duration::ZERO })
     }
