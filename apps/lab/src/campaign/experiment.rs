@@ -477,7 +477,7 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
 }
 
 /// Files of the lab's experiments.
-const FILES: [(&str, &str); 23] = [
+const FILES: [(&str, &str); 26] = [
     ("register", include_str!("../../experiments/register.toml")),
     ("update", include_str!("../../experiments/update.toml")),
     ("logout", include_str!("../../experiments/logout.toml")),
@@ -501,6 +501,9 @@ const FILES: [(&str, &str); 23] = [
     ("security-cost", include_str!("../../experiments/security-cost.toml")),
     ("errors", include_str!("../../experiments/errors.toml")),
     ("timers", include_str!("../../experiments/timers.toml")),
+    ("authentication-tls", include_str!("../../experiments/authentication-tls.toml")),
+    ("messages", include_str!("../../experiments/messages.toml")),
+    ("rfc7502-sessions", include_str!("../../experiments/rfc7502-sessions.toml")),
 ];
 
 const CHARTS: [(&str, Chart); 6] = [

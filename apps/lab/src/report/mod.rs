@@ -211,6 +211,8 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 figures.push(cost::percentiles(results, entry));
                 figures.push(distribution::cumulative(results, entry));
                 figures.push(distribution::classes(results, entry));
+                figures.push(latency::averages(results, entry));
+                figures.push(processor::share(results, entry));
                 figures.push(attempts(results, entry));
             }
             Chart::Peak => {
@@ -225,6 +227,8 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 });
                 figures.extend(rates::failed(results, entry));
                 figures.push(rates::response_times(results, entry));
+                figures.push(latency::averages(results, entry));
+                figures.push(processor::share(results, entry));
             }
             Chart::Idle => figures.extend(cost::idle(results, entry)),
         }

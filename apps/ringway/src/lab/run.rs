@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Prints the experiments, then the campaigns.
+/// Prints the experiments, the campaigns, and what the documents have besides.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     let all = experiment::built_in().map_err(|error| Failure::failed(format!("{error:#}")))?;
     for experiment in all {
@@ -46,6 +46,13 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
         } else {
             let list = experiments.join(", ");
             output::line(&format!("{name:<20} {title}: {list}\n{:<20} {reproduces}", ""))?;
+        }
+    }
+    for (title, reproduces) in campaigns::NOT_YET {
+        if args.json {
+            output::line(&json!({ "not_yet": true, "title": title, "reproduces": reproduces }).to_string())?;
+        } else {
+            output::line(&format!("{:<20} {title}\n{:<20} {reproduces}", "not yet", ""))?;
         }
     }
     Ok(())
