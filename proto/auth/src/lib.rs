@@ -5,10 +5,14 @@
 //! ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each source
 //! ([`GuessLimits`]), and for clients whose digests cannot be verified ([`ChallengeLimits`]). All are bounded. [`Verifier`]
 //! combines them and gets its data from [`Logins`].
+//!
+//! Identities of callers that a carrier has signed (STIR, RFC 8224) are in [`stir`].
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod stir;
 
 mod answered;
 mod limits;
