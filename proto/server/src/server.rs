@@ -2,6 +2,7 @@
 
 mod admission;
 mod dispatch;
+mod held;
 mod locating;
 mod overload;
 mod redirect;

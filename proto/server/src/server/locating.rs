@@ -2,21 +2,20 @@
 
 use super::Server;
 use super::dispatch::{Handlers, proceed};
-use crate::base::{Env, Grant, Request};
+use super::held::{CancelledInvites, Held};
+use crate::base::{Env, Request};
 use crate::config::domain;
 use crate::dialog::route::{Routed, preprocess};
 use crate::location::LocationTable;
 use crate::tables::SharedTables;
-use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Payer, Reason};
-use alloc::boxed::Box;
+use crate::{Action, Aor, Detail, LocateRefusal, Reason};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
+use ringway_sansio::{Context, Instant, Seed, Wheel};
 use ringway_sip::{Limits, Message, Method};
 use ringway_transaction::{Incoming, MatchKey};
 use smallvec::SmallVec;
@@ -31,25 +30,12 @@ pub(super) struct Locating {
     last_query: u64,
     deadlines: Wheel<u64>,
     misses: Misses,
-    /// The last INVITEs that were cancelled while they waited: their retransmissions are no calls.
-    cancelled: VecDeque<MatchKey>,
+    cancelled: CancelledInvites,
 }
 
 struct Lookup {
     aor: Aor,
-    requests: SmallVec<[Waiting; 1]>,
-}
-
-struct Waiting {
-    key: Option<MatchKey>,
-    request: Box<[u8]>,
-    flow: Flow,
-    /// Account whose share of the memory it has.
-    payer: Payer,
-    grant: Grant,
-    call: Option<CallName>,
-    /// Value of Authentication-Info for its response.
-    answer_info: Vec<u8>,
+    requests: SmallVec<[Held; 1]>,
 }
 
 impl Locating {
@@ -65,7 +51,7 @@ impl Locating {
             last_query: 0,
             deadlines: Wheel::new(now),
             misses: Misses::new(seed),
-            cancelled: VecDeque::new(),
+            cancelled: CancelledInvites::default(),
         }
     }
 
@@ -116,28 +102,17 @@ impl Locating {
         if known.is_none() && !may_begin(env, client, sender.is_proven()) {
             return false;
         }
-        let bytes = request.message.as_bytes();
-        let payer = request.payer(env.config);
-        if !env.tables.reserve(payer, bytes.len()) {
+        let Some(held) = Held::of(env, request) else {
             if known.is_none() {
                 env.tables.end_locate();
             }
             env.counters.locates_too_many += 1;
             return false;
-        }
-        let query = known.unwrap_or_else(|| self.look_up(env, aor));
-        let waiting = Waiting {
-            key: request.key,
-            request: bytes.into(),
-            flow: request.flow,
-            payer,
-            grant: request.grant,
-            call: request.call.copied(),
-            answer_info: env.answer_info.clone(),
         };
+        let query = known.unwrap_or_else(|| self.look_up(env, aor));
         self.by_key.extend(request.key.map(|key| (key, query)));
         if let Some(lookup) = self.lookups.get_mut(&query) {
-            lookup.requests.push(waiting);
+            lookup.requests.push(held);
         }
         true
     }
@@ -157,24 +132,23 @@ impl Locating {
         let lookup = self.lookups.remove(&query)?;
         self.by_user.remove(&lookup.aor);
         tables.end_locate();
-        for waiting in &lookup.requests {
-            self.release(tables, waiting);
+        for held in &lookup.requests {
+            self.release(tables, held);
         }
         Some(lookup)
     }
 
-    fn release(&mut self, tables: &SharedTables, waiting: &Waiting) {
-        if let Some(key) = waiting.key {
+    fn release(&mut self, tables: &SharedTables, held: &Held) {
+        if let Some(key) = held.key {
             self.by_key.remove(&key);
         }
-        tables.release(waiting.payer, waiting.request.len());
+        held.release(tables);
     }
 
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
     pub(super) fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
         let Some(key) = request.key else { return false };
-        if !self.cancelled.is_empty() && request.method == Method::Invite && self.cancelled.contains(&key) {
-            env.refuse_plainly(request, 487, "Request Terminated");
+        if self.cancelled.absorbs(env, request, key) {
             return true;
         }
         let is_waiting = !self.by_key.is_empty() && self.by_key.contains_key(&key);
@@ -189,26 +163,12 @@ impl Locating {
         let Some(lookup) = self.by_key.get(&key).and_then(|query| self.lookups.get_mut(query)) else {
             return false;
         };
-        let flow = cancel.flow;
-        let is_it = |waiting: &Waiting| {
-            waiting.key == Some(key)
-                && waiting.flow.transport == flow.transport
-                && waiting.flow.remote.ip() == flow.remote.ip()
-        };
-        let Some(at) = lookup.requests.iter().position(is_it) else { return false };
-        let waiting = lookup.requests.remove(at);
-        self.release(env.tables, &waiting);
-        if self.cancelled.len() >= CANCELLED_MAX {
-            self.cancelled.pop_front();
-        }
-        self.cancelled.push_back(key);
-        env.reply(cancel, 200, "OK", |_| {});
-        let Waiting { request, flow, grant, call, .. } = waiting;
-        let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return true };
-        let Some(request) = Request::of(message, flow, grant) else { return true };
-        let request = Request { key: Some(key), call: call.as_ref(), ..request };
-        env.observe_call(&request, CallStep::Cancelled);
-        env.refuse_plainly(&request, 487, "Request Terminated");
+        let at = lookup.requests.iter().position(|held| held.is_cancelled_by(key, cancel));
+        let Some(at) = at else { return false };
+        let held = lookup.requests.remove(at);
+        self.release(env.tables, &held);
+        self.cancelled.add(key);
+        held.cancel(env, cancel);
         true
     }
 }
@@ -246,14 +206,14 @@ impl Server {
 
     fn end_lookup(&mut self, cx: &mut Context<'_, Action>, query: u64) {
         let Some(lookup) = self.locating.end(self.environment.tables(), query) else { return };
-        for waiting in lookup.requests {
-            self.go_on(cx, waiting);
+        for held in lookup.requests {
+            self.go_on(cx, held);
         }
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_, Action>, waiting: Waiting) {
+    fn go_on(&mut self, cx: &mut Context<'_, Action>, held: Held) {
         let env = &mut self.environment.env(cx);
-        let Waiting { request, flow, grant, call, answer_info, .. } = waiting;
+        let Held { request, flow, grant, call, answer_info, .. } = held;
         env.answer_info.clone_from(&answer_info);
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
         let Some(request) = Request::of(message, flow, grant) else { return };
@@ -276,9 +236,6 @@ impl Server {
         }
     }
 }
-
-/// Maximum number of cancelled INVITEs that are remembered.
-const CANCELLED_MAX: usize = 64;
 
 /// Users that had no bindings a moment ago: they are not looked up again so soon. Beyond the maximum the oldest is forgotten.
 pub(super) struct Misses {
