@@ -1,7 +1,8 @@
 //! Origin and destination of messages: listeners, connections, flows; names in the certificate of a connection's peer.
 
-use crate::{HostNameId, Instant, LocatedServers, RelayResult, Transport};
+use crate::{HostNameId, Instant, LocatedServers, NoSigner, RelayResult, SignerCertificate, Transport};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -249,6 +250,13 @@ pub enum Event {
     StateChanged {
         /// Name of whose state it is, from the action.
         name: Box<[u8]>,
+    },
+    /// Certificate that an action requested.
+    SignerFound {
+        /// Number from the action.
+        query: u64,
+        /// The certificate, which an authority of the configuration has signed.
+        result: Result<Arc<SignerCertificate>, NoSigner>,
     },
     /// Result of the request to a media relay that an action requested.
     Relayed {

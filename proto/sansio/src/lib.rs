@@ -30,8 +30,9 @@ pub use flow::{
 pub use node::{Context, Framer, FramingError, Node, PacedNode, ShardKey, tick_after};
 pub use outbox::{Dialler, Outbox, Packet};
 pub use requests::{
-    HostNameId, LocatedServer, LocatedServers, NumberTarget, RelayCall, RelayHolder, RelayId,
-    RelayInterfaces, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, Target,
+    HostNameId, LocatedServer, LocatedServers, NoSigner, NumberTarget, RelayCall, RelayHolder, RelayId,
+    RelayInterfaces, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, SignerCertificate,
+    SignerNumbers, Target,
 };
 pub use seed::{Entropy, PartHasher, Rng, Seed};
 pub use sharing::{Guarded, Locked, Locks, MemoryBound};

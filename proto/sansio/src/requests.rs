@@ -151,6 +151,55 @@ impl From<LocatedServer> for LocatedServers {
     }
 }
 
+/// Certificate of who signs the identities of callers (RFC 8226): its key, and the numbers that it may sign for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerCertificate {
+    /// Uncompressed point of P-256.
+    pub public_key: Box<[u8]>,
+    /// Numbers, without `+`; empty: those of a provider, which the certificate does not list.
+    pub numbers: Box<[SignerNumbers]>,
+}
+
+/// Numbers of a certificate that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerNumbers {
+    /// The first one.
+    pub first: Box<str>,
+    /// Number of them.
+    pub count: u64,
+}
+
+/// Reason why there is no certificate of a signer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSigner {
+    /// It cannot be fetched: the server does not answer as it should, or at an address that is not permitted.
+    Unreachable,
+    /// It is not valid, is of another authority, or has no key or no numbers that count.
+    Unsupported,
+}
+
+impl SignerCertificate {
+    /// True if it may sign for a number, which has no `+`.
+    pub fn covers(&self, number: &str) -> bool {
+        self.numbers.is_empty() || self.numbers.iter().any(|numbers| numbers.contain(number))
+    }
+}
+
+impl SignerNumbers {
+    fn contain(&self, number: &str) -> bool {
+        if self.first.len() != number.len() {
+            return false;
+        }
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        match (self.first.parse::<u64>(), number.parse::<u64>()) {
+            (Ok(first), Ok(number_of)) if is_digits(&self.first) && is_digits(number) => {
+                number_of.checked_sub(first).is_some_and(|behind| behind < self.count)
+            }
+            (_, _) => *self.first == *number,
+        }
+    }
+}
+
 /// Request to a media relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayRequest {
@@ -271,6 +320,32 @@ mod tests {
         assert_eq!(at(target(None, None, true)), (Transport::Tls, 5061));
         assert_eq!(at(target(Some(5070), None, false)), (Transport::Udp, 5070));
         assert_eq!(at(target(None, Some(Transport::Tls), false)), (Transport::Tls, 5061));
+    }
+
+    #[test]
+    fn a_certificate_covers_its_numbers() {
+        let numbers = |first: &str, count| SignerNumbers { first: first.into(), count };
+        let of = |numbers: &[SignerNumbers]| SignerCertificate {
+            public_key: Box::default(),
+            numbers: numbers.into(),
+        };
+        assert!(of(&[]).covers("49301") && of(&[]).covers("*21#"));
+        let listed = of(&[numbers("4930100", 100), numbers("116117", 1), numbers("*21#", 1)]);
+        for (number, is_covered) in [
+            ("4930100", true),
+            ("4930199", true),
+            ("4930200", false),
+            ("4930099", false),
+            ("49301001", false),
+            ("04930100", false),
+            ("+930150", false),
+            ("116117", true),
+            ("*21#", true),
+            ("*22#", false),
+            ("", false),
+        ] {
+            assert_eq!(listed.covers(number), is_covered, "{number}");
+        }
     }
 
     #[test]

@@ -432,6 +432,7 @@ impl SimNode for Phone {
             Event::Closed(ConnectionId(_))
             | Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::SignerFound { .. }
             | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}

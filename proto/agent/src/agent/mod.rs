@@ -282,6 +282,7 @@ impl Node for UserAgent {
             }
             // Only a server asks media relays, and has several shards.
             Event::NumberResolved { .. }
+            | Event::SignerFound { .. }
             | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}

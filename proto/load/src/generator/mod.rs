@@ -509,6 +509,7 @@ impl Node for Generator {
             }
             Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::SignerFound { .. }
             | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}
