@@ -6,7 +6,7 @@ use crate::softphone::Softphone;
 use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
-use ringway_sansio::{Event, Instant, Seed, Transport};
+use ringway_sansio::{Event, Instant, NoSigner, Seed, Transport};
 use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::host::{HostLimits, TestHost};
@@ -418,6 +418,10 @@ fn add_server(
             effects
                 .events
                 .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
+        }
+        Action::FindSigner { query, .. } => {
+            let event = Event::SignerFound { query, result: Err(NoSigner::Unreachable) };
+            effects.events.push((Duration::from_millis(20), event));
         }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
         Action::Locate { .. } => unreachable!("this world has no cluster"),

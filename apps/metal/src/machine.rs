@@ -407,6 +407,7 @@ impl<C: Card> Machine<C> {
                 Action::Resolve { query, target } => self.station.resolve(now, query, target),
                 // This machine's settings have no zones of numbers, no media relays, and no presence.
                 Action::ResolveNumber { .. }
+                | Action::FindSigner { .. }
                 | Action::Relay { .. }
                 | Action::Locate { .. }
                 | Action::CallsChanged { .. } => {}

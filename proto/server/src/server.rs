@@ -7,6 +7,7 @@ mod locating;
 mod overload;
 mod redirect;
 mod shard;
+mod verifying;
 
 use crate::base::{Environment, Grant, Owner, Request, Transactions, derive};
 use crate::dialog::edge::write_link_path;
@@ -29,6 +30,7 @@ use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, R
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 pub use shard::{shard_of_aor, shard_of_user};
+use verifying::Verifying;
 
 /// A registrar, proxy and redirect server for one shard of the users.
 ///
@@ -45,6 +47,7 @@ pub struct Server {
     messages: Messages,
     locating: Locating,
     urgent: UrgentRates,
+    verifying: Verifying,
     overload: Overload,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
@@ -90,6 +93,7 @@ impl Server {
             messages,
             locating: Locating::new(&seed.part(LOCATING_KEY), now),
             urgent: UrgentRates::new(&seed.part(URGENT_KEY)),
+            verifying: Verifying::new(&seed.part(VERIFYING_KEY), now),
             overload: Overload::new(&seed.part(OVERLOAD_KEY)),
             notices: Vec::new(),
             refuses: None,
@@ -316,7 +320,7 @@ impl Server {
 
     /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
-        self.transactions.is_idle() && self.locating.is_empty()
+        self.transactions.is_idle() && self.locating.is_empty() && self.verifying.is_empty()
     }
 
     fn refuses_late(
@@ -458,7 +462,10 @@ impl Node for Server {
                 let env = &mut self.environment.env(cx);
                 self.proxy.on_number_resolved(env, &mut self.transactions, query, &uris);
             }
-            Event::Relayed { .. } | Event::NumberResolved { .. } => {}
+            Event::SignerFound { query, result } if cfg!(feature = "operator") => {
+                self.on_signer(cx, query, &result);
+            }
+            Event::Relayed { .. } | Event::NumberResolved { .. } | Event::SignerFound { .. } => {}
             Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
                 let is_taken = self.registrations.on_resolved(env, &mut self.transactions, query, &servers)
@@ -518,6 +525,9 @@ impl Node for Server {
         if cfg!(feature = "cluster") && had.cluster() {
             self.expire_locates(cx);
         }
+        if cfg!(feature = "operator") && had.stir() {
+            self.expire_verifications(cx);
+        }
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }
@@ -547,6 +557,9 @@ impl Node for Server {
         if had.cluster() {
             consider((self.locating.next_due(), "the store that nodes share did not answer"));
         }
+        if had.stir() {
+            consider((self.verifying.next_due(), "the certificate of a signer was not fetched"));
+        }
         consider((self.gives_up_at, "pending requests are given up"));
         if had.neighbours() {
             consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
@@ -573,6 +586,9 @@ const LOCATING_KEY: u64 = 3;
 
 /// Part of a shard's seed that is the key of [`UrgentRates`].
 const URGENT_KEY: u64 = 4;
+
+/// Part of a shard's seed that is the key of [`Verifying`].
+const VERIFYING_KEY: u64 = 12;
 
 /// Part of a shard's seed that is the key of [`Overload`].
 const OVERLOAD_KEY: u64 = 5;

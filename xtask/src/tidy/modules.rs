@@ -287,8 +287,9 @@ const CORE: &str = "proto/server/src/proxy/";
 const MAY_NAME: [&str; 3] = ["mod.rs", "lookups.rs", "limits.rs"];
 
 /// Words of features in names.
-const FEATURES: [&str; 18] = [
+const FEATURES: [&str; 19] = [
     "emergency",
+    "stir",
     "trunk",
     "relay",
     "media",

@@ -1,3 +1,5 @@
+extern crate std;
+
 use super::super::key::Signer;
 use super::*;
 use alloc::string::ToString;
@@ -198,5 +200,52 @@ fn changed_values_are_refused_or_not_signed() {
         } else if round < 400 {
             assert!(!passport.is_signed_by(&signer.public_key()), "{at} {byte}");
         }
+    }
+}
+
+/// Prints the cost of a signature and of a check beside those of ECDSA alone: `cargo test --profile optimized -p ringway-auth --lib cost --
+/// --ignored --nocapture`.
+#[test]
+#[ignore = "measures times"]
+fn cost() {
+    use p256::ecdsa::signature::{Signer as _, Verifier as _};
+    use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
+    use std::time::Instant;
+
+    fn median_us(mut run: impl FnMut()) -> f64 {
+        let mut times: Vec<f64> = (0..1000)
+            .map(|_| {
+                let began = Instant::now();
+                run();
+                began.elapsed().as_secs_f64() * 1e6
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+    let (signer, claims) = (signer(), claims());
+    let value = signer.identity(PassportKind::Shaken, &claims);
+    let public_key = signer.public_key();
+    let bare = SigningKey::from(p256::SecretKey::from_der(&hex(RFC_PRIVATE_KEY)).unwrap());
+    let bare_key = VerifyingKey::from(&bare);
+    let text = [b'a'; 300];
+    let signature: Signature = bare.sign(&text);
+    for (what, bare, whole) in [
+        (
+            "signature",
+            median_us(|| drop(std::hint::black_box::<Signature>(bare.sign(&text)))),
+            median_us(|| drop(std::hint::black_box(signer.identity(PassportKind::Shaken, &claims)))),
+        ),
+        (
+            "check",
+            median_us(|| assert!(bare_key.verify(&text, &signature).is_ok())),
+            median_us(|| assert!(Passport::parse(&value).unwrap().is_signed_by(&public_key))),
+        ),
+    ] {
+        std::println!(
+            "{what}: ECDSA alone {bare:.1} us, with PASSporT {whole:.1} us, {:.3} times",
+            whole / bare
+        );
+        assert!(whole <= 1.3 * bare, "{what}");
     }
 }

@@ -69,6 +69,22 @@ pub(crate) struct Grant {
     pub(crate) has_own_uri: bool,
     /// An emergency call that no limit of calls, numbers and sources refuses: the account of its memory.
     pub(crate) above_limits: Option<u64>,
+    /// Result of the verification of the caller's identity.
+    pub(crate) verstat: Verstat,
+}
+
+/// Result of the verification of a caller's identity, as the called phone gets it (3GPP TS 24.229 §7.2A.20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verstat {
+    /// None was wanted.
+    #[default]
+    Absent,
+    /// A carrier states that the caller may use the number.
+    Passed,
+    /// The identity is not valid.
+    Failed,
+    /// There is none, it could not be verified, or its carrier states less.
+    NotVerified,
 }
 
 /// Request-URI of a request in a dialog with a trunk.
@@ -112,8 +128,19 @@ impl Grant {
     pub(crate) const fn new(reach: Reach, sender: Sender) -> Self {
         let (trunk, uses_accounts) = (TrunkTarget::None, true);
         let is_verified = sender.is_believed();
-        let (dialog, returned, has_own_uri, above_limits) = (None, None, false, None);
-        Self { reach, sender, is_verified, dialog, trunk, uses_accounts, returned, has_own_uri, above_limits }
+        let (dialog, returned, has_own_uri, above_limits, verstat) = (None, None, false, None, Verstat::Absent);
+        Self {
+            reach,
+            sender,
+            is_verified,
+            dialog,
+            trunk,
+            uses_accounts,
+            returned,
+            has_own_uri,
+            above_limits,
+            verstat,
+        }
     }
 
     /// Grant of a request that this server sent to itself, for a user of ours: its sender has the rights and the limits from before.
@@ -127,6 +154,18 @@ impl Grant {
         };
         let grant = Self::new(Reach::OurUsers, sender);
         Self { dialog, returned: Some(client), has_own_uri, is_verified: true, ..grant }
+    }
+}
+
+impl Verstat {
+    /// Value of the parameter.
+    pub(crate) const fn value(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Absent => None,
+            Self::Passed => Some(b"TN-Validation-Passed"),
+            Self::Failed => Some(b"TN-Validation-Failed"),
+            Self::NotVerified => Some(b"No-TN-Validation"),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::report::CallNames;
 use crate::{Aor, BindingChange, LogEvent, NodeState, TrunkEvent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_location::NodeName;
 use ringway_sansio::{Flow, Instant, NumberTarget, RelayRequest, Target};
@@ -124,6 +125,14 @@ pub enum Action {
         query: u64,
         /// The telephone number, and the zones.
         target: NumberTarget,
+    },
+    /// Fetch the certificate at this URL, of a host that [`StirConfig::hosts`](crate::StirConfig::hosts) has; the result is
+    /// [`Event::SignerFound`](ringway_sansio::Event::SignerFound).
+    FindSigner {
+        /// Number of the query, for the result.
+        query: u64,
+        /// The URL.
+        url: Box<str>,
     },
     /// Read the bindings of a user from the store that nodes share. The record is passed to [`Server::on_record`](crate::Server::on_record),
     /// then follows [`Event::Located`](ringway_sansio::Event::Located), in 50 ms at most.

@@ -15,7 +15,7 @@ mod request;
 pub(crate) use date::DateText;
 pub(crate) use ended::{EndedInvites, RefusedInDialog};
 pub(crate) use env::{Env, Environment, Storage};
-pub(crate) use grant::{EdgePart, Grant, Reach, Sender, TrunkTarget};
+pub(crate) use grant::{EdgePart, Grant, Reach, Sender, TrunkTarget, Verstat};
 pub(crate) use host::observe;
 pub use host::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus};
 pub(crate) use keys::{GruuKeys, Keys, derive};

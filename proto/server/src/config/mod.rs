@@ -13,6 +13,7 @@ mod media;
 mod network;
 mod overload;
 mod presence;
+mod stir;
 mod trunk;
 mod trunk_list;
 
@@ -43,6 +44,8 @@ pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{Timers, reply_address};
+pub(crate) use stir::Attestation;
+pub use stir::{CallerCheck, CertificateHost, StirConfig, TrunkStir};
 pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLimits, TrunkLogin, Trunking};
 pub use trunk_list::TrunkList;
 
@@ -103,6 +106,8 @@ pub struct Config {
     pub trunking: crate::Trunking,
     /// Limits of the calls of users and domains. Default: none.
     pub caller_limits: CallerLimits,
+    /// Signed identities of callers. Default: none.
+    pub stir: crate::StirConfig,
     /// Media relays. Default: none.
     pub media: crate::MediaConfig,
     /// Presence. Default: off.
@@ -133,6 +138,7 @@ pub(crate) struct Features {
     header_rules: bool,
     caller_limits: bool,
     emergency: bool,
+    stir: bool,
     relays: bool,
     conversion: bool,
     recursion: bool,
@@ -176,6 +182,11 @@ impl Features {
     /// There are trunks for emergency calls.
     pub(crate) const fn emergency(&self) -> bool {
         cfg!(feature = "operator") && self.emergency
+    }
+
+    /// Calls to or from a trunk have signed identities.
+    pub(crate) const fn stir(&self) -> bool {
+        cfg!(feature = "operator") && self.stir
     }
 
     /// Some calls pass a media relay.
@@ -223,6 +234,7 @@ impl Features {
             header_rules: self.header_rules || other.header_rules,
             caller_limits: self.caller_limits || other.caller_limits,
             emergency: self.emergency || other.emergency,
+            stir: self.stir || other.stir,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
             recursion: self.recursion || other.recursion,
@@ -243,6 +255,7 @@ impl Features {
                 || config.trunking.trunks.iter().any(Trunk::limits_calls_from),
             emergency: config.trunking.emergency.is_on(),
             header_rules: config.trunking.trunks.iter().any(|trunk| !trunk.headers.is_empty()),
+            stir: config.trunking.trunks.iter().any(|trunk| trunk.stir != TrunkStir::default()),
             relays: config.media.is_on(),
             conversion: config.media.converts(),
             recursion: config.recurse,
@@ -325,6 +338,7 @@ impl Config {
             registrations_per_s: 50,
             trunking: crate::Trunking::default(),
             caller_limits: CallerLimits::default(),
+            stir: crate::StirConfig::default(),
             media: crate::MediaConfig::default(),
             presence: crate::PresenceConfig::default(),
             overload: OverloadConfig::default(),

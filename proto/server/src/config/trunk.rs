@@ -3,6 +3,7 @@
 use crate::config::emergency::Emergency;
 use crate::config::identity::TrunkIdentity;
 use crate::config::network::Network;
+use crate::config::stir::TrunkStir;
 use crate::config::trunk_list::TrunkList;
 use crate::config::{TrunkOrder, in_order};
 use crate::{DestinationRules, HeaderRule, Number, NumberForm, RateTable, RouteTable, RouteTo};
@@ -75,6 +76,8 @@ pub struct Trunk {
     pub calls_both: Option<u32>,
     /// The caller's identity in other header fields.
     pub identity: TrunkIdentity,
+    /// Signed identities in its calls.
+    pub stir: TrunkStir,
     /// Form of the numbers in its requests.
     pub numbers_in: NumberForm,
     /// Form of the numbers in requests to it.
@@ -146,6 +149,7 @@ impl Trunk {
             calls_in: None,
             calls_both: None,
             identity: TrunkIdentity::default(),
+            stir: TrunkStir::default(),
             numbers_in: NumberForm::Unchanged,
             numbers_out: NumberForm::Unchanged,
             headers: Vec::new(),
@@ -282,6 +286,11 @@ impl Trunking {
     /// The trunk with rules for header fields that has an address.
     pub(crate) fn with_rules_at(&self, ip: IpAddr) -> Option<&Trunk> {
         self.trunks.get(self.find_at(ip, |trunk| !trunk.headers.is_empty())?)
+    }
+
+    /// The first trunk that is no node and has this address in its networks.
+    pub(crate) fn of_source(&self, source: IpAddr) -> Option<&Trunk> {
+        self.trunks.find_in_networks(source, |_| true).and_then(|at| self.trunks.get(at))
     }
 
     /// True for an address in the networks of a trunk that is no node.

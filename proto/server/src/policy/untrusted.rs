@@ -92,6 +92,17 @@ pub(crate) fn is_method_of_call(method: Method<'_>) -> bool {
     is_of_call(method) || method == Method::Notify
 }
 
+/// True for a NOTIFY of a package that phones subscribe to. Others are commands to some phones: to answer, to restart.
+pub(crate) fn is_awaited_notify(request: &Request<'_, '_>) -> bool {
+    let message = request.message;
+    if request.method != Method::Notify || !message.has(HeaderName::SubscriptionState) {
+        return false;
+    }
+    let event = message.first(HeaderName::Event).unwrap_or_default();
+    let package = event.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    PACKAGES.iter().any(|name| package.eq_ignore_ascii_case(name.as_bytes()))
+}
+
 /// True for a header field that a call needs.
 fn is_field_of_call(name: HeaderName, spelled: &[u8]) -> bool {
     match name {
@@ -157,6 +168,19 @@ const OTHERS: &[&[u8]] = &[
 /// Fields of RFC 3325, 8496 and 7315.
 const PAYERS: &[&[u8]] =
     &[b"P-Preferred-Identity", b"P-Charge-Info", b"P-Charging-Vector", b"P-Charging-Function-Addresses"];
+
+/// Event packages of RFC 3515, 3856, 3857, 4235, 3842, 3680, 4575, 4730 and 6910.
+const PACKAGES: [&str; 9] = [
+    "refer",
+    "presence",
+    "presence.winfo",
+    "dialog",
+    "message-summary",
+    "reg",
+    "conference",
+    "kpml",
+    "call-completion",
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::limits::Share;
-use super::rewrite::Rewrite;
+use super::rewrite::{Rewrite, Signature};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
@@ -34,6 +34,10 @@ pub(super) struct Changes {
     pub(super) cseq: Option<u32>,
     /// Values of header fields that it has.
     pub(super) values: Vec<(HeaderName, Vec<u8>)>,
+    /// Header fields that are removed.
+    pub(super) removed: Vec<HeaderName>,
+    /// Lines that are added after those of the request.
+    pub(super) added: Vec<(HeaderName, Vec<u8>)>,
     /// Header field with credentials.
     pub(super) credentials: Option<(HeaderName, Vec<u8>)>,
     /// Parameters of our Record-Route URI.
@@ -68,6 +72,8 @@ impl Changes {
     const NONE: &'static Self = &Self {
         cseq: None,
         values: Vec::new(),
+        removed: Vec::new(),
+        added: Vec::new(),
         credentials: None,
         route_params: Vec::new(),
         own_route_params: Vec::new(),
@@ -154,9 +160,24 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.changes.cseq.map(|_| self.request.message.cseq().number)
     }
 
+    /// Changes that its target makes.
+    pub(super) fn rewrite(&self) -> Option<&'p Rewrite> {
+        self.target.rewrite.as_deref()
+    }
+
+    /// Signature of the caller's identity that it gets.
+    pub(super) fn signature(&self) -> Option<Signature> {
+        self.rewrite().and_then(Rewrite::signature)
+    }
+
+    /// Request-URI that the next hop gets.
+    pub(super) fn hop_target(&self) -> Option<Uri<'_>> {
+        target_uri(self.targets, self.target, self.routed)
+    }
+
     /// URI in From that its target has.
     pub(super) fn shown_from(&self) -> Option<&'p [u8]> {
-        self.target.rewrite.as_deref().and_then(Rewrite::from)
+        self.rewrite().and_then(Rewrite::from)
     }
 
     /// Route of the request.
@@ -326,6 +347,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
         for (name, value) in &self.changes.values {
             edit.set(*name, |out| out.extend_from_slice(value));
+        }
+        for name in &self.changes.removed {
+            edit.remove_lines(*name, |_| true);
+        }
+        for (name, value) in &self.changes.added {
+            edit.push_last(*name, |out| out.extend_from_slice(value));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Changes that a target makes to the forwarded request, besides its Request-URI.
 
+use crate::config::Attestation;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sip::{Edit, HeaderName, NameAddr, Uri};
@@ -19,6 +20,16 @@ pub(super) struct Rewrite {
     from: Option<Box<[u8]>>,
     /// Index of the target's next hop in the list of the configuration.
     configured_hop: Option<usize>,
+    /// Signature of the caller's identity that the request gets.
+    signature: Option<Signature>,
+}
+
+/// Signature of the caller's identity that a request gets when it is sent to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signature {
+    pub(super) attestation: Attestation,
+    /// A user forwards the call.
+    pub(super) is_forward: bool,
 }
 
 impl Rewrite {
@@ -56,6 +67,26 @@ impl Rewrite {
     /// Sets the URI in From.
     pub(super) fn set_from(&mut self, uri: &[u8]) {
         self.from = Some(uri.into());
+    }
+
+    /// Has the caller's identity signed.
+    pub(super) const fn sign(&mut self, signature: Signature) {
+        self.signature = Some(signature);
+    }
+
+    /// Signature that the request gets.
+    pub(super) const fn signature(&self) -> Option<Signature> {
+        self.signature
+    }
+
+    /// True if it removes the lines of a header field.
+    pub(super) fn removes(&self, name: HeaderName) -> bool {
+        self.removed.contains(&name)
+    }
+
+    /// Value of a line that it adds after those of the request.
+    pub(super) fn line(&self, name: HeaderName) -> Option<&[u8]> {
+        self.lines.iter().find(|(own, _)| *own == name).map(|(_, value)| &**value)
     }
 
     /// URI in From; `None`: that of the request.
@@ -100,11 +131,14 @@ impl Rewrite {
         let credentials = self.configured_hop.map_or(0, |_| CREDENTIALS_BYTES_MAX);
         // In From, in our Record-Route, and in the responses.
         let from = self.from.as_ref().map_or(0, |from| 3 * from.len() + LINE_BYTES);
-        routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials + from
+        let signature = self.signature.map_or(0, |_| SIGNATURE_BYTES_MAX);
+        routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials + from + signature
     }
 }
 
 /// Bytes of a line besides its value: `Route: ` and its end.
 const LINE_BYTES: usize = 16;
+/// Maximum length of two Identity header fields and Date.
+const SIGNATURE_BYTES_MAX: usize = 2560;
 /// Maximum length of the credentials for a configured next hop.
 const CREDENTIALS_BYTES_MAX: usize = 2048;

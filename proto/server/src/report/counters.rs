@@ -134,6 +134,18 @@ ringway_sansio::counters! {
         number_uris_refused,
         /// Requests sent to a trunk, each trunk counted.
         trunk_requests,
+        /// Calls to trunks sent with a signed identity of the caller.
+        identities_signed,
+        /// Calls to trunks that get signed ones sent without, because the caller's or the called number is none of E.164.
+        identities_not_signed,
+        /// Calls of trunks whose identity has a valid signature.
+        identities_verified,
+        /// Calls of trunks whose identity is not valid.
+        identities_invalid,
+        /// Calls of trunks without an identity, or whose certificate could not be fetched.
+        identities_missing,
+        /// Calls of trunks whose identity was not verified because of the limit of verifications in a second, or of memory.
+        identities_over_rate,
         /// Requests sent to the next trunk of their route after one failed.
         trunk_failovers,
         /// Calls that a trunk did not get because it has as many as it may have.

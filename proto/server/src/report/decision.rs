@@ -57,6 +57,9 @@ reasons! {
     AdmittedEmergency "admitted-emergency-network" "admitted: [emergency] strangers has the network of its emergency call",
     AdmittedLine "admitted-line" "admitted: a trunk sent it to the contact that it registered",
     CallerBlocked "caller-blocked" "refused: the block list has its caller",
+    IdentityAsked "identity-asked" "waits for the certificate of who has signed the identity of its caller",
+    IdentityVerified "identity-verified" "the signature of the identity of its caller is valid",
+    IdentityNotVerified "identity-not-verified" "the identity of its caller is not valid, or was not verified",
     Dropped "dropped" "dropped: it is an ACK of nothing that this server forwarded",
     // Registrar.
     BindingAdded "binding-added" "binding added",
@@ -107,6 +110,8 @@ reasons! {
     BestResponse "best-response" "answered with the best response of all targets",
     // Trunks.
     TrunksDown "trunks-down" "refused: every trunk of the route is down",
+    IdentitySigned "identity-signed" "signs the identity of its caller for the trunk",
+    IdentityNotSigned "identity-not-signed" "not signed: the caller or the called number is none of E.164",
     TrunkFull "trunk-full" "not sent: the trunk has as many calls as it may have",
     TrunkSendsTooMany "trunk-sends-too-many" "refused: the trunk that sent it has as many calls as it may begin",
     UserFull "user-full" "refused: the user has as many calls as it may begin",

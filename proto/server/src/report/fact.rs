@@ -85,6 +85,14 @@ pub(crate) enum Report<'a> {
     CallerFull { kind: CallerKind, name: &'a [u8] },
     /// It is an emergency call, from this place of the configuration.
     Emergency { caller: &'a [u8], number: &'a [u8], place: &'a str, source: SocketAddr },
+    /// The identity of its caller has a valid signature, by the certificate at this URL.
+    IdentityVerified { url: &'a str, attested: &'a str },
+    /// It has none: because of a limit, because it is wrong, or because it is missing.
+    IdentityNotVerified { why: &'a str, is_limit: bool, is_wrong: bool },
+    /// It is sent with a signed identity, of this attestation.
+    IdentitySigned { attested: &'a str },
+    /// It is not, though the trunk is to get one.
+    IdentityNotSigned,
     /// A trunk gets credentials over this flow.
     TrunkLogin(Flow),
     /// It dials something else than a number that a rule could permit.
@@ -283,11 +291,39 @@ impl<'a> Report<'a> {
             Self::RelayChosen => Parts::of(|all| &mut all.media_relayed, Reason::RelayChosen, Detail::None),
             Self::RelayFailed => Parts::of(|all| &mut all.media_failed, Reason::RelayFailed, Detail::None),
             Self::Converted => Parts::of(|all| &mut all.media_converted, Reason::Converted, Detail::None),
+            _ => self.parts_of_identity(),
+        }
+    }
+
+    /// Parts of what is reported of signed identities.
+    fn parts_of_identity(&self) -> Parts<'a> {
+        match *self {
+            Self::IdentityVerified { url, attested } => Parts::of(
+                |all| &mut all.identities_verified,
+                Reason::IdentityVerified,
+                Detail::Both(attested.as_bytes(), url.as_bytes()),
+            ),
+            Self::IdentityNotVerified { why, is_limit, is_wrong } => {
+                let counter: Counted = match (is_limit, is_wrong) {
+                    (true, _) => |all| &mut all.identities_over_rate,
+                    (false, true) => |all| &mut all.identities_invalid,
+                    (false, false) => |all| &mut all.identities_missing,
+                };
+                Parts::of(counter, Reason::IdentityNotVerified, Detail::Text(why.as_bytes()))
+            }
+            Self::IdentitySigned { attested } => Parts::of(
+                |all| &mut all.identities_signed,
+                Reason::IdentitySigned,
+                Detail::Text(attested.as_bytes()),
+            ),
+            Self::IdentityNotSigned => {
+                Parts::of(|all| &mut all.identities_not_signed, Reason::IdentityNotSigned, Detail::None)
+            }
             _ => self.parts_at_trunk(),
         }
     }
 
-    /// Parts of what is reported of trunks and kept messages; a fact that is in none of the three functions does not compile.
+    /// Parts of what is reported of trunks and kept messages; a fact that is in none of the four functions does not compile.
     fn parts_at_trunk(&self) -> Parts<'a> {
         match *self {
             Self::TrunkBypassed { target, .. } => {
@@ -326,20 +362,7 @@ impl<'a> Report<'a> {
                 Reason::DestinationDenied,
                 Detail::Text(dialled),
             ),
-            Self::DestinationRefused { number, prefix, why, .. } => {
-                let detail = Detail::Both(number, prefix.as_bytes());
-                match why {
-                    DestinationRefusal::Denied => {
-                        Parts::of(|all| &mut all.destination_refusals, Reason::DestinationDenied, detail)
-                    }
-                    DestinationRefusal::Rate => {
-                        Parts::of(|all| &mut all.destination_rates, Reason::DestinationRate, detail)
-                    }
-                    DestinationRefusal::Overflow => {
-                        Parts::of(|all| &mut all.destination_overflow, Reason::DestinationRate, detail)
-                    }
-                }
-            }
+            Self::DestinationRefused { number, prefix, why, .. } => parts_of_refusal(number, prefix, why),
             Self::MessageKept(recipient) => {
                 Parts::of(|all| &mut all.messages_kept, Reason::MessageKept, Detail::Text(recipient))
             }
@@ -382,6 +405,10 @@ impl<'a> Report<'a> {
             | Self::NumberFound(_)
             | Self::RelayChosen
             | Self::RelayFailed
+            | Self::IdentityVerified { .. }
+            | Self::IdentityNotVerified { .. }
+            | Self::IdentitySigned { .. }
+            | Self::IdentityNotSigned
             | Self::Converted => Parts::default(),
         }
     }
@@ -411,6 +438,22 @@ impl<'a> Report<'a> {
                 Some(LogEvent::MessageRefused { sender, recipient, reason, address })
             }
             _ => None,
+        }
+    }
+}
+
+/// Parts of a number that a destination rule refuses.
+fn parts_of_refusal<'a>(number: &'a [u8], prefix: &'a str, why: DestinationRefusal) -> Parts<'a> {
+    let detail = Detail::Both(number, prefix.as_bytes());
+    match why {
+        DestinationRefusal::Denied => {
+            Parts::of(|all| &mut all.destination_refusals, Reason::DestinationDenied, detail)
+        }
+        DestinationRefusal::Rate => {
+            Parts::of(|all| &mut all.destination_rates, Reason::DestinationRate, detail)
+        }
+        DestinationRefusal::Overflow => {
+            Parts::of(|all| &mut all.destination_overflow, Reason::DestinationRate, detail)
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::Server;
 use super::admission::{UrgentRates, translated};
 use super::redirect::redirect;
+use super::verifying::{absorbs, cancels};
 use crate::base::{
     EdgePart, Env, Grant, Owner, Reach, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
 };
@@ -11,7 +12,7 @@ use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::dialog::{DialogMark, LiveMark, edge, live_mark};
 use crate::location::LocationTable;
 use crate::message_store::Messages;
-use crate::policy::{Access, Authenticator, Facts, decide, is_certified};
+use crate::policy::{Access, Authenticator, Facts, decide, is_awaited_notify, is_certified};
 use crate::presence::{Events, Parts};
 use crate::proxy::Proxy;
 use crate::registrar::DRAINING;
@@ -95,10 +96,9 @@ impl Server {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         request.key = Some(key);
-        if had.cluster() && self.locating.absorbs(env, &request) {
-            return;
-        }
-        if method == Method::Ack && env.acknowledges_us(message, key) {
+        if absorbs(env, had, (&self.locating, &self.verifying), &request)
+            || (method == Method::Ack && env.acknowledges_us(message, key))
+        {
             return;
         }
         if !is_reasonable(env, &request, &uri) {
@@ -113,8 +113,8 @@ impl Server {
         let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
         env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
-            let cancelled = self.transactions.key_of_cancelled(message);
-            if had.cluster() && self.locating.on_cancel(env, cancelled, &request) {
+            let cancelled = (self.transactions.key_of_cancelled(message), &request);
+            if cancels(env, had, (&mut self.locating, &mut self.verifying), cancelled) {
                 return;
             }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
@@ -145,6 +145,12 @@ impl Server {
             }
             None => &request,
         };
+        let mut checked = None;
+        let request = match is_urgent {
+            true => Some(request),
+            false => self.verifying.pass(env, request, &mut checked),
+        };
+        let Some(request) = request else { return };
         if to_us
             && !is_urgent
             && may_wait(env)
@@ -219,7 +225,7 @@ impl Server {
 }
 
 /// True if a registration that is missing here may be at another node.
-fn may_wait(env: &Env<'_>) -> bool {
+pub(super) fn may_wait(env: &Env<'_>) -> bool {
     let is_warm = || env.host.store_status().is_warm;
     env.config.cluster.is_some_and(|cluster| cluster.hold == Hold::Served || !is_warm())
 }
@@ -559,30 +565,6 @@ fn is_of_edge(config: &Config, request: &Request<'_, '_>, routed: &Routed<'_>) -
         && !is_for_user()
         && [message.from(), message.to()].iter().any(|side| edge::serves(config, &side.uri))
 }
-
-/// True for a NOTIFY of a package that phones subscribe to. Others are commands to some phones: to answer, to restart.
-fn is_awaited_notify(request: &Request<'_, '_>) -> bool {
-    let message = request.message;
-    if request.method != Method::Notify || !message.has(HeaderName::SubscriptionState) {
-        return false;
-    }
-    let event = message.first(HeaderName::Event).unwrap_or_default();
-    let package = event.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-    PACKAGES.iter().any(|name| package.eq_ignore_ascii_case(name.as_bytes()))
-}
-
-/// Event packages of RFC 3515, 3856, 3857, 4235, 3842, 3680, 4575, 4730 and 6910.
-const PACKAGES: [&str; 9] = [
-    "refer",
-    "presence",
-    "presence.winfo",
-    "dialog",
-    "message-summary",
-    "reg",
-    "conference",
-    "kpml",
-    "call-completion",
-];
 
 /// True if the block list has the caller. The request was answered then.
 fn is_blocked(

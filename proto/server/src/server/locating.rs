@@ -1,9 +1,9 @@
 //! Requests that wait for the bindings of their user, while this node has not read all of the store that nodes share.
 
 use super::Server;
-use super::dispatch::{Handlers, proceed};
+use super::dispatch::{Handlers, may_wait, proceed};
 use super::held::{CancelledInvites, Held};
-use crate::base::{Env, Request};
+use crate::base::{Env, Request, Verstat};
 use crate::config::domain;
 use crate::dialog::route::{Routed, preprocess};
 use crate::location::LocationTable;
@@ -207,11 +207,17 @@ impl Server {
     fn end_lookup(&mut self, cx: &mut Context<'_, Action>, query: u64) {
         let Some(lookup) = self.locating.end(self.environment.tables(), query) else { return };
         for held in lookup.requests {
-            self.go_on(cx, held);
+            self.go_on(cx, held, |_, _| None);
         }
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_, Action>, held: Held) {
+    /// Goes on with a request that waited: answered or not, as `check` decides. `None`: it waits for nothing else.
+    pub(super) fn go_on(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        held: Held,
+        check: impl FnOnce(&mut Env<'_>, &Request<'_, '_>) -> Option<Checked>,
+    ) {
         let env = &mut self.environment.env(cx);
         let Held { request, flow, grant, call, answer_info, .. } = held;
         env.answer_info.clone_from(&answer_info);
@@ -219,8 +225,19 @@ impl Server {
         let Some(request) = Request::of(message, flow, grant) else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri) else { return };
-        let request = Request { key: Some(key), call: call.as_ref(), ..request };
+        let mut request = Request { key: Some(key), call: call.as_ref(), ..request };
         let to_us = routed.next_route.is_none() && routed.is_of_domains;
+        match check(env, &request) {
+            None => {}
+            Some(Checked::Answered) => return,
+            Some(Checked::Passes(verstat)) => {
+                request.grant.verstat = verstat;
+                let table = self.registrar.table();
+                if to_us && may_wait(env) && self.locating.begin(env, table, (&request, &routed)) {
+                    return;
+                }
+            }
+        }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
         proceed(env, handlers, (&request, &routed), to_us);
@@ -235,6 +252,14 @@ impl Server {
             self.end_lookup(cx, query);
         }
     }
+}
+
+/// Decision about a request that waited for a check.
+pub(super) enum Checked {
+    /// It goes on with this result for the called phone.
+    Passes(Verstat),
+    /// It was refused.
+    Answered,
 }
 
 /// Users that had no bindings a moment ago: they are not looked up again so soon. Beyond the maximum the oldest is forgotten.

@@ -64,6 +64,8 @@ pub struct SharedTables {
     call_rates: Guarded<CallRates>,
     call_counts: Guarded<CallCounts>,
     has_counted_calls: AtomicBool,
+    /// Calls of trunks that were verified in the present second.
+    trunk_checks: Guarded<CallCounts>,
     dialog_state_filter: Arc<DialogStateFilter>,
     dialog_states: Guarded<DialogStates>,
 }
@@ -105,6 +107,7 @@ impl SharedTables {
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
             call_counts: Guarded::new::<L>(CallCounts::new(&seed.part(210))),
             has_counted_calls: AtomicBool::new(false),
+            trunk_checks: Guarded::new::<L>(CallCounts::new(&seed.part(211))),
             dialog_states: Guarded::new::<L>(DialogStates::new(
                 Arc::clone(&dialog_state_filter),
                 &seed.part(206),
@@ -421,6 +424,13 @@ impl SharedTables {
     ) -> Result<Box<CountedCall>, NotCounted> {
         self.has_counted_calls.store(true, Ordering::Relaxed);
         self.call_counts.change(Err(NotCounted::NoRoom), |calls| calls.begin(time, accounts, call))
+    }
+
+    /// Counts a call of a trunk that is verified; false: there are as many in this second as may be.
+    pub(crate) fn admit_check(&self, now: Instant, trunk: &str, per_second: u32) -> bool {
+        let limits = TrunkLimits { under_way: None, per_second: Some(per_second) };
+        let account = Limited { account: Account::FromTrunk(trunk), limits };
+        self.trunk_checks.change(false, |checks| checks.begin((now, now), &[account], 0).is_ok())
     }
 
     /// True if a call was ever counted, also under an earlier configuration.

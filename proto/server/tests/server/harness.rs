@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) lookups: Vec<(u64, Target)>,
     /// Lookups of telephone numbers.
     pub(crate) numbers: Vec<(u64, NumberTarget)>,
+    /// Certificates that are to be fetched.
+    pub(crate) signers: Vec<(u64, Box<str>)>,
     /// Requests to media relays.
     pub(crate) relays: Vec<(u64, RelayRequest)>,
     /// Users whose calls changed: their shard gets the event, unless it is lost.
@@ -129,6 +131,7 @@ impl World {
             now,
             lookups: Vec::new(),
             numbers: Vec::new(),
+            signers: Vec::new(),
             relays: Vec::new(),
             changed_calls: Vec::new(),
             locates: Vec::new(),
@@ -286,6 +289,7 @@ impl World {
             match action {
                 Action::Resolve { query, target } => self.lookups.push((query, target)),
                 Action::ResolveNumber { query, target } => self.numbers.push((query, target)),
+                Action::FindSigner { query, url } => self.signers.push((query, url)),
                 Action::Relay { query, request } => self.relays.push((query, request)),
                 Action::Locate { query, aor } => self.locates.push((query, aor)),
                 Action::CallsChanged { user } => self.changed_calls.push(user),

@@ -84,6 +84,7 @@ mod serial;
 mod shared;
 mod sips;
 mod stateless;
+mod stir;
 mod stun;
 mod torture_invalid;
 mod torture_semantic;

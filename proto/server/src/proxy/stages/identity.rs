@@ -5,6 +5,7 @@ use super::destinations::Payer;
 use crate::base::{Env, Request, Sender};
 use crate::config::identity::{IdentityValues, URI_BYTES_MAX};
 use crate::config::{IdentityTemplate, NumberForm};
+use crate::policy::without_result;
 use crate::proxy::call::Call;
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
@@ -48,6 +49,11 @@ pub(super) fn add(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &m
     if let Some(identity) = identity {
         rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);
     }
+}
+
+/// True if the administrator has given the caller a number at a trunk.
+pub(super) fn has_number(payer: &Payer, trunk: &Trunk) -> bool {
+    number_of(payer, trunk).is_some()
 }
 
 /// The caller's number at a trunk, in its form.
@@ -100,7 +106,14 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
     }
     let shown = match plan.shown_from() {
         Some(shown) => Some(shown.to_vec()),
-        None => normalised(env, plan),
+        None => {
+            let read = normalised(env, plan);
+            let is_sent = env.features.stir() && !plan.returns_here();
+            let stripped = is_sent.then(|| {
+                without_result(env.config, plan.request(), read.as_deref().unwrap_or(from.as_bytes()))
+            });
+            stripped.flatten().or(read)
+        }
     };
     let is_other = |shown: &Vec<u8>| Uri::parse(shown).is_ok_and(|shown| !is_same(&shown, from));
     let own = from.as_bytes();

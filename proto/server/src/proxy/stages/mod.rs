@@ -20,6 +20,7 @@ mod numbers;
 mod recursion;
 mod relays;
 mod sides;
+mod stir;
 mod trunks;
 
 pub(super) use crate::dialog_state::Ended;
@@ -365,6 +366,9 @@ pub(super) fn change(
         let trunk = branch.and_then(|branch| branch.states.trunk);
         trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
         identity::change(env, plan, &mut changes);
+        if env.features.stir() {
+            stir::change(env, plan, &mut changes);
+        }
     }
     if env.features.header_rules() {
         changes.border = headers::of_request(env, plan);

@@ -10,7 +10,7 @@ use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Foreign, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::{self, Payer, RouteRefusal};
-use crate::proxy::stages::{call_limits, emergency, identity, relays};
+use crate::proxy::stages::{call_limits, emergency, identity, relays, stir};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -239,6 +239,7 @@ fn targets_at(
         let mut rewrite = Rewrite::to_configured(index);
         call.env.decided(call.request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
         identity::add(call, payer, trunk, &mut rewrite);
+        stir::mark(call, payer, trunk, &mut rewrite);
         let (uri, keeps_uri) = match dialled {
             Dialled::Number(number) => (Cow::Owned(uri_at(trunk, &trunk.numbers_out.write(number))), false),
             Dialled::Uri(uri) | Dialled::Other(uri) => {
