@@ -288,11 +288,6 @@ impl Trunking {
         self.trunks.get(self.find_at(ip, |trunk| !trunk.headers.is_empty())?)
     }
 
-    /// The first trunk that is no node and has this address in its networks.
-    pub(crate) fn of_source(&self, source: IpAddr) -> Option<&Trunk> {
-        self.trunks.find_in_networks(source, |_| true).and_then(|at| self.trunks.get(at))
-    }
-
     /// True for an address in the networks of a trunk that is no node.
     pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
         self.trunk_of(source).is_some()

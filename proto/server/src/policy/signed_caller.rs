@@ -105,7 +105,7 @@ pub(crate) fn verifying_trunk<'c>(config: &'c Config, request: &Request<'_, '_>)
 
 /// Trunk in whose networks the source of a request is.
 pub(crate) fn calling_trunk<'c>(config: &'c Config, request: &Request<'_, '_>) -> Option<&'c Trunk> {
-    config.trunking.of_source(request.source())
+    config.trunking.trunk_of(request.source())
 }
 
 /// The identity of a request whose claims fit it; its signature is not verified. None is fetched, and no signature verified, for one that
