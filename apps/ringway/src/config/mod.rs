@@ -20,6 +20,7 @@ mod rates;
 mod records;
 mod routes;
 mod sections;
+mod stir;
 mod store;
 #[cfg(test)]
 mod table_tests;
@@ -42,6 +43,7 @@ pub(crate) use example::text as example;
 pub(crate) use location::LocationConfig;
 pub(crate) use proxy_protocol::ProxiedListener;
 pub(crate) use records::Records;
+pub(crate) use stir::{SignerSettings, StirFiles};
 pub(crate) use store::{StoreConfig, StoreQuery};
 
 use crate::failure::Failure;
@@ -91,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) cluster: Option<ClusterConfig>,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
+    /// Files of `[stir]`.
+    pub(crate) stir: StirFiles,
     /// Control ports of the media relays.
     pub(crate) media_relays: Vec<SocketAddr>,
     pub(crate) records: Records,
@@ -260,6 +264,7 @@ impl Config {
             ));
         }
         warnings.extend(tls::warnings(&self.tls));
+        warnings.extend(stir::warnings(&self.stir, &self.server.stir));
         let acme = self.acme.iter();
         warnings.extend(acme.flat_map(|acme| acme::warnings(acme, &self.server.domains)));
         warnings.extend(exposed::warnings(self));

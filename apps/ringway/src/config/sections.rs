@@ -35,6 +35,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let (tls, acme, client_users) = super::tls::read(reader, top, (&listen, &server.domains));
         let edge_nodes = read_routing(reader, top, NumberLookups::Supported, &mut server);
         let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
+        let stir = super::stir::read(reader, top, &mut server.stir);
         super::trunks::read(reader, top, (&neighbours, &edge_nodes), &mut server);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
@@ -61,6 +62,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             cluster,
             tls,
             acme,
+            stir,
             websocket_origins,
             dns_servers,
             stun,

@@ -89,6 +89,7 @@ fn defaults_in_the_table_are_those_of_the_program() {
         "all",
         "all others",
         "any",
+        "made from the key",
         "none",
         "public addresses",
         "the host names of `domains`",
@@ -167,8 +168,12 @@ fn each_configuration_in_the_documents_is_valid() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let rates = folder.path().join("rates.csv");
     fs::write(&rates, "4930,0.0095\n").unwrap();
+    let stir = super::trunk_tests::stir_files(folder.path());
     let with_secrets = |block: &str| {
-        let block = ["supplier-a", "supplier-b"].iter().fold(block.to_owned(), |block, name| {
+        let block = stir.iter().fold(block.to_owned(), |block, (name, path)| {
+            block.replace(&format!("{name:?}"), &format!("{path:?}"))
+        });
+        let block = ["supplier-a", "supplier-b"].iter().fold(block, |block, name| {
             block.replace(&format!("/etc/ringway/{name}.csv"), &rates.display().to_string())
         });
         let files = ["carrier.password", "redis-password", "cluster-secret", "database-password"];

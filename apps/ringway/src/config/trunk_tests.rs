@@ -382,3 +382,70 @@ fn what_a_carrier_would_misread_has_a_warning() {
     let place = "[[emergency.place]]\nname = \"x\"\nusers = [\"alice\"]\ncaller = \"+4930\"\n";
     assert!(!of(&format!("{emergency}{place}")).contains("emergency"));
 }
+
+/// Writes a key, its certificate, and the authority of it into a folder; returns names and paths.
+pub(super) fn stir_files(folder: &Path) -> Vec<(&'static str, String)> {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let files = [
+        ("stir-key.pem", key.serialize_pem()),
+        ("stir.pem", certificate.pem()),
+        ("stir-authorities.pem", certificate.pem()),
+    ];
+    let write = |(name, text): (&'static str, String)| {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        (name, path.display().to_string())
+    };
+    files.into_iter().map(write).collect()
+}
+
+#[test]
+fn the_key_of_identities_is_compared_with_its_certificate() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [(_, key), (_, certificate), (_, authorities)] =
+        <[_; 3]>::try_from(stir_files(folder.path())).unwrap();
+    let [(_, other_key), ..] = <[_; 3]>::try_from(stir_files(other.path())).unwrap();
+    let own = |key: &str, certificate: &str, url: &str| {
+        format!("[stir]\nprivate_key = {key:?}\ncertificate = {certificate:?}\ncertificate_url = {url:?}\n")
+    };
+    let url = "https://a.example/c.pem";
+    let trunk = |stir: &str| format!("{TRUNK}networks = [\"192.0.2.7\"]\nstir = [{stir}]\n");
+    let good = own(&key, &certificate, url);
+    let checks = format!("{good}authorities = {authorities:?}\ncertificate_hosts = [\"*.b.example\"]\n");
+    let config = Config::parse(&format!("{checks}{}", trunk("\"sign\", \"require\"")), None).unwrap();
+    let stir = config.server.trunking.trunks[0].stir;
+    assert!(stir.signs && stir.check == ringway_server::CallerCheck::Require);
+    assert_eq!(config.server.stir.origin_id.len(), 36);
+    assert_eq!(config.stir.signers.as_ref().unwrap().authorities.len(), 1);
+    assert!(!config.warnings().iter().any(|warning| warning.contains("[stir]")), "{:?}", config.warnings());
+    assert_eq!(Config::parse(&good, None).unwrap().server.stir.origin_id, config.server.stir.origin_id);
+    let long = format!("https://a.example/{}", "a".repeat(200));
+    for (text, line, why) in [
+        (own(&other_key, &certificate, url), 3, "is not a certificate of this private_key"),
+        (own(&certificate, &certificate, url), 2, "has no private key of P-256"),
+        (own(&key, &key, url), 3, "has no certificate in PEM format"),
+        (own("/nowhere/key.pem", &certificate, url), 2, "cannot be read"),
+        (own(&key, &certificate, "http://a.example/c.pem"), 4, "is no URL"),
+        (own(&key, &certificate, &long), 4, "is no URL"),
+        (format!("[stir]\nprivate_key = {key:?}"), 2, "needs private_key, certificate and certificate_url"),
+        (format!("{good}origid = \"7\""), 5, "is no UUID"),
+        ("[stir]\ncertificate_hosts = [\"https://a.example\"]".to_owned(), 2, "is no host"),
+        (format!("[stir]\nauthorities = {key:?}"), 2, "has no certificate in PEM format"),
+        (trunk("\"sign\""), 5, "needs [stir] private_key"),
+        (trunk("\"verify\""), 5, "needs [stir] authorities and certificate_hosts"),
+        (format!("{checks}{TRUNK}stir = [\"verify\"]"), 10, "needs `networks` of the trunk"),
+        (format!("{good}{}", trunk("\"seal\"")), 9, "is unknown"),
+        (format!("[routing]\nstateful = false\n{good}{}", trunk("\"sign\"")), 11, "needs [routing] stateful"),
+    ] {
+        let errors = errors(&text);
+        let error = errors.first().unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            error.starts_with(&format!("ringway.toml:{line}:")) && error.contains(why),
+            "{text}{errors:?}"
+        );
+    }
+    let hosts = Config::parse("[stir]\ncertificate_hosts = [\"*\"]", None).unwrap();
+    assert!(hosts.warnings().iter().any(|warning| warning.contains("without `authorities`")));
+}

@@ -1,7 +1,7 @@
 //! `[[trunk]]`: gateways and carriers.
 
 use super::rates::Rates;
-use super::{Reader, Section, store, trunk_headers, trunk_identity};
+use super::{Reader, Section, stir, store, trunk_headers, trunk_identity};
 use ringway_sansio::Transport;
 use ringway_server::{
     CallerNumber, CallerPrivacy, Config, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, Number,
@@ -85,12 +85,14 @@ fn trunk(
         let message = "another From in a call needs [routing] record_route = true and stateful = true, so that both sides get theirs back; set them, or take `identity.from` and `normalise.in` out";
         reader.error(at, "trunk", message);
     }
+    let networks = networks(reader, section);
     let trunk = Trunk {
+        stir: stir::of_trunk(reader, section, (server, &networks)),
         headers: trunk_headers::read(reader, section, rules),
         registers: section.switch(reader, "register", false),
         bulk: section.switch(reader, "bulk", false),
         login: login(reader, section),
-        networks: networks(reader, section),
+        networks,
         silence: section.seconds(reader, "timeout_s", TIMEOUT, 1..=32),
         caller: caller(reader, section),
         callers: callers(reader, section),

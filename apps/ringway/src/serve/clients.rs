@@ -6,11 +6,12 @@ use super::relays::Relays;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::password;
+use ringway_acme::{SignerStats, Signers};
 use ringway_dns::{Resolver, Servers};
 use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
 use ringway_ng::{RelayChange, RelayState};
 use ringway_resolve::Usable;
-use ringway_sansio::{Event, RelayKind, ShardKey};
+use ringway_sansio::{Event, NoSigner, RelayKind, ShardKey};
 use ringway_server::{Action, shard_of_user};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub(super) struct DriverHandles {
 /// The resolver and the relays that are used now.
 pub(super) struct Clients {
     resolver: RwLock<Arc<Resolver>>,
+    signers: RwLock<Option<Arc<Signers>>>,
     relays: RwLock<Option<Arc<Relays>>>,
     /// The workers serve the relays while it exists.
     watched: RwLock<Option<Watched>>,
@@ -40,6 +42,7 @@ pub(super) struct Clients {
 struct Counted {
     lookups_refused: u64,
     lookups_without_result: u64,
+    signers: SignerStats,
     relays: BTreeMap<&'static str, u64>,
 }
 
@@ -47,6 +50,7 @@ struct Counted {
 #[derive(Default)]
 pub(super) struct NewClients {
     pub(super) resolver: Option<Resolver>,
+    pub(super) signers: Option<Option<Arc<Signers>>>,
     pub(super) relays: Option<Option<(Arc<Relays>, Watched)>>,
 }
 
@@ -57,9 +61,19 @@ pub(super) struct Retired {
 }
 
 impl Clients {
-    pub(super) fn new(resolver: Resolver, relays: Option<Arc<Relays>>) -> Self {
-        let resolver = RwLock::new(Arc::new(resolver));
-        Self { resolver, relays: RwLock::new(relays), watched: RwLock::default(), counted: RwLock::default() }
+    pub(super) fn new(
+        resolver: Resolver,
+        signers: Option<Arc<Signers>>,
+        relays: Option<Arc<Relays>>,
+    ) -> Self {
+        let (resolver, signers) = (RwLock::new(Arc::new(resolver)), RwLock::new(signers));
+        Self {
+            resolver,
+            signers,
+            relays: RwLock::new(relays),
+            watched: RwLock::default(),
+            counted: RwLock::default(),
+        }
     }
 
     /// Makes the workers serve the first relays.
@@ -79,6 +93,14 @@ impl Clients {
             counted.lookups_refused += old.refused();
             counted.lookups_without_result += old.refused_empty();
             retired.keep(old, now);
+        }
+        if let Some(signers) = new.signers {
+            let old = std::mem::replace(&mut *write(&self.signers), signers);
+            if let Some(old) = old {
+                let counted = &mut write(&self.counted).signers;
+                *counted = counted.plus(old.stats());
+                retired.keep(old, now);
+            }
         }
         if let Some(relays) = new.relays {
             let (relays, watched) = relays.unzip();
@@ -101,6 +123,12 @@ impl Clients {
     /// Lookups that were refused because too many of their source found nothing.
     pub(super) fn lookups_without_result(&self) -> u64 {
         read(&self.counted).lookups_without_result + read(&self.resolver).refused_empty()
+    }
+
+    /// Figures of the certificates of signers since the start.
+    pub(super) fn signer_stats(&self) -> SignerStats {
+        let now = read(&self.signers).as_ref().map(|signers| signers.stats()).unwrap_or_default();
+        read(&self.counted).signers.plus(now)
     }
 
     /// Address of each relay, whether it answers, and the time of its last answer.
@@ -218,6 +246,16 @@ impl ActionSink<Action> for Sink {
                 Action::ResolveNumber { query, target } => {
                     let resolver = Arc::clone(&read(&self.clients.resolver));
                     resolver.ask_number(shard, query, target);
+                }
+                Action::FindSigner { query, url } => {
+                    let signers = read(&self.clients.signers).clone();
+                    match signers {
+                        Some(signers) => signers.ask(shard, query, url),
+                        None => {
+                            let result = Err(NoSigner::Unsupported);
+                            self.inboxes.deliver(shard, Event::SignerFound { query, result });
+                        }
+                    }
                 }
                 Action::Locate { query, aor } => {
                     let location = self.host.location();

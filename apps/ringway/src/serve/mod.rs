@@ -27,6 +27,7 @@ mod reload;
 mod routes;
 mod settings;
 mod sharing;
+mod signers;
 mod start;
 mod tls;
 mod trace;
@@ -148,7 +149,8 @@ impl Running {
         record_sink::start(&config, &settings, &host, events)?;
         let handles = DriverHandles { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &handles)?;
-        let clients = Arc::new(Clients::new(resolver, open_relays(&config, &handles)?));
+        let signers = signers::open(&config, &handles)?;
+        let clients = Arc::new(Clients::new(resolver, signers, open_relays(&config, &handles)?));
         let sink = Arc::new(Sink::new(&host, &clients, bound.inboxes(), nodes.len() as u16));
         let runtime_config = runtime_config(&config, &settings, &host, (&tls, clock), &listeners);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)

@@ -7,7 +7,7 @@ use super::clients::{NewClients, open_relays, start_resolver, usable, watch};
 use super::listeners::{ListenerPlan, ListenerTable};
 use super::records::{self, Sink};
 use super::start::other_realms;
-use super::{Running, acme, settings, tls, warn_of_settings};
+use super::{Running, acme, settings, signers, tls, warn_of_settings};
 use crate::config::{Config, KeyChange, Keys};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError};
@@ -259,6 +259,9 @@ impl Running {
         let mut clients = NewClients::default();
         if config.dns_servers != self.config.dns_servers || usable(&settings) != usable(&self.settings) {
             clients.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.handles)?);
+        }
+        if config.stir.signers != self.config.stir.signers {
+            clients.signers = Some(signers::open(&config, &self.handles)?);
         }
         let media = |config: &Config| (config.media_relays.clone(), config.server.media.time_limit);
         if media(&config) != media(&self.config) {

@@ -2,7 +2,7 @@
 //! (`ringway check`), and reports to the service manager (sd_notify(3)), which without one have no effect.
 
 use super::host::ServerHost;
-use super::{Node, acme, changes, provisioning, records, tls};
+use super::{Node, acme, changes, provisioning, records, signers, tls};
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
 use ringway_linux::{Inboxes, Shards};
@@ -178,9 +178,10 @@ const TRANSACTIONS_MAX: usize = 2_000_000;
 /// no port is tried: a running server has them.
 pub(crate) fn start_errors(config: &Config, file: &Path) -> Vec<ConfigError> {
     let of_store = || provisioning::check(config, Store::open_existing(&config.store.url)?);
-    let checked: [(&str, Result<(), Failure>); 4] = [
+    let checked: [(&str, Result<(), Failure>); 5] = [
         ("[tls]", tls::check(config)),
         ("[tls.acme]", acme::check(config)),
+        ("[stir]", signers::check(config)),
         ("[store]", of_store()),
         ("[records]", records::check(&config.records)),
     ];

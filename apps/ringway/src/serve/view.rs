@@ -9,7 +9,7 @@ use super::settings::ShownConfig;
 use super::sharing::SharedLocation;
 use super::tls::{self, ServerTls};
 use super::trunks::TrunkRow;
-use super::{Node, provisioning};
+use super::{Node, provisioning, signers};
 use ringway_admin::{
     Call, CallRecord, Cluster, Connection, Page, Registration, Relay, ServerInfo, Stat, Stats, Traces, Trunk,
     View, page_over_shards,
@@ -355,6 +355,7 @@ impl ServerView {
             "Lookups refused because too many others of their source found nothing.",
             self.clients.lookups_without_result(),
         ));
+        stats.extend(signers::stats(self.clients.signer_stats()));
         let of_address = self.public_address.counts();
         stats.extend(of_address.into_iter().map(|(name, help, value)| Stat::counter(name, help, value)));
         stats.extend(tls::stats(&self.tls, self.dtls.as_deref()));
