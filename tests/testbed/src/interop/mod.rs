@@ -30,6 +30,7 @@ pub(crate) mod server;
 pub(crate) mod sipp;
 mod softphone;
 mod srtp;
+mod stir;
 mod tls;
 mod trunk;
 mod twinkle;
@@ -448,6 +449,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(provisioning::migrated_scenarios());
         all.extend(provisioning::scenarios());
         all.extend(trunk::scenarios());
+        all.extend(stir::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(acme::scenarios());

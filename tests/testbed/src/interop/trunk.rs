@@ -542,7 +542,7 @@ fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Pr
 }
 
 /// Host, port and parameters of a phone's own URI.
-fn host_of(phone: &Phone) -> String {
+pub(super) fn host_of(phone: &Phone) -> String {
     let uri = phone.uri();
     uri.split_once('@').map_or(uri.clone(), |(_, host)| host.to_owned())
 }
