@@ -32,7 +32,13 @@ mod token;
 pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus, store_failed_reply};
 pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
-    AuthConfig, CallerCheck, CallerLimits, CallerNumber, CallerPrivacy, CertificateHost, CertificateRules, Cluster, ClusterSecret, Config, Emergency, EmergencyNumber, EmergencyPlace, FieldName, HeaderRule, Hold, IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, MediaInterface, Mode, NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, NodeState, NotANetwork, OverloadConfig, Pattern, PresenceConfig, Realms, RegistrarConfig, RelayFailure, RelayRule, RuleAction, RuleDirection, RuleMessages, SrtpRule, StirConfig, Strangers, Trunk, TrunkIdentity, TrunkLimits, TrunkList, TrunkLogin, TrunkStir, Trunking, Watchers, is_private, is_value, node_domain,
+    AuthConfig, CallerCheck, CallerLimits, CallerNumber, CallerPrivacy, CertificateHost, CertificateRules,
+    Cluster, ClusterSecret, Config, Emergency, EmergencyNumber, EmergencyPlace, FieldName, HeaderRule, Hold,
+    IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, MediaInterface, Mode,
+    NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, NodeState, NotANetwork, OverloadConfig, Pattern,
+    PresenceConfig, Realms, RegistrarConfig, RelayFailure, RelayRule, RuleAction, RuleDirection,
+    RuleMessages, SrtpRule, StirConfig, Strangers, Trunk, TrunkIdentity, TrunkLimits, TrunkList, TrunkLogin,
+    TrunkStir, Trunking, Watchers, is_private, is_value, node_domain,
 };
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,

@@ -128,7 +128,8 @@ impl Grant {
     pub(crate) const fn new(reach: Reach, sender: Sender) -> Self {
         let (trunk, uses_accounts) = (TrunkTarget::None, true);
         let is_verified = sender.is_believed();
-        let (dialog, returned, has_own_uri, above_limits, verstat) = (None, None, false, None, Verstat::Absent);
+        let (dialog, returned, has_own_uri, above_limits, verstat) =
+            (None, None, false, None, Verstat::Absent);
         Self {
             reach,
             sender,

@@ -230,6 +230,7 @@ impl HeaderRule {
 /// Maximum length of a name.
 const NAME_BYTES_MAX: usize = 64;
 /// Maximum length of a regular expression as it is written.
+#[cfg(feature = "patterns")]
 const PATTERN_BYTES_MAX: usize = 256;
 /// Maximum size of its program.
 #[cfg(feature = "patterns")]

@@ -6,7 +6,7 @@ use super::{
     NeighbourTable, NotCounted, PausedTrunks, Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic,
     TrafficRates, TrunkLogins, TrunkPause,
 };
-use crate::{CallRate, CallRates, Hold, Trunk};
+use crate::{CallRate, CallRates, Hold, Trunk, TrunkLimits};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -429,8 +429,8 @@ impl SharedTables {
     /// Counts a call of a trunk that is verified; false: there are as many in this second as may be.
     pub(crate) fn admit_check(&self, now: Instant, trunk: &str, per_second: u32) -> bool {
         let limits = TrunkLimits { under_way: None, per_second: Some(per_second) };
-        let account = Limited { account: Account::FromTrunk(trunk), limits };
-        self.trunk_checks.change(false, |checks| checks.begin((now, now), &[account], 0).is_ok())
+        let accounts = [(Account::FromTrunk(trunk), limits)];
+        self.trunk_checks.change(false, |checks| checks.begin((now, now), &accounts, 0).is_ok())
     }
 
     /// True if a call was ever counted, also under an earlier configuration.
