@@ -27,14 +27,15 @@ impl Proxy {
         response: &Response<'_, '_>,
     ) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
-        if branch.over_tcp.is_some() || branch.came.is_some() {
+        if branch.over_tcp.is_some() || branch.came.is_some() || env.features.header_rules() {
             self.on_response_to_other(env, transactions, id, response);
         } else {
             self.on_any_response(env, transactions, id, response);
         }
     }
 
-    /// The same for a request that was sent over TCP for its length, or has another header field than the caller's.
+    /// The same for a request that was sent over TCP for its length, or has another header field than the caller's, and where rules change
+    /// responses.
     #[cold]
     fn on_response_to_other(
         &mut self,
