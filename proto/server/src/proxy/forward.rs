@@ -1,6 +1,7 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::limits::Share;
+use super::media::MediaDecision;
 use super::rewrite::{Rewrite, Signature};
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
@@ -178,6 +179,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// URI in From that its target has.
     pub(super) fn shown_from(&self) -> Option<&'p [u8]> {
         self.rewrite().and_then(Rewrite::from)
+    }
+
+    /// Media of the call.
+    pub(super) const fn media(&self) -> MediaDecision {
+        self.target.media
     }
 
     /// Route of the request.

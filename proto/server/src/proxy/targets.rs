@@ -1,6 +1,7 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::limits::Share;
+use super::media::MediaDecision;
 use super::rewrite::Rewrite;
 use crate::Config;
 use crate::base::Reach;
@@ -78,6 +79,8 @@ pub(super) struct Target {
     pub(super) user: UserHash,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
+    /// Media of its call.
+    pub(super) media: MediaDecision,
     /// The other flows of its phone.
     pub(super) flows: Option<Box<OtherFlows>>,
 }
@@ -104,6 +107,8 @@ pub(super) struct StoredTarget {
     share: Share,
     user: UserHash,
     rewrite: Option<Arc<Rewrite>>,
+    /// Media of its call.
+    pub(super) media: MediaDecision,
     flows: Option<Box<OtherFlows>>,
 }
 
@@ -151,6 +156,7 @@ impl StoredTarget {
             share: Share::default(),
             user: UserHash::NONE,
             rewrite: None,
+            media: MediaDecision::ByRule,
             flows: None,
         }
     }
@@ -185,6 +191,7 @@ impl StoredTarget {
             share,
             user: UserHash::NONE,
             rewrite: None,
+            media: MediaDecision::ByRule,
             flows: None,
         }
     }
@@ -265,7 +272,8 @@ impl Targets {
         let uri = self.write(uri);
         let (authority, share) = (Authority::Caller, Share::default());
         let (q, user, rewrite, flows) = (Q_MAX, UserHash::NONE, None, None);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
+        let media = MediaDecision::ByRule;
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows });
     }
 
     /// True if the targets have ranks: they are called one after another, and there may be fewer.
@@ -287,9 +295,10 @@ impl Targets {
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows } = target.clone();
+        let StoredTarget { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows } =
+            target.clone();
         let uri = self.write(&uri);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows });
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows });
     }
 
     /// Copies a target out of the set.
@@ -303,6 +312,7 @@ impl Targets {
             share: target.share,
             user: target.user,
             rewrite: target.rewrite.clone(),
+            media: target.media,
             flows: target.flows.clone(),
         }
     }
@@ -369,8 +379,8 @@ impl Targets {
     fn place(&mut self, start: usize, flow: Option<Flow>, Offer { binding, path }: Offer<'_>) {
         let (uri, rewrite) = (start..self.text.len(), path_of(path));
         let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
-        let (keeps_uri, user, flows) = (false, self.user, None);
-        let mut target = Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, flows };
+        let (keeps_uri, user, media, flows) = (false, self.user, MediaDecision::ByRule, None);
+        let mut target = Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows };
         let Some(key) = binding.flow_key() else { return self.list.push(target) };
         let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
         let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));

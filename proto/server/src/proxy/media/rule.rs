@@ -16,6 +16,34 @@ pub(crate) struct MediaPlan {
     pub(crate) callee: RelayMedia,
 }
 
+/// Media of the call of a target, as a stage decides about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MediaDecision {
+    /// The rule of the configuration decides when the next hop has been chosen.
+    #[default]
+    ByRule,
+    /// No relay has them.
+    Direct,
+    /// A relay has them: without one the call fails.
+    Relayed(MediaPlan),
+}
+
+impl MediaDecision {
+    /// Media of the sides of a call that an INVITE with an SDP begins; `None` if it is not relayed.
+    pub(crate) fn plan(self, config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> Option<MediaPlan> {
+        let decided = if self == Self::ByRule { by_rule(config, request, hop) } else { self };
+        match decided {
+            Self::Relayed(plan) => Some(plan),
+            Self::ByRule | Self::Direct => None,
+        }
+    }
+
+    /// True if a stage decided that a relay has them.
+    pub(crate) const fn is_relayed(self) -> bool {
+        matches!(self, Self::Relayed(_))
+    }
+}
+
 /// Next hop of an INVITE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop<'h> {
@@ -53,8 +81,8 @@ pub(crate) fn is_sdp(message: &Message<'_>) -> bool {
         })
 }
 
-/// Media of the sides of a call that an INVITE with an SDP begins; `None` if it is not relayed.
-pub(crate) fn plan_of(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> Option<MediaPlan> {
+/// Decision of the configuration about a call that an INVITE with an SDP begins.
+fn by_rule(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> MediaDecision {
     let facts = SdpFacts::read(request.message.body());
     let rule = &config.media;
     let caller_is_browser = facts.protocol == Protocol::Browser;
@@ -66,12 +94,13 @@ pub(crate) fn plan_of(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) 
             Protocol::Rtp => RelayMedia::Plain,
         };
         let callee = if callee_is_browser { RelayMedia::Browser } else { RelayMedia::Plain };
-        return Some(MediaPlan { caller, callee });
+        return MediaDecision::Relayed(MediaPlan { caller, callee });
     }
-    is_relayed(config, rule, request, &facts, hop).then(|| {
-        let both = if caller_is_browser { RelayMedia::Browser } else { RelayMedia::Same };
-        MediaPlan { caller: both, callee: both }
-    })
+    if !is_relayed(config, rule, request, &facts, hop) {
+        return MediaDecision::Direct;
+    }
+    let both = if caller_is_browser { RelayMedia::Browser } else { RelayMedia::Same };
+    MediaDecision::Relayed(MediaPlan { caller: both, callee: both })
 }
 
 /// Media of the sides of a call whose callee at `flow` refused the offer; `None` if it cannot be converted between SRTP and

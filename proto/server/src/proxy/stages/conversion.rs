@@ -7,7 +7,7 @@
 
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded};
 use crate::proxy::context::BranchState;
-use crate::proxy::media::converted_plan;
+use crate::proxy::media::{MediaDecision, converted_plan};
 use crate::proxy::stages::relays;
 use crate::proxy::states::Conversion;
 use crate::report::Report;
@@ -31,15 +31,17 @@ pub(super) fn after(
         return BranchNext::Pass;
     }
     let Some(branch) = forwarded.branch(end.id) else { return BranchNext::Pass };
-    if !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
+    let Some(target) = branch.target.as_mut().filter(|_| matches!(branch.state, BranchState::Sent { .. }))
+    else {
         return BranchNext::Pass;
-    }
+    };
     let result = CallResult::of(false, end.status);
     match (branch.states.conversion, end.status) {
         (Conversion::None, 415 | 488 | 606) => {
-            if converted_plan(config, call.request.message, *flow).is_none() {
+            let Some(plan) = converted_plan(config, call.request.message, *flow) else {
                 return BranchNext::Pass;
-            }
+            };
+            target.media = MediaDecision::Relayed(plan);
             branch.states.conversion = Conversion::Converted;
             relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
             if let Some(branch) = forwarded.branch(end.id) {

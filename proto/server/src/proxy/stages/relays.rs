@@ -5,8 +5,10 @@ use crate::proxy::call::MessageStep;
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
-use crate::proxy::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
-use crate::proxy::states::{AnswerStep, BranchMedia, Conversion};
+use crate::proxy::media::{
+    Hop, MEDIA_MARK, MediaDecision, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer,
+};
+use crate::proxy::states::{AnswerStep, BranchMedia};
 use crate::report::Report;
 use crate::{Action, Detail, Reason, RelayFailure};
 use alloc::boxed::Box;
@@ -24,13 +26,11 @@ pub(super) fn ask_offer(
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
     let number = id.parts().1;
-    let branch = context.branches.get_mut(number).filter(|branch| branch.states.media.is_none());
-    let Some(branch) = branch else { return false };
+    if context.branches.get(number).is_none_or(|branch| branch.states.media.is_some()) {
+        return false;
+    }
     let hop = Hop { flow: plan.flow(), contact: plan.contact() };
-    let media = match branch.states.conversion {
-        Conversion::None => BranchMedia::of_request(env, plan.request(), hop),
-        Conversion::Converted | Conversion::Repeated => BranchMedia::of_converted(env, plan.request(), hop),
-    };
+    let media = BranchMedia::of_request(env, plan.request(), hop, plan.media());
     let Some(mut media) = media else { return false };
     let makes_offer = media.makes_offer();
     let offer = match makes_offer {
@@ -39,7 +39,7 @@ pub(super) fn ask_offer(
     };
     if makes_offer && offer.is_none() {
         env.counters.media_failed += 1;
-        if refuse(env, context, id, &mut media) {
+        if refuse(env, context, id, &mut media, plan.media()) {
             return true;
         }
     }
@@ -60,19 +60,18 @@ pub(super) fn refuse(
     context: &mut ResponseContext,
     id: BranchId,
     media: &mut BranchMedia,
+    decision: MediaDecision,
 ) -> bool {
     media.set_direct();
-    let number = id.parts().1;
-    let Some(branch) = context.branches.get(number) else { return true };
-    let status = match (branch.states.conversion, env.config.media.on_failure) {
+    let status = match env.config.media.on_failure {
         // Unchanged it would be refused again.
-        (Conversion::Converted | Conversion::Repeated, _) => 488,
+        _ if decision.is_relayed() => 488,
         // An emergency call is better off without a relay than without a call.
-        (Conversion::None, _) if context.grant.above_limits.is_some() => return false,
-        (Conversion::None, RelayFailure::Refuse) => 500,
-        (Conversion::None, RelayFailure::Direct) => return false,
+        _ if context.grant.above_limits.is_some() => return false,
+        RelayFailure::Refuse => 500,
+        RelayFailure::Direct => return false,
     };
-    context.fail_branch(number, status);
+    context.fail_branch(id.parts().1, status);
     true
 }
 
@@ -139,13 +138,14 @@ pub(super) fn offered(
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return false };
     branch.state = BranchState::Done;
     let Some(mut media) = branch.states.media.take() else { return false };
+    let decision = branch.target.as_ref().map_or(MediaDecision::ByRule, |target| target.media);
     let was_relayed = media.set_offer_result(result);
     context.report(env, if was_relayed { Report::RelayChosen } else { Report::RelayFailed });
     if !was_relayed && media.is_unanswered() {
         // A relay may have the call: its SDP is not credible, or its answer was late.
         env.cx.actions.push(media.delete());
     }
-    let is_sent = was_relayed || !refuse(env, context, id, &mut media);
+    let is_sent = was_relayed || !refuse(env, context, id, &mut media, decision);
     if is_sent && let Some(branch) = context.branches.get_mut(id.parts().1) {
         branch.states.media = Some(media);
     }

@@ -3,8 +3,8 @@
 use crate::Action;
 use crate::base::{Env, Request};
 use crate::proxy::media::{
-    Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, interfaces_of,
-    is_sdp, plan_of, source_of_offer,
+    Hop, MediaDecision, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, holder_of, interfaces_of, is_sdp,
+    source_of_offer,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -67,21 +67,12 @@ pub(in crate::proxy) enum AnswerStep {
 }
 
 impl BranchMedia {
-    /// Media of a call whose offer is converted after its target refused it.
-    pub(in crate::proxy) fn of_converted(
-        env: &Env<'_>,
-        request: &Request<'_, '_>,
-        hop: Hop<'_>,
-    ) -> Option<Self> {
-        let media = converted_plan(env.config, request.message, hop.flow)?;
-        Some(Self::new(env, request, hop, (Role::Begins, begun(media), RelaySide::Caller)))
-    }
-
     /// Media of a request that needs a relay, or ends a relayed call.
     pub(in crate::proxy) fn of_request(
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         hop: Hop<'_>,
+        decision: MediaDecision,
     ) -> Option<Self> {
         let message = request.message;
         let (role, mark, offerer) = match (request.method, message.to().tag()) {
@@ -89,7 +80,7 @@ impl BranchMedia {
                 if env.config.is_own_address(hop.flow.remote) || !env.config.record_route {
                     return None;
                 }
-                let media = plan_of(env.config, request, hop)?;
+                let media = decision.plan(env.config, request, hop)?;
                 (Role::Begins, begun(media), RelaySide::Caller)
             }
             (Method::Invite, None) => {
