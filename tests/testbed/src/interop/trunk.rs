@@ -196,8 +196,8 @@ fn header_rules(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// alice has as many calls as she and her carrier may have, her address sends too much, and a rule forbids short numbers: her emergency call
-/// goes through, with the number and the location of her place. A stranger's does not.
+/// The domain of alice and its carrier have as many calls as they may have, her address sends too much, and a rule forbids short numbers: her
+/// emergency call goes through, with the number and the location of her place. A stranger's does not.
 fn emergency(stage: &Stage) -> Result<()> {
     let gateway = gateway(stage, NUMBER, Transport::Udp)?;
     let rescue =
@@ -212,17 +212,21 @@ fn emergency(stage: &Stage) -> Result<()> {
         )
     };
     let text = trunk("carrier", CARRIER, port) + &trunk("rescue", SECOND_CARRIER, rescue_port) + EMERGENCY;
-    let limits = "per_source_rate = 40\nuser_calls_max = 1";
+    let limits = "per_source_rate = 40\ndomain_calls_max = 1";
     let mut server = Server::start_with(stage, Wanted { limits, ..Wanted::default() }, &text)?;
     server.add_user("alice")?;
+    server.add_user("bob")?;
     let plain = (Transport::Udp, "MD5");
     let _carrier = carrier(stage, "carrier", (CARRIER, port), (server.port, &gateway), plain)?;
     let _rescue = carrier(stage, "rescue", (SECOND_CARRIER, rescue_port), (server.port, &rescue), plain)?;
     let mut alice = alice(stage, &server)?;
+    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, server.port, Transport::Udp))?;
+    bob.registered()?;
+    bob.dial(&format!("sip:{NUMBER}@example.org"))?;
+    bob.established_calls(1).context("the only call of the domain")?;
     alice.dial(&format!("sip:{NUMBER}@example.org"))?;
-    alice.established_calls(1).context("the only call that she may have")?;
-    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
-    server.await_counter("user_calls_refused", 1, Duration::from_secs(10))?;
+    alice.ended_calls(1).context("the call that is one too many")?;
+    ensure!(server.counters()?.get("domain_calls_refused")? == 1, "the limit of the domain refused nothing");
     let flood = Flood::start(server.port)?;
     retry(Duration::from_secs(10), || {
         ensure!(server.counters()?.get("over_rate")? > 0, "the flood is not over the rate");
@@ -230,7 +234,7 @@ fn emergency(stage: &Stage) -> Result<()> {
     })?;
     alice.dial("sip:112@example.org")?;
     rescue.established_calls(1).context("the emergency call")?;
-    alice.established_calls(2)?;
+    alice.established_calls(1)?;
     let counters = server.counters()?;
     ensure!(counters.get("emergency_calls")? == 1, "the call is not counted");
     ensure!(counters.get("over_rate_emergencies")? >= 1, "the source was not over its rate");
