@@ -32,7 +32,7 @@ pub(super) fn read_one(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, d
     TlsUse { version, key, ..default }
 }
 
-/// Keys of both places.
+/// Keys at the top and in sections.
 pub(super) fn read_switches(
     reader: &mut Reader<'_>,
     section: &mut Section<'_, '_>,

@@ -14,7 +14,7 @@ struct Shown {
     heading: String,
 }
 
-/// Place of a load among the points of a target.
+/// Position of a load among the points of a target.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Rate(f64),
