@@ -33,7 +33,7 @@ pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus,
 pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerCheck, CallerLimits, CallerNumber, CallerPrivacy, CertificateHost, CertificateRules,
-    Cluster, ClusterSecret, Config, Emergency, EmergencyNumber, EmergencyPlace, FieldName, HeaderRule, Hold,
+    Cluster, ClusterSecret, Config, Emergency, EmergencyNumber, EmergencySite, FieldName, HeaderRule, Hold,
     IdentityTemplate, InnerHost, LinkedNode, Links, Listener, MediaConfig, MediaInterface, Mode,
     NEIGHBOURS_MAX, Neighbour, NeighbourConnection, Network, NodeState, NotANetwork, OverloadConfig, Pattern,
     PresenceConfig, Realms, RegistrarConfig, RelayFailure, RelayRule, RuleAction, RuleDirection,

@@ -250,8 +250,8 @@ impl Host for TestHost {
             LogEvent::MessageDropped { sender, recipient, reason } => {
                 format!("dropped {} for {}: {reason}", text(sender), text(recipient))
             }
-            LogEvent::EmergencyCall { caller, number, place, .. } => {
-                format!("emergency call of {} to {} from {place:?}", text(caller), text(number))
+            LogEvent::EmergencyCall { caller, number, site, .. } => {
+                format!("emergency call of {} to {} from {site:?}", text(caller), text(number))
             }
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))

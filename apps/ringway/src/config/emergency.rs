@@ -1,8 +1,8 @@
-//! `[emergency]`: emergency calls, their trunks and the places of callers.
+//! `[emergency]`: emergency calls, their trunks and the sites of callers.
 
 use super::trunks::is_number;
 use super::{Reader, Section};
-use ringway_server::{Config, Emergency, EmergencyNumber, EmergencyPlace, Mode};
+use ringway_server::{Config, Emergency, EmergencyNumber, EmergencySite, Mode};
 use ringway_settings::read_networks;
 use ringway_sip::Uri;
 
@@ -14,11 +14,11 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &
         services: services(reader, &mut section),
         trunks: trunks(reader, &mut section, server),
         strangers: strangers(reader, &mut section),
-        places: places(reader, &mut section, server),
+        sites: sites(reader, &mut section, server),
     };
     let at = section.place("to").unwrap_or_default();
     if emergency.trunks.is_empty() && emergency != Emergency::default() {
-        let keys = ["numbers", "services", "strangers", "place"];
+        let keys = ["numbers", "services", "strangers", "site"];
         let at = keys.into_iter().find_map(|key| section.place(key)).unwrap_or_default();
         reader.error(at, section.path("to"), "is missing; give the trunks, as [\"carrier\"]");
     } else if !emergency.trunks.is_empty() && emergency.numbers.is_empty() {
@@ -34,11 +34,11 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, server: &
     server.trunking.emergency = emergency;
 }
 
-/// A call without a place has the number of any call, by which the carrier finds an address.
+/// A call without a site has the number of any call, by which the carrier finds an address.
 pub(super) fn warnings(emergency: &Emergency) -> Option<String> {
-    (emergency.is_on() && emergency.places.is_empty()).then(|| {
-        "[emergency] without [[emergency.place]]: all emergency calls have the number of the trunk, whose address the emergency service \
-         is sent to; add a place for each site, or one with the networks of all phones if there is one site only"
+    (emergency.is_on() && emergency.sites.is_empty()).then(|| {
+        "[emergency] without [[emergency.site]]: all emergency calls have the number of the trunk, whose address the emergency service \
+         is sent to; add a site for each site, or one with the networks of all phones if there is one site only"
             .to_owned()
     })
 }
@@ -114,45 +114,45 @@ fn strangers(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<ring
     networks
 }
 
-fn places(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, server: &Config) -> Vec<EmergencyPlace> {
-    let mut places: Vec<EmergencyPlace> = Vec::new();
-    for (place, at) in section.sections(reader, "place") {
-        let mut place = place.named("emergency.place");
-        if places.len() >= PLACES_MAX {
-            let message = format!("the list is too long; give at most {PLACES_MAX} places");
-            reader.error(at, "emergency.place", message);
+fn sites(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, server: &Config) -> Vec<EmergencySite> {
+    let mut sites: Vec<EmergencySite> = Vec::new();
+    for (site, at) in section.sections(reader, "site") {
+        let mut site = site.named("emergency.site");
+        if sites.len() >= SITES_MAX {
+            let message = format!("the list is too long; give at most {SITES_MAX} sites");
+            reader.error(at, "emergency.site", message);
             break;
         }
-        let name = place.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        let networks = read_networks(reader, &mut place, "networks").unwrap_or_default();
-        let users = users(reader, &mut place, server);
-        let caller = caller(reader, &mut place);
-        let location = location(reader, &mut place);
+        let name = site.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
+        let networks = read_networks(reader, &mut site, "networks").unwrap_or_default();
+        let users = users(reader, &mut site, server);
+        let caller = caller(reader, &mut site);
+        let location = location(reader, &mut site);
         if (networks.is_empty() && users.is_empty()) || (caller.is_none() && location.is_none()) {
             let message =
-                "give `networks` or `users` of the place, and `caller` or `geolocation` for its calls";
-            reader.error(at, "emergency.place", message);
+                "give `networks` or `users` of the site, and `caller` or `geolocation` for its calls";
+            reader.error(at, "emergency.site", message);
         }
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let at = place.place("name").unwrap_or(at);
+            let at = site.place("name").unwrap_or(at);
             let message = format!("{name:?} is no name; give 1 to 64 visible characters without spaces");
-            reader.error(at, place.path("name"), message);
+            reader.error(at, site.path("name"), message);
         }
-        place.finish(reader);
-        places.push(EmergencyPlace { name, networks, users, caller, location });
+        site.finish(reader);
+        sites.push(EmergencySite { name, networks, users, caller, location });
     }
-    places
+    sites
 }
 
-/// Users of a place, sorted; a name without a domain is one of the first domain.
-fn users(reader: &mut Reader<'_>, place: &mut Section<'_, '_>, server: &Config) -> Vec<String> {
+/// Users of a site, sorted; a name without a domain is one of the first domain.
+fn users(reader: &mut Reader<'_>, site: &mut Section<'_, '_>, server: &Config) -> Vec<String> {
     let mut users = Vec::new();
     for (name, at) in place.texts(reader, "users").unwrap_or_default() {
         let domain = name.rsplit_once('@').map(|(_, domain)| domain);
         if domain.is_some_and(|domain| !server.domains.iter().any(|own| own == domain)) || name.is_empty() {
             let message =
                 format!("{name:?} is no user of this server; write as \"alice\" or \"alice@DOMAIN\"");
-            reader.error(at, place.path("users"), message);
+            reader.error(at, site.path("users"), message);
         }
         let first = server.domains.first().map_or("", String::as_str);
         users.push(if domain.is_some() { name.to_owned() } else { format!("{name}@{first}") });
@@ -161,18 +161,18 @@ fn users(reader: &mut Reader<'_>, place: &mut Section<'_, '_>, server: &Config) 
     users
 }
 
-fn caller(reader: &mut Reader<'_>, place: &mut Section<'_, '_>) -> Option<String> {
-    let (text, at) = place.text(reader, "caller")?;
+fn caller(reader: &mut Reader<'_>, site: &mut Section<'_, '_>) -> Option<String> {
+    let (text, at) = site.text(reader, "caller")?;
     if !is_number(text) {
         let message = format!("{text:?} is not a number; write as \"+49301234\"");
-        reader.error(at, place.path("caller"), message);
+        reader.error(at, site.path("caller"), message);
     }
     Some(text.to_owned())
 }
 
 /// URI of a location: `cid:` would need a body that the phone does not send.
-fn location(reader: &mut Reader<'_>, place: &mut Section<'_, '_>) -> Option<String> {
-    let (text, at) = place.text(reader, "geolocation")?;
+fn location(reader: &mut Reader<'_>, site: &mut Section<'_, '_>) -> Option<String> {
+    let (text, at) = site.text(reader, "geolocation")?;
     let is_known =
         ["https://", "http://", "sip:", "sips:", "pres:"].iter().any(|start| text.starts_with(start));
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"');
@@ -184,7 +184,7 @@ fn location(reader: &mut Reader<'_>, place: &mut Section<'_, '_>) -> Option<Stri
         let message = format!(
             "{text:?} is no URI of a location; give an https:, http:, sip:, sips: or pres: URI of at most {LOCATION_BYTES_MAX} bytes"
         );
-        reader.error(at, place.path("geolocation"), message);
+        reader.error(at, site.path("geolocation"), message);
     }
     Some(text.to_owned())
 }
@@ -204,5 +204,5 @@ fn listed<'t>(
 
 const NUMBERS_MAX: usize = 20;
 const TRUNKS_MAX: usize = 8;
-const PLACES_MAX: usize = 1000;
+const SITES_MAX: usize = 1000;
 const LOCATION_BYTES_MAX: usize = 255;

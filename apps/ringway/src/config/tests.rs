@@ -680,7 +680,7 @@ fn every_key_is_in_the_difference_of_two_configurations() {
         let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
         let of_section = of_section.iter().map(|key| format!("{name}.{key}"));
         for key in of_section.filter(|key| {
-            !["auth.domain", "emergency.place", "tls.acme", "tls.domain"].contains(&key.as_str())
+            !["auth.domain", "emergency.site", "tls.acme", "tls.domain"].contains(&key.as_str())
         }) {
             assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
         }
@@ -838,7 +838,7 @@ fn proxies_in_front_and_the_mark_of_packets_are_read() {
 }
 
 #[test]
-fn a_certificate_by_acme_is_for_host_names_and_takes_the_place_of_files() {
+fn a_certificate_by_acme_is_for_host_names_and_takes_the_site_of_files() {
     let text = "domains = [\"Example.org\", \"192.0.2.1\", \"localhost\"]\nlisten = [\"wss:0.0.0.0:8443\"]\n[tls.acme]\n\
                 accept_terms = true\nchallenge = \"tls-alpn-01\"\ntls_port = 8443\nfolder = \"/a\"\nca = \"ca.pem\"\n";
     let config = Config::parse(text, None).unwrap();

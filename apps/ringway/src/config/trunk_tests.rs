@@ -278,7 +278,7 @@ fn limits_of_callers_and_emergency_calls_are_read() {
         services = ["sos.Police:110"]
         to = ["a"]
         strangers = ["10.0.0.0/8"]
-        [[emergency.place]]
+        [[emergency.site]]
         name = "berlin"
         networks = ["192.0.2.0/24"]
         users = ["bob", "alice@b.example"]
@@ -297,16 +297,16 @@ fn limits_of_callers_and_emergency_calls_are_read() {
     assert_eq!((emergency.numbers[1].dialled.as_str(), emergency.numbers[1].sent.as_str()), ("0110", "110"));
     assert_eq!(emergency.services, [("sos.police".into(), "110".into())]);
     assert_eq!((emergency.trunks.as_slice(), emergency.strangers.len()), (&[0][..], 1));
-    let place = &emergency.places[0];
-    assert_eq!(place.users, ["alice@b.example", "bob@example.org"]);
-    assert_eq!((place.caller.as_deref(), place.networks.len()), (Some("+49301"), 1));
+    let site = &emergency.sites[0];
+    assert_eq!(site.users, ["alice@b.example", "bob@example.org"]);
+    assert_eq!((site.caller.as_deref(), site.networks.len()), (Some("+49301"), 1));
 }
 
 #[test]
 fn each_invalid_limit_and_emergency_call_has_an_error_with_line_key_and_remedy() {
     let emergency = |text: &str| format!("{TRUNK}[emergency]\n{text}");
-    let place = |text: &str| {
-        emergency(&format!("numbers = [\"112\"]\nto = [\"a\"]\n[[emergency.place]]\nname = \"x\"\n{text}"))
+    let site = |text: &str| {
+        emergency(&format!("numbers = [\"112\"]\nto = [\"a\"]\n[[emergency.site]]\nname = \"x\"\n{text}"))
     };
     for (text, line, key, remedy) in [
         ("[limits]\nuser_calls = [\"alice\"]".to_owned(), 2, "[limits] user_calls", "alice:20"),
@@ -347,18 +347,18 @@ fn each_invalid_limit_and_emergency_call_has_an_error_with_line_key_and_remedy()
             "[emergency] to",
             "stateful",
         ),
-        (place("caller = \"112\""), 7, "emergency.place", "`networks` or `users`"),
-        (place("users = [\"alice\"]"), 7, "emergency.place", "`geolocation`"),
+        (site("caller = \"112\""), 7, "emergency.site", "`networks` or `users`"),
+        (site("users = [\"alice\"]"), 7, "emergency.site", "`geolocation`"),
         (
-            place("users = [\"alice\"]\ngeolocation = \"cid:1@x\""),
+            site("users = [\"alice\"]\ngeolocation = \"cid:1@x\""),
             10,
-            "[emergency.place] geolocation",
+            "[emergency.site] geolocation",
             "https:",
         ),
         (
-            place("users = [\"alice@elsewhere\"]\ncaller = \"+49\""),
+            site("users = [\"alice@elsewhere\"]\ncaller = \"+49\""),
             9,
-            "[emergency.place] users",
+            "[emergency.site] users",
             "alice@DOMAIN",
         ),
     ] {
@@ -378,9 +378,9 @@ fn what_a_carrier_would_misread_has_a_warning() {
     assert!(!of(&format!("{out}caller = \"+4930\"\n")).contains("normalise"));
     assert!(!of("caller = \"4930\"\n").contains("normalise"));
     let emergency = "[emergency]\nnumbers = [\"112\"]\nto = [\"a\"]\n";
-    assert!(of(emergency).contains("[[emergency.place]]"));
-    let place = "[[emergency.place]]\nname = \"x\"\nusers = [\"alice\"]\ncaller = \"+4930\"\n";
-    assert!(!of(&format!("{emergency}{place}")).contains("emergency"));
+    assert!(of(emergency).contains("[[emergency.site]]"));
+    let site = "[[emergency.site]]\nname = \"x\"\nusers = [\"alice\"]\ncaller = \"+4930\"\n";
+    assert!(!of(&format!("{emergency}{site}")).contains("emergency"));
 }
 
 /// Writes a key, its certificate, and the authority of it into a folder; returns names and paths.

@@ -1,4 +1,4 @@
-//! Emergency calls: their numbers and services (RFC 5031), trunks, and the places of callers.
+//! Emergency calls: their numbers and services (RFC 5031), trunks, and the sites of callers.
 
 use crate::config::network::Network;
 use crate::{Config, Number};
@@ -19,7 +19,7 @@ pub struct Emergency {
     /// Networks whose phones need no password for an emergency call.
     pub strangers: Vec<Network>,
     /// Places of callers, at most 1,000; the first one that fits counts.
-    pub places: Vec<EmergencyPlace>,
+    pub sites: Vec<EmergencySite>,
 }
 
 /// Number of an emergency call.
@@ -33,7 +33,7 @@ pub struct EmergencyNumber {
 
 /// Place of callers, as emergency services see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EmergencyPlace {
+pub struct EmergencySite {
     /// Name in the log.
     pub name: String,
     /// Networks of its phones.
@@ -77,14 +77,14 @@ impl Emergency {
     }
 
     /// Place of a caller: by the user, or else by the address.
-    pub(crate) fn place_of(&self, user: Option<&[u8]>, client: IpAddr) -> Option<&EmergencyPlace> {
-        let has_user = |place: &&EmergencyPlace| {
-            user.is_some_and(|user| place.users.binary_search_by(|own| own.as_bytes().cmp(user)).is_ok())
+    pub(crate) fn site_of(&self, user: Option<&[u8]>, client: IpAddr) -> Option<&EmergencySite> {
+        let has_user = |site: &&EmergencySite| {
+            user.is_some_and(|user| site.users.binary_search_by(|own| own.as_bytes().cmp(user)).is_ok())
         };
         let has_address =
-            |place: &&EmergencyPlace| place.networks.iter().any(|network| network.contains(client));
-        let mut places = self.places.iter();
-        places.clone().find(has_user).or_else(|| places.find(has_address))
+            |site: &&EmergencySite| site.networks.iter().any(|network| network.contains(client));
+        let mut sites = self.sites.iter();
+        sites.clone().find(has_user).or_else(|| sites.find(has_address))
     }
 
     /// True for an address whose phones need no password.
@@ -186,24 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_its_place_wherever_it_calls_from() {
-        let place = |name: &str, network: &str, user: &str| EmergencyPlace {
+    fn a_user_has_its_site_wherever_it_calls_from() {
+        let site = |name: &str, network: &str, user: &str| EmergencySite {
             name: name.into(),
             networks: vec![network.parse().unwrap()],
             users: vec![user.into()],
-            ..EmergencyPlace::default()
+            ..EmergencySite::default()
         };
-        let places =
-            vec![place("a", "192.0.2.0/25", "x@example.org"), place("b", "192.0.2.0/24", "y@example.org")];
-        let emergency = Emergency { places, ..Emergency::default() };
+        let sites =
+            vec![site("a", "192.0.2.0/25", "x@example.org"), site("b", "192.0.2.0/24", "y@example.org")];
+        let emergency = Emergency { sites, ..Emergency::default() };
         for (user, client, expected) in [
             (Some("y@example.org"), "192.0.2.1", Some("b")),
             (Some("z@example.org"), "192.0.2.1", Some("a")),
             (None, "192.0.2.200", Some("b")),
             (None, "192.0.3.1", None),
         ] {
-            let found = emergency.place_of(user.map(str::as_bytes), client.parse().unwrap());
-            assert_eq!(found.map(|place| place.name.as_str()), expected);
+            let found = emergency.site_of(user.map(str::as_bytes), client.parse().unwrap());
+            assert_eq!(found.map(|site| site.name.as_str()), expected);
         }
     }
 }

@@ -32,7 +32,7 @@ pub use dialplan::{
 };
 pub(crate) use dialplan::{TrunkOrder, in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};
-pub use emergency::{Emergency, EmergencyNumber, EmergencyPlace};
+pub use emergency::{Emergency, EmergencyNumber, EmergencySite};
 pub use headers::{FieldName, HeaderRule, Pattern, RuleAction, RuleDirection, RuleMessages, is_value};
 pub use identity::{IdentityTemplate, TrunkIdentity};
 pub(crate) use listener::SentBy;

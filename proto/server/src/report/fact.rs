@@ -83,8 +83,8 @@ pub(crate) enum Report<'a> {
     TrunkFull { name: &'a str },
     /// A user, domain or trunk has as many calls as it may begin.
     CallerFull { kind: CallerKind, name: &'a [u8] },
-    /// It is an emergency call, from this place of the configuration.
-    Emergency { caller: &'a [u8], number: &'a [u8], place: &'a str, source: SocketAddr },
+    /// It is an emergency call, from this site of the configuration.
+    Emergency { caller: &'a [u8], number: &'a [u8], site: &'a str, source: SocketAddr },
     /// The identity of its caller has a valid signature, by the certificate at this URL.
     IdentityVerified { url: &'a str, attested: &'a str },
     /// It has none: because of a limit, because it is wrong, or because it is missing.
@@ -350,8 +350,8 @@ impl<'a> Report<'a> {
                 Reason::TrunkSendsTooMany,
                 Detail::Text(name),
             ),
-            Self::Emergency { number, place, .. } => {
-                let detail = Detail::Both(number, place.as_bytes());
+            Self::Emergency { number, site, .. } => {
+                let detail = Detail::Both(number, site.as_bytes());
                 Parts::of(|all| &mut all.emergency_calls, Reason::Emergency, detail)
             }
             Self::TrunkLogin(flow) => {
@@ -428,8 +428,8 @@ impl<'a> Report<'a> {
                 Some(LogEvent::TrunkBypassed { caller, target, address })
             }
             Self::TrunkLoginRefused { name, address } => Some(LogEvent::TrunkLoginRefused { name, address }),
-            Self::Emergency { caller, number, place, source: address } => {
-                Some(LogEvent::EmergencyCall { caller, number, place, address })
+            Self::Emergency { caller, number, site, source: address } => {
+                Some(LogEvent::EmergencyCall { caller, number, site, address })
             }
             Self::DestinationRefused { aor, number, prefix, source: address, .. } => {
                 Some(LogEvent::DestinationRefused { aor, number, prefix, address })

@@ -120,8 +120,8 @@ pub enum LogEvent<'a> {
         caller: &'a [u8],
         /// Number as the trunk gets it.
         number: &'a [u8],
-        /// Name of the place of the caller; empty: none of the configuration.
-        place: &'a str,
+        /// Name of the site of the caller; empty: none of the configuration.
+        site: &'a str,
         /// Source address of the request.
         address: SocketAddr,
     },

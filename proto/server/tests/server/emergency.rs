@@ -1,4 +1,4 @@
-//! Tests of emergency calls: above every limit, with the number and the location of their place; and what a stranger can make of them.
+//! Tests of emergency calls: above every limit, with the number and the location of their site; and what a stranger can make of them.
 
 use crate::challenge::{Login, answered, proven};
 use crate::ends::nothing_is_left;
@@ -9,7 +9,7 @@ use crate::routes::{CARRIER_A, CARRIER_B, carriers, to_trunks, trunk};
 use ringway_sansio::{Flow, Transport};
 use ringway_server::{
     BlockPattern, CallerLimits, CallerNumber, Config, Destination, DestinationRule, DestinationRules,
-    Emergency, EmergencyNumber, EmergencyPlace, RouteMatch, RouteTable, TrunkLimits,
+    Emergency, EmergencyNumber, EmergencySite, RouteMatch, RouteTable, TrunkLimits,
 };
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ pub(crate) fn rescue(config: &mut Config) {
         numbers: vec![number("112"), EmergencyNumber { dialled: "0112".into(), sent: "112".into() }],
         services: vec![("sos.police".into(), "110".into())],
         trunks: vec![2, 0],
-        places: vec![EmergencyPlace {
+        sites: vec![EmergencySite {
             name: "berlin".into(),
             networks: vec!["192.0.2.0/27".parse().unwrap()],
             caller: Some("+4930111".into()),
             location: Some("https://lis.example.org/berlin".into()),
-            ..EmergencyPlace::default()
+            ..EmergencySite::default()
         }],
         ..Emergency::default()
     };
@@ -79,7 +79,7 @@ fn a_user_reaches_the_trunk_of_emergency_calls_with_its_place() {
 fn a_phone_elsewhere_has_its_users_place_or_the_number_of_the_trunk_and_keeps_its_own_location() {
     let mut world = World::with(|config| {
         rescue(config);
-        config.trunking.emergency.places[0].users = vec!["bob@example.org".into()];
+        config.trunking.emergency.sites[0].users = vec!["bob@example.org".into()];
     });
     let mut request = call("sip:112@example.org", "1");
     request.from = request.from.replace("alice", "bob");
@@ -170,13 +170,13 @@ fn a_stranger_gets_no_emergency_call_unless_its_network_is_listed() {
     let mut world = World::with(|config| {
         rescue(config);
         config.trunking.emergency.strangers = vec!["203.0.113.0/24".parse().unwrap()];
-        config.trunking.emergency.places[0].networks = vec!["203.0.113.0/24".parse().unwrap()];
+        config.trunking.emergency.sites[0].networks = vec!["203.0.113.0/24".parse().unwrap()];
     });
     let mut request = call("urn:service:sos", "1").line("P-Asserted-Identity: <sip:chief@example.org>");
     request.from = "\"Boss\" <sip:bob@example.org>;tag=1".into();
     let sent = only_request(world.udp(STRANGER, &request));
     let asserted = sent.headers("P-Asserted-Identity");
-    assert_eq!(asserted, ["<sip:+4930111@198.51.100.9;user=phone>"], "its place, and nothing of its own");
+    assert_eq!(asserted, ["<sip:+4930111@198.51.100.9;user=phone>"], "its site, and nothing of its own");
     assert!(requests(world.udp(STRANGER, &call("sip:+441@example.org", "2"))).is_empty(), "no other call");
     let page = Flow { transport: Transport::Ws, ..tcp_flow(7, STRANGER) };
     let sent = world.message(page, &call("sip:112@example.org", "3").tcp().wire());

@@ -197,7 +197,7 @@ fn header_rules(stage: &Stage) -> Result<()> {
 }
 
 /// The domain of alice and its carrier have as many calls as they may have, her address sends too much, and a rule forbids short numbers: her
-/// emergency call goes through, with the number and the location of her place. A stranger's does not.
+/// emergency call goes through, with the number and the location of her site. A stranger's does not.
 fn emergency(stage: &Stage) -> Result<()> {
     let gateway = gateway(stage, NUMBER, Transport::Udp)?;
     let rescue =
@@ -240,7 +240,7 @@ fn emergency(stage: &Stage) -> Result<()> {
     ensure!(counters.get("over_rate_emergencies")? >= 1, "the source was not over its rate");
     flood.stop()?;
     let lines = server.log_lines("emergency call", 1)?;
-    ensure!(lines.iter().any(|line| line.contains("place=berlin")), "the log has no place: {lines:?}");
+    ensure!(lines.iter().any(|line| line.contains("site=berlin")), "the log has no site: {lines:?}");
     stranger_calls(&server)
 }
 
@@ -625,7 +625,7 @@ allow = false
 [emergency]
 numbers = ["112"]
 to = ["rescue"]
-[[emergency.place]]
+[[emergency.site]]
 name = "berlin"
 networks = ["127.0.0.0/8"]
 caller = "+4930123400"

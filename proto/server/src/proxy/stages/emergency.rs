@@ -1,8 +1,8 @@
 //! Emergency calls: to their trunks, one after another, whatever else the routes, the forwards and the limits say, with the number and the
-//! location of the caller's place.
+//! location of the caller's site.
 
 use crate::base::Sender;
-use crate::config::EmergencyPlace;
+use crate::config::EmergencySite;
 use crate::policy::proven_sender;
 use crate::proxy::call::{Call, Next, Planned};
 use crate::proxy::rewrite::Rewrite;
@@ -20,8 +20,8 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
     let Some(number) = config.emergency_number(&call.routed.uri) else { return Next::Pass };
     let user = proven_sender(call.env, request);
     let client = request.client(config);
-    let place = config.trunking.emergency.place_of(user.as_ref().map(Aor::as_bytes), client);
-    let payer = payer_of(call, place);
+    let site = config.trunking.emergency.site_of(user.as_ref().map(Aor::as_bytes), client);
+    let payer = payer_of(call, site);
     let (tables, now) = (call.env.tables, call.env.cx.now);
     let mut order: Vec<usize> = config.trunking.emergency.trunks.clone();
     order.sort_by_key(|index| {
@@ -29,9 +29,9 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
         let is_down = trunk.and_then(|trunk| trunk.neighbour).is_some_and(|at| !tables.is_neighbour_up(at));
         (is_down, tables.trunk_pause(now, *index).is_some())
     });
-    let name = place.map_or("", |place| place.name.as_str());
+    let name = site.map_or("", |site| site.name.as_str());
     let (caller, source) = (request.message.from().uri.as_bytes(), request.flow.remote);
-    call.env.report(request, Report::Emergency { caller, number: number.as_bytes(), place: name, source });
+    call.env.report(request, Report::Emergency { caller, number: number.as_bytes(), site: name, source });
     let numbered = order.iter().filter_map(|index| Some((*index, config.trunking.trunks.get(*index)?)));
     let mut targets = Vec::new();
     for (rank, (index, trunk)) in (0..).zip(numbered) {
@@ -40,7 +40,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
         if let Some(payer) = &payer {
             identity::add(call, payer, trunk, &mut rewrite);
         }
-        add_location(call, place, &mut rewrite);
+        add_location(call, site, &mut rewrite);
         trunks::push_routes(call.env, trunk, true, &mut rewrite);
         let uri = trunks::uri_at(trunk, &trunk.numbers_out.write(&number));
         targets.push(StoredTarget::ranked(&uri, false, rewrite, rank));
@@ -48,9 +48,9 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
     Next::Targets(targets)
 }
 
-/// User and number that the trunk gets. What a caller without a password wrote is not asserted: it has the number of its place, or none.
-fn payer_of(call: &Call<'_, '_>, place: Option<&EmergencyPlace>) -> Option<Payer> {
-    let number = place.and_then(|place| place.caller.clone());
+/// User and number that the trunk gets. What a caller without a password wrote is not asserted: it has the number of its site, or none.
+fn payer_of(call: &Call<'_, '_>, site: Option<&EmergencySite>) -> Option<Payer> {
+    let number = site.and_then(|site| site.caller.clone());
     let payer = Payer::of(call.env.config, &call.request.message.from().uri);
     match (call.request.grant.sender, number) {
         (Sender::Stranger | Sender::Unknown | Sender::InDialog, None) => None,
@@ -62,9 +62,9 @@ fn payer_of(call: &Call<'_, '_>, place: Option<&EmergencyPlace>) -> Option<Payer
     }
 }
 
-/// RFC 6442 §4.4: adds the location of the place, unless the phone has sent its own.
-fn add_location(call: &Call<'_, '_>, place: Option<&EmergencyPlace>, rewrite: &mut Rewrite) {
-    let location = place.and_then(|place| place.location.as_deref());
+/// RFC 6442 §4.4: adds the location of the site, unless the phone has sent its own.
+fn add_location(call: &Call<'_, '_>, site: Option<&EmergencySite>, rewrite: &mut Rewrite) {
+    let location = site.and_then(|site| site.location.as_deref());
     if let Some(location) = location.filter(|_| !call.request.message.has(HeaderName::Geolocation)) {
         rewrite.push_line(HeaderName::Geolocation, &[b"<", location.as_bytes(), b">"].concat());
     }
