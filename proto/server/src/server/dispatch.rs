@@ -3,8 +3,8 @@
 
 use super::Server;
 use super::admission::{UrgentRates, translated};
+use super::held::{absorbs, cancels};
 use super::redirect::redirect;
-use super::verifying::{absorbs, cancels};
 use crate::base::{
     EdgePart, Env, Grant, Owner, Reach, Request, Response, Sender, Transactions, TrunkTarget, write_allow,
 };

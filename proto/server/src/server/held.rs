@@ -1,6 +1,7 @@
 //! Requests that wait for data before they are handled further.
 
 use crate::base::{Env, Grant, Request};
+use crate::config::Features;
 use crate::tables::SharedTables;
 use crate::{CallName, CallStep, Payer};
 use alloc::boxed::Box;
@@ -61,6 +62,36 @@ impl Held {
         env.observe_call(&request, CallStep::Cancelled);
         env.refuse_plainly(&request, 487, "Request Terminated");
     }
+}
+
+/// Component whose requests wait.
+pub(super) trait Holds {
+    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
+    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool;
+
+    /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
+    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool;
+}
+
+/// The same for bindings and certificates.
+pub(super) fn absorbs(
+    env: &mut Env<'_>,
+    had: Features,
+    (locating, verifying): (&impl Holds, &impl Holds),
+    request: &Request<'_, '_>,
+) -> bool {
+    (had.cluster() && locating.absorbs(env, request)) || (had.stir() && verifying.absorbs(env, request))
+}
+
+/// The same for bindings and certificates.
+pub(super) fn cancels(
+    env: &mut Env<'_>,
+    had: Features,
+    (locating, verifying): (&mut impl Holds, &mut impl Holds),
+    (key, cancel): (MatchKey, &Request<'_, '_>),
+) -> bool {
+    (had.cluster() && locating.on_cancel(env, key, cancel))
+        || (had.stir() && verifying.on_cancel(env, key, cancel))
 }
 
 /// The last INVITEs that were cancelled while they waited: their retransmissions are no calls.

@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::dispatch::{Handlers, may_wait, proceed};
-use super::held::{CancelledInvites, Held};
+use super::held::{CancelledInvites, Held, Holds};
 use crate::base::{Env, Request, Verstat};
 use crate::config::domain;
 use crate::dialog::route::{Routed, preprocess};
@@ -144,9 +144,11 @@ impl Locating {
         }
         held.release(tables);
     }
+}
 
+impl Holds for Locating {
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
-    pub(super) fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
+    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
         let Some(key) = request.key else { return false };
         if self.cancelled.absorbs(env, request, key) {
             return true;
@@ -159,7 +161,7 @@ impl Locating {
     }
 
     /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
-    pub(super) fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
+    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
         let Some(lookup) = self.by_key.get(&key).and_then(|query| self.lookups.get_mut(query)) else {
             return false;
         };

@@ -1,10 +1,10 @@
 //! Calls of trunks that wait for the certificate of who has signed the identity of their caller (RFC 8224 §6.2).
 
 use super::Server;
-use super::held::{CancelledInvites, Held};
-use super::locating::{Checked, Locating};
+use super::held::{CancelledInvites, Held, Holds};
+use super::locating::Checked;
 use crate::base::{Env, Grant, Request};
-use crate::config::{CallerCheck, Features};
+use crate::config::CallerCheck;
 use crate::policy::{IdentityFault, check_time, claimed, verify, verifying_trunk};
 use crate::report::Report;
 use crate::tables::SharedTables;
@@ -123,7 +123,9 @@ impl Verifying {
         held.release(tables);
         Some(held)
     }
+}
 
+impl Holds for Verifying {
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
     fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
         let Some(key) = request.key else { return false };
@@ -148,27 +150,6 @@ impl Verifying {
         held.cancel(env, cancel);
         true
     }
-}
-
-/// True for a request that waits already, or was cancelled while it did.
-pub(super) fn absorbs(
-    env: &mut Env<'_>,
-    had: Features,
-    (locating, verifying): (&Locating, &Verifying),
-    request: &Request<'_, '_>,
-) -> bool {
-    (had.cluster() && locating.absorbs(env, request)) || (had.stir() && verifying.absorbs(env, request))
-}
-
-/// True for a CANCEL of a request that waits, which has this key: both are answered.
-pub(super) fn cancels(
-    env: &mut Env<'_>,
-    had: Features,
-    (locating, verifying): (&mut Locating, &mut Verifying),
-    (key, cancel): (MatchKey, &Request<'_, '_>),
-) -> bool {
-    (had.cluster() && locating.on_cancel(env, key, cancel))
-        || (had.stir() && verifying.on_cancel(env, key, cancel))
 }
 
 impl Server {
