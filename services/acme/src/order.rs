@@ -26,7 +26,7 @@ pub(crate) struct OrderContext {
     pub(crate) folder: Folder,
     pub(crate) answers: Arc<Answers>,
     pub(crate) set_challenges: SetChallenges,
-    /// What other servers answer too.
+    /// Certificate and challenges of the other servers; `None`: it is alone.
     pub(crate) shared: Option<Arc<dyn SharedOrders>>,
 }
 

@@ -4,7 +4,7 @@ use crate::config::AcmeError;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// What servers of one cluster share. Methods may wait for some seconds.
+/// Values that the servers of one cluster share, and the right to order. Methods may wait for some seconds.
 pub trait SharedOrders: Debug + Send + Sync {
     /// Takes the right to order for [`LOCK_TIME`]; false: another server has it.
     ///

@@ -138,7 +138,7 @@ fn the_domain_with_most_users_is_proposed_as_the_first_where_none_is_configured(
     assert!(!text.contains("\nrealm = \"localhost\""), "{text}");
     // A user without a domain is one of the default; passwords that were taken over have its realm.
     let text = proposed(&[]);
-    assert!(text.contains("domains = [\"example.org\", \"localhost\", \"other.example\", "), "{text}");
+    assert!(text.contains("domains = [\"example.org\", \"other.example\", \"localhost\", "), "{text}");
     assert!(text.contains("\n[auth]\nrealm = \"localhost\""), "{text}");
 }
 
