@@ -27,6 +27,8 @@ pub(in crate::serve) struct SharedLocation {
     tickets: Mutex<Tickets>,
     is_draining: AtomicBool,
     started: Instant,
+    /// Hash of this node's trunks, and the time since which it has them.
+    trunks: Mutex<(u64, Instant)>,
     /// REGISTERs that got 503 after their change.
     refusals: AtomicU64,
 }
@@ -45,7 +47,8 @@ impl SharedLocation {
         let (tickets, is_draining) = (Mutex::default(), AtomicBool::new(false));
         let refusals = AtomicU64::new(0);
         let started = Instant::now();
-        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, started, refusals })
+        let trunks = Mutex::new((0, started));
+        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, started, trunks, refusals })
     }
 
     /// Passes an update to the writer; returns its number.
@@ -123,13 +126,21 @@ impl SharedLocation {
     }
 
     /// Nodes that can register the trunks with this hash, and passes it to the others. `is_linked`: true for an address with a link that
-    /// works. `None`: the list of nodes was not read yet, and there is still time for that.
+    /// works. `None`: the list of nodes was not read yet, or other nodes may have the same trunks in a moment, and there is still time for
+    /// that.
     pub(in crate::serve) fn nodes_with_trunks(
         &self,
         trunks: u64,
         is_linked: impl Fn(&SocketAddr) -> bool,
     ) -> Option<Vec<NodeName>> {
-        self.store.set_trunks(trunks);
+        let since = {
+            let mut own = lock(&self.trunks);
+            if own.0 != trunks {
+                *own = (trunks, Instant::now());
+                self.store.set_trunks(trunks);
+            }
+            own.1
+        };
         let is_known = self.peers.is_listed.load(Ordering::Acquire) && self.has_name();
         if !is_known && self.started.elapsed() < LISTED_TIME_MAX {
             return None;
@@ -140,6 +151,12 @@ impl SharedLocation {
             is_draining: self.is_draining.load(Ordering::Relaxed),
         };
         let nodes = self.nodes();
+        // They start, or are reloaded, together.
+        let is_other =
+            |node: &NodeInfo| node.trunks != trunks && node.state != ringway_redis::NodeState::Gone;
+        if since.elapsed() < LISTED_TIME_MAX && nodes.iter().any(is_other) {
+            return None;
+        }
         let others = nodes.iter().filter(|node| node.trunks == trunks).map(|node| Candidate {
             name: node.name,
             // While the store is away, heartbeats say nothing.
@@ -378,7 +395,7 @@ pub(in crate::serve) fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Time from the start for which the list of nodes is awaited before this node registers all trunks.
+/// Time for which the list of nodes, and nodes with other trunks, are awaited before this node registers all of its own.
 const LISTED_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of open tickets.
 const OPEN_MAX: usize = 65_536;
