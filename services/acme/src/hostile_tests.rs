@@ -178,7 +178,12 @@ fn nonsense_redirects_and_other_hosts_are_refused() {
 #[test]
 fn sizes_and_times_have_an_end() {
     names("GET /directory", ok(&"x".repeat(300 << 10)), "length limit");
-    names("POST /order", response("200 OK", &format!("A: {}\r\n", "x".repeat(20 << 10)), "{}"), "localhost:");
+    let long = response("200 OK", &format!("A: {}\r\n", "x".repeat(20 << 10)), "{}");
+    let script = issuing("", move |request| (request == "POST /order").then(|| long.clone()).flatten());
+    let why = refused(script).why.to_string();
+    // It names the port that was dialled too.
+    let port = why.split("localhost:").nth(1).and_then(|rest| rest.split(':').next());
+    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{why}");
     let hangs: Script = Arc::new(|_| None);
     assert!(refused(hangs).why.to_string().contains("did not answer within 2 s"));
     let script = issuing("", |_| None);

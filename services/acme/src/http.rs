@@ -62,7 +62,7 @@ impl DirectoryClient {
         parts.headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         parts.uri = path.parse().map_err(|_| no_url(path))?;
-        let failed = |why: &dyn std::fmt::Display| AcmeError::new(format!("{host}: {why}"));
+        let failed = |why: &dyn std::fmt::Display| AcmeError::new(format!("{host}:{port}: {why}"));
         let stream = connect(&host, port).await.map_err(|why| failed(&why))?;
         let name = ServerName::try_from(host.clone()).map_err(|why| failed(&why))?;
         let stream = self.tls.connect(name, stream).await.map_err(|why| failed(&why))?;
