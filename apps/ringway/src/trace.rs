@@ -136,7 +136,9 @@ impl Ladder {
         let sides = self.calls.entry(entry.call_id.clone()).or_default();
         sides.learn(entry);
         if self.last.as_ref() != Some(&entry.call_id) {
-            writeln!(out, "{:>9}  {}", "", printable(&sides.title))?;
+            // With the time of day, to compare it with the log.
+            let at = time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default();
+            writeln!(out, "{:>9}  {} {at}", "", printable(&sides.title))?;
             self.last = Some(entry.call_id.clone());
         }
         let since =

@@ -126,10 +126,12 @@ fn normalised(text: &str, names: &[(&str, &str)]) -> String {
         text = text.replace(address, name);
     }
     let time = regex_lite::Regex::new(r"^ +\d+\.\d{3}  ").unwrap();
+    let day = regex_lite::Regex::new(r" == \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$").unwrap();
     let dashes = regex_lite::Regex::new(r"-{2,}").unwrap();
     let spaces = regex_lite::Regex::new(r" {2,}").unwrap();
     let line = |line: &str| {
         let line = time.replace(line, "");
+        let line = day.replace(&line, " == TIME");
         spaces.replace_all(&dashes.replace_all(line.trim(), "--"), " ").trim().to_owned()
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
@@ -168,7 +170,7 @@ fn the_ladder_says_why_a_login_and_a_call_went_as_they_did() {
     let names = [(bob.own(), "BOB"), (caller.own(), "CALLER"), (sip, "SERVER")];
     let names: Vec<_> = names.iter().map(|(address, name)| (address.as_str(), *name)).collect();
     let expected = "SECONDS PHONE SERVER NEXT HOP
-== REGISTER of sip:bob@example.org, Call-ID reg ==
+== REGISTER of sip:bob@example.org, Call-ID reg == TIME
 udp:BOB -- REGISTER --> |
 | challenged: no credentials (realm: example.org)
 udp:BOB <-- 401 Unauthorized -- |
@@ -176,7 +178,7 @@ udp:BOB -- REGISTER --> |
 | login accepted (MD5)
 | binding added (sip:x@BOB, expires in 3600 s)
 udp:BOB <-- 200 OK -- |
-== INVITE from sip:ann@elsewhere.example to sip:bob@example.org, Call-ID call ==
+== INVITE from sip:ann@elsewhere.example to sip:bob@example.org, Call-ID call == TIME
 udp:CALLER -- INVITE --> |
 | admitted: [auth] strangers lets anyone call users of this server
 | calls the phones of the user (1)
