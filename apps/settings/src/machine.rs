@@ -202,7 +202,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 14] = [
+const REFUSED: [(&str, &str); 15] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("cluster", "this machine shares nothing with others"),
@@ -217,6 +217,7 @@ const REFUSED: [(&str, &str); 14] = [
     ("neighbour", "this machine does not dial neighbours"),
     ("trunk", "this machine has no trunks"),
     ("route", "this machine has no trunks"),
+    ("dialing", "this machine has no trunks"),
     ("destination", "this machine has no trunks"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),

@@ -41,9 +41,9 @@ pub use config::{
     TrunkStir, Trunking, Watchers, is_private, is_value, node_domain,
 };
 pub use config::{
-    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable,
-    RouteTo, WeightedTrunk,
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Dialing,
+    Number, NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch,
+    RouteTable, RouteTo, WeightedTrunk,
 };
 pub use location::{Registration, RegistrationRef};
 pub use proxy::RingingCall;

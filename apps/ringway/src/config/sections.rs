@@ -37,6 +37,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let neighbours = super::neighbours::read(reader, top, &tls, &mut server);
         let stir = super::stir::read(reader, top, &mut server.stir);
         super::trunks::read(reader, top, (&neighbours, &edge_nodes), &mut server);
+        super::trunk_identity::read_dialing(reader, top, &mut server);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
         let rest = OtherSections { file, listen: &listen, server: &server, is_shared: location.is_some() };

@@ -49,6 +49,10 @@ fn before(key: &str) -> String {
             None => trunk.to_owned(),
         },
         ("route", _) => format!("{trunk}[[route]]\nprefix = \"0\"\nto = [\"t\"]\n"),
+        ("dialing", "normalise.in" | "normalise.out") => {
+            format!("{trunk}[[dialing]]\n[dialing.normalise]\n")
+        }
+        ("dialing", _) => "[[dialing]]\n".to_owned(),
         ("destination", _) => "[[destination]]\nprefix = \"0\"\n".to_owned(),
         _ => format!("[{section}]\n"),
     }

@@ -259,6 +259,11 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[media]\nrelay = \"nat\"", 2, "[media] relay", "rtpengine"),
         ("[media]\nbridge = true", 2, "[media] bridge", "rtpengine"),
         ("[media]\nsrtp = \"bridge\"", 2, "[media] srtp", "rtpengine"),
+        ("[[dialing]]\nnormalise = { in = \"national\" }", 2, "[normalise] in", "country"),
+        ("[[dialing]]\ndomain = \"b.org\"", 2, "[dialing] domain", "none of `domains`"),
+        ("[[dialing]]\n[[dialing]]\ndomain = \"localhost\"", 3, "[dialing] domain", "has a section before"),
+        ("[[dialing]]\nnormalise = { out = \"plain\" }", 1, "[dialing] normalise", "needs a [[trunk]]"),
+        ("[[dialing]]\ninternational_prefix = \"+\"", 2, "[dialing] international_prefix", "digits"),
         ("[[media.interface]]\nnetworks = [\"192.0.2.1\"]", 1, "[media.interface] name", "is missing"),
         ("[[media.interface]]\nname = \"a/b\"", 2, "[media.interface] name", "1 to 64 letters"),
         (
@@ -680,7 +685,8 @@ fn every_key_is_in_the_difference_of_two_configurations() {
         let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
         let of_section = of_section.iter().map(|key| format!("{name}.{key}"));
         for key in of_section.filter(|key| {
-            !["auth.domain", "emergency.site", "tls.acme", "tls.domain"].contains(&key.as_str())
+            !["auth.domain", "emergency.site", "media.interface", "tls.acme", "tls.domain"]
+                .contains(&key.as_str())
         }) {
             assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
         }

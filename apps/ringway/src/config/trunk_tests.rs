@@ -83,7 +83,10 @@ fn trunks_and_routes_are_read() {
     assert_eq!(trunk.international, ["0011", "0018"]);
     assert!(trunk.identity.from.is_some() && trunk.identity.asserted.is_none());
     assert_eq!(trunk.privacy, CallerPrivacy::Id);
-    assert_eq!(trunk.numbers_in, NumberForm::National { country: "49".into(), prefix: "0".into() });
+    assert_eq!(
+        trunk.numbers_in,
+        NumberForm::National { country: "49".into(), prefix: "0".into(), international: "00".into() }
+    );
     assert_eq!(trunk.numbers_out, NumberForm::DoubleZero);
     let [subject, added] = trunk.headers.as_slice() else { panic!("{:?}", trunk.headers) };
     assert_eq!(subject.name, FieldName::parse("Subject").unwrap());

@@ -14,6 +14,8 @@ pub struct TrunkIdentity {
     pub asserted: Option<IdentityTemplate>,
     /// Remote-Party-ID.
     pub remote_party: Option<IdentityTemplate>,
+    /// User who forwarded a call, in Diversion (RFC 5806) and History-Info (RFC 7044); `None`: its address here.
+    pub diversion: Option<IdentityTemplate>,
 }
 
 /// Template of a URI without its scheme: text, `{user}`, `{number}` and `{domain}`.

@@ -26,9 +26,9 @@ pub use cluster::{Cluster, ClusterSecret, Hold, LinkedNode, Links, NodeState, no
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 pub use dialplan::{
-    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
-    NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable,
-    RouteTo, WeightedTrunk,
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Dialing,
+    Number, NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch,
+    RouteTable, RouteTo, WeightedTrunk,
 };
 pub(crate) use dialplan::{TrunkOrder, in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};

@@ -6,7 +6,7 @@ use crate::config::network::Network;
 use crate::config::stir::TrunkStir;
 use crate::config::trunk_list::TrunkList;
 use crate::config::{TrunkOrder, in_order};
-use crate::{DestinationRules, HeaderRule, Number, NumberForm, RateTable, RouteTable, RouteTo};
+use crate::{DestinationRules, Dialing, HeaderRule, Number, NumberForm, RateTable, RouteTable, RouteTo};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -30,6 +30,8 @@ pub struct Trunking {
     pub rates: RateTable,
     /// Rules for the numbers that trunks get.
     pub destinations: DestinationRules,
+    /// Numbers as users write them; the first one of a domain counts. At most 1,000.
+    pub dialing: Vec<Dialing>,
     /// Domains under which numbers are looked up before their routes are used (RFC 6116), in the order of trial; empty: none.
     pub enum_zones: Arc<[Box<str>]>,
     /// Networks that the records of numbers may lead to, beside public addresses of others than trusted proxies.
@@ -238,6 +240,14 @@ impl Trunking {
         self.is_on() || self.emergency.is_on()
     }
 
+    /// How users of a domain write numbers.
+    pub(crate) fn dialing_of(&self, domain: &[u8]) -> Option<&Dialing> {
+        let is_of = |dialing: &&Dialing| {
+            dialing.domain.as_ref().is_none_or(|own| own.as_bytes().eq_ignore_ascii_case(domain))
+        };
+        self.dialing.iter().find(is_of)
+    }
+
     /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.
     pub fn named_without_networks(&self) -> impl Iterator<Item = &str> {
         let has_name = |trunk: &&Trunk| {
@@ -301,12 +311,9 @@ impl Trunking {
         self.trunks.get(self.trunks.find_in_networks(source, |_| true)?)
     }
 
-    /// Form of the numbers in requests from this address, if it is a trunk's and differs.
-    pub(crate) fn form_of(&self, source: impl FnOnce() -> IpAddr) -> Option<&NumberForm> {
-        if !self.trunks.index().changes_numbers() {
-            return None;
-        }
-        Some(&self.trunk_of(source())?.numbers_in).filter(|form| form.changes())
+    /// True if some trunk's requests have numbers in a form of its own.
+    pub(crate) fn changes_numbers(&self) -> bool {
+        self.trunks.index().changes_numbers()
     }
 
     /// International prefixes of all trunks, each once.

@@ -5,7 +5,7 @@ use crate::config::{SentBy, Trunk};
 use crate::{Detail, Number, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::Transport;
-use ringway_sip::{Edit, EditSpace, NameAddr, Scheme, Uri};
+use ringway_sip::{Edit, EditSpace, Method, NameAddr, Scheme, Uri};
 
 /// URI of the contact of a trunk for a carrier that reaches this server at `host`; one for numbers in bulk has no user (RFC 6140 §5.1).
 pub(super) fn contact_of(lines: &Lines, trunk: &Trunk, host: SentBy<'_>, transport: Transport) -> Vec<u8> {
@@ -38,16 +38,18 @@ pub(crate) fn called_by_line(env: &mut Env<'_>, request: &Request<'_, '_>) -> Op
     let number = Number::of_user(user).map(|number| trunk.numbers_in.read(&number));
     let user = number.as_ref().filter(|_| trunk.numbers_in.changes()).map_or(user, Number::as_bytes);
     let domain = env.config.domains.first()?;
+    // Carriers ask so whether the contact still works: this server answers, and no user.
+    let user = if request.method == Method::Options { &b""[..] } else { user };
     let mut target = Vec::with_capacity(user.len() + domain.len() + 6);
     target.extend_from_slice(if request.uri.scheme() == Scheme::Sips { b"sips:" } else { b"sip:" });
     target.extend_from_slice(user);
-    target.push(b'@');
+    target.extend_from_slice(if user.is_empty() { &b""[..] } else { b"@" });
     target.extend_from_slice(domain.as_bytes());
     let (mut space, mut out) = (EditSpace::default(), Vec::new());
     let mut edit = Edit::new(message, &mut space);
     edit.set_request_uri(&target);
     edit.write_into(&mut out).ok()?;
-    env.counters.trunk_line_calls += 1;
+    env.counters.trunk_line_calls += u64::from(request.method != Method::Options);
     env.decided(request, Reason::OfTrunk, Detail::Text(trunk.name.as_bytes()));
     Some((out, index))
 }

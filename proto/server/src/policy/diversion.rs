@@ -21,6 +21,8 @@ pub(crate) struct Diverted<'a> {
     pub(crate) message: &'a Message<'a>,
     /// Request-URI.
     pub(crate) from: Uri<'a>,
+    /// URI in place of the Request-URI, in the lines.
+    pub(crate) shown: Option<&'a [u8]>,
     /// New target.
     pub(crate) to: &'a [u8],
     pub(crate) reason: DiversionReason,
@@ -77,8 +79,8 @@ impl Diverted<'_> {
             out.push(b'<');
             self.write_from(out);
             // §5: a `tel:` URI has no headers.
-            if let Some(status) = self.reason.response().filter(|_| self.from.is_sip() && !self.is_private())
-            {
+            let has_headers = self.shown.is_some() || self.from.is_sip();
+            if let Some(status) = self.reason.response().filter(|_| has_headers && !self.is_private()) {
                 out.extend_from_slice(b"?Reason=SIP%3Bcause%3D");
                 out.extend_from_slice(status);
             }
@@ -110,7 +112,10 @@ impl Diverted<'_> {
 
     /// The URI of the user whose forward or phone diverts the call.
     fn write_from(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(if self.is_private() { ANONYMOUS } else { self.from.as_bytes() });
+        out.extend_from_slice(match self.is_private() {
+            true => ANONYMOUS,
+            false => self.shown.unwrap_or(self.from.as_bytes()),
+        });
     }
 
     /// RFC 7044 §10.1.2: entries of our domains are anonymized where the request leaves them.
@@ -228,7 +233,7 @@ mod tests {
         let message = Message::parse(&bytes, &Limits::default()).unwrap();
         let from = Uri::parse(b"sip:bob@example.org").unwrap();
         let to = b"sip:carol@example.org;cause=486";
-        let diverted = Diverted { message: &message, from, to, reason, is_believed, leaves };
+        let diverted = Diverted { message: &message, from, shown: None, to, reason, is_believed, leaves };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let lines = diverted.lines();
         (text(lines.history), text(lines.diversion))

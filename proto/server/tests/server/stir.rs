@@ -197,7 +197,7 @@ fn numbers_are_signed_in_the_form_of_e164_whatever_form_the_trunk_has() {
     let mut world = World::with(|config| {
         signing(CallerCheck::Off)(config);
         config.trunking.trunks.edit()[0].numbers_out =
-            NumberForm::National { country: "49".into(), prefix: "0".into() };
+            NumberForm::National { country: "49".into(), prefix: "0".into(), international: "00".into() };
     });
     let sent = forwarded(world.udp(ALICE, &invite("sip:03012345@example.org")));
     assert!(sent.uri().starts_with("sip:03012345@198"), "{}", sent.uri());

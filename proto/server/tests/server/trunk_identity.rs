@@ -1,13 +1,14 @@
 //! Tests of the caller's identity at trunks (decision 0061): another From there, which nobody but the trunk sees, and the forms of numbers.
 
 use crate::ends::nothing_is_left;
+use crate::forwards::always;
 use crate::harness::{
-    ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
+    ALICE, BOB, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, requests, statuses,
 };
 use crate::routes::{CARRIER_A, CARRIER_B, carriers, prefix};
 use ringway_server::{
-    CallerPrivacy, Config, IdentityTemplate, NumberForm, Route, RouteTable, RouteTo, TrunkIdentity,
-    TrunkLogin,
+    CallerPrivacy, Config, Dialing, IdentityTemplate, NumberChange, NumberForm, Route, RouteTable, RouteTo,
+    TrunkIdentity, TrunkLogin, WeightedTrunk,
 };
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn template(text: &str) -> Option<IdentityTemplate> {
 }
 
 fn national() -> NumberForm {
-    NumberForm::National { country: "44".into(), prefix: "0".into() }
+    NumberForm::National { country: "44".into(), prefix: "0".into(), international: "00".into() }
 }
 
 /// Two carriers, of which the first reads From, and alice has a number there.
@@ -204,6 +205,7 @@ fn the_other_fields_follow_their_templates() {
             from: None,
             asserted: template("{number}@{domain}"),
             remote_party: template("{user}@{domain}"),
+            diversion: None,
         };
     });
     let spoofed = invite("sip:+441234567@example.org").line("P-Asserted-Identity: <sip:boss@example.org>");
@@ -244,6 +246,104 @@ fn numbers_of_a_trunk_have_one_form_inside() {
     assert_eq!((answer.to().as_str(), answer.status()), (CARRIER_A, 200));
     assert!(answer.header("From").starts_with("<sip:0201234567@carrier.example>"), "{}", answer.text());
     world.pass(Duration::from_millis(1));
+}
+
+/// Users of example.org write numbers as in Britain, in both directions; numbers go to the first carrier, and +4430777… is bob.
+fn dialling(config: &mut Config) {
+    carriers(config);
+    let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+    let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
+    let bob = Route { matches: prefix("+4430777"), to: RouteTo::User("bob".into()) };
+    config.trunking.routes = RouteTable::new(vec![Route { matches: prefix("+"), to }, bob]).unwrap();
+    let domain = Some("example.org".into());
+    config.trunking.dialing = vec![Dialing { domain, called: national(), callers: national() }];
+}
+
+#[test]
+fn a_forwarded_call_names_who_forwarded_it_by_the_template_of_the_trunk() {
+    for (number, named) in [("+4930123402", "sip:+4930123402@carrier.example"), ("", "sip:bob@example.org")] {
+        let mut world = World::with(|config| {
+            reading_from(config);
+            config.auth.enabled = true;
+            let trunk = &mut config.trunking.trunks.edit()[0];
+            trunk.identity.diversion = template("{number}@{domain}");
+            if !number.is_empty() {
+                trunk.callers.push(("bob".into(), number.into()));
+            }
+        });
+        world.add_user("bob", "example.org", "x");
+        world.server.set_forwards(b"bob@example.org", always("sip:+441234@example.org"));
+        // What a stranger says of earlier diversions does not reach the trunk, and is counted.
+        let call = invite("sip:bob@example.org")
+            .from("sip:x@elsewhere.example")
+            .line("Diversion: <sip:+4930123499@carrier.example>;reason=user-busy");
+        let sent = forwarded(world.udp(STRANGER, &call));
+        let diversion = format!("<{named}>;reason=unconditional;counter=2");
+        assert_eq!(sent.headers("Diversion"), [diversion]);
+        let history = sent.headers("History-Info").join(", ");
+        assert!(history.starts_with(&format!("<{named}>;index=1, ")), "{history}");
+    }
+}
+
+#[test]
+fn numbers_that_users_dial_are_read_before_routes() {
+    let mut world = World::with(dialling);
+    world.add_user("02099999", "example.org", "x");
+    world.server.set_permanent_contacts(b"02099999@example.org", &[b"sip:bob@192.0.2.20"]);
+    for (dialled, at_trunk) in [
+        ("sip:0201234567@example.org", "sip:+44201234567@"),
+        ("tel:020-123-4567", "sip:+44201234567@"),
+        ("sip:0049301234567@example.org", "sip:+49301234567@"),
+        ("sip:+49301234567@example.org", "sip:+49301234567@"),
+    ] {
+        let sent = forwarded(world.udp(ALICE, &invite(dialled).call_id(dialled)));
+        assert!(sent.uri().starts_with(at_trunk), "{dialled}: {}", sent.text());
+        assert_eq!(sent.header("To"), format!("<{dialled}>"));
+    }
+    // A user of that name comes first, a short number is none of E.164.
+    assert_eq!(forwarded(world.udp(ALICE, &invite("sip:02099999@example.org").call_id("u"))).to(), BOB);
+    assert!(statuses(&world.udp(ALICE, &invite("sip:0112@example.org").call_id("s"))).contains(&404));
+}
+
+#[test]
+fn a_number_that_a_user_forwards_to_is_read_like_a_dialled_one() {
+    let mut world = World::with(dialling);
+    world.add_user("bob", "example.org", "x");
+    world.server.set_forwards(b"bob@example.org", always("sip:0201234567@example.org"));
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert!(sent.uri().starts_with("sip:+44201234567@"), "{}", sent.text());
+}
+
+#[test]
+fn users_get_the_callers_number_as_they_dial_it() {
+    let mut world = World::with(dialling);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    let mut incoming = invite("sip:+4430777001@example.org").from("sip:+44201234567@carrier.example");
+    incoming.via = format!("SIP/2.0/UDP {CARRIER_A};rport;branch=z9hG4bKin");
+    incoming.lines = vec![
+        format!("Contact: <{TARGET}>"),
+        "P-Asserted-Identity: \"A\" <sip:+49301234567@carrier.example;user=phone>".into(),
+    ];
+    let rings = only(requests(passed(&mut world, CARRIER_A, &incoming)));
+    assert_eq!(rings.to(), BOB);
+    assert!(rings.header("From").starts_with("<sip:0201234567@carrier.example>;tag="), "{}", rings.text());
+    assert_eq!(rings.header("P-Asserted-Identity"), "\"A\" <sip:0049301234567@carrier.example;user=phone>");
+    let answer = rings.answer_tagged(200, "bobs", &[&format!("Contact: <sip:bob@{BOB}>")]);
+    let answer = only(passed(&mut world, BOB, &answer));
+    assert!(answer.header("From").starts_with("<sip:+44201234567@carrier.example>"), "{}", answer.text());
+}
+
+/// What the server sends last, after each pass to itself.
+pub(crate) fn passed(world: &mut World, from: &str, message: &impl Wire) -> Vec<Sent> {
+    let mut sent = world.udp(from, message);
+    loop {
+        // The 100 of a pass is to itself too.
+        let has_requests = !requests(sent.clone()).is_empty();
+        let is_next =
+            |one: &&Sent| one.to() == "192.0.2.1:5060" && has_requests != one.text().starts_with("SIP/2.0");
+        let Some(own) = sent.iter().find(is_next).cloned() else { return sent };
+        sent = world.udp("192.0.2.1:5060", &own.bytes);
+    }
 }
 
 /// A template that makes the caller's own URI changes nothing, and what was sealed so by an earlier server does no harm.

@@ -3,7 +3,8 @@
 use crate::ends::nothing_is_left;
 use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, invite, only, request, requests, statuses};
 use crate::routes::{prefix, trunk};
-use ringway_server::{Config, Route, RouteTable, RouteTo, Strangers, Trunk, TrunkLogin};
+use crate::trunk_identity::passed;
+use ringway_server::{Config, NumberForm, Route, RouteTable, RouteTo, Strangers, Trunk, TrunkLogin};
 use std::time::Duration;
 
 pub(crate) const CARRIER: &str = "198.51.100.1:5060";
@@ -279,6 +280,50 @@ fn a_token_that_is_guessed_permits_nothing() {
         request("REFER", contact.trim_matches(['<', '>'])).from("sip:eve@example.net").call_id("refer");
     assert_eq!(statuses(&world.udp(STRANGER, &refer)), [407]);
     assert_eq!(statuses(&world.udp(ALICE, &request("OPTIONS", "sip:example.org").call_id("o"))), [200]);
+}
+
+#[test]
+fn the_contact_answers_whether_it_works() {
+    let mut world = World::with(|config| {
+        registering(config);
+        config.auth.enabled = true;
+        config.auth.strangers = Strangers::None;
+    });
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 600));
+    let contact = register.header("Contact");
+    let options = request("OPTIONS", contact.trim_matches(['<', '>'])).from("sip:acct@carrier.example");
+    assert_eq!(statuses(&world.udp(CARRIER, &options.call_id("alive"))), [200]);
+    assert_eq!(world.server.counters().trunk_line_calls, 0);
+}
+
+#[test]
+fn a_call_to_the_contact_has_the_callers_number_in_its_one_form() {
+    let mut world = World::with(|config| {
+        registering(config);
+        let [country, prefix, international] = ["49", "0", "00"].map(Into::into);
+        config.trunking.trunks.edit()[0].numbers_in = NumberForm::National { country, prefix, international };
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 600));
+    let call = incoming(&register, "<sip:030123401@carrier.example>", "one");
+    let call = call.from("sip:0221765432@carrier.example");
+    let rings = only(requests(passed(&mut world, "198.51.100.9:5060", &call)));
+    assert_eq!(rings.to(), BOB);
+    assert!(rings.header("From").starts_with("<sip:+49221765432@carrier.example>;tag="), "{}", rings.text());
+    let answer = rings.answer_tagged(200, "bobs", &["Contact: <sip:bob@192.0.2.20>"]);
+    let answer = only(passed(&mut world, BOB, &answer));
+    assert!(answer.header("From").starts_with("<sip:0221765432@carrier.example>;tag="), "{}", answer.text());
+    // A request of bob in the dialog names whom his phone shows, and the carrier gets its own.
+    let mut bye = request("BYE", rings.header("Contact").trim_matches(['<', '>']));
+    bye.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bKbye");
+    bye.from = answer.header("To");
+    let bye = bye.to(&rings.header("From")).call_id("one").cseq(2);
+    let routes = rings.headers("Record-Route").join(", ");
+    let bye = bye.line(&format!("Route: {routes}"));
+    let bye = only(requests(passed(&mut world, BOB, &bye)));
+    assert!(bye.header("To").starts_with("<sip:0221765432@carrier.example>"), "{}", bye.text());
 }
 
 #[test]

@@ -1,9 +1,20 @@
-//! Forms in which carriers write telephone numbers.
+//! Forms in which carriers and users write telephone numbers.
 
 use super::Number;
 use alloc::string::String;
 
-/// Form of the numbers of a trunk. Inside, a number of E.164 has a `+`; what is none, such as a service code, stays as it is.
+/// Numbers as the users of a domain write them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dialing {
+    /// The domain, in lower case; `None`: each.
+    pub domain: Option<String>,
+    /// Form of the numbers that its users call.
+    pub called: NumberForm,
+    /// Form of the callers' numbers that its users get.
+    pub callers: NumberForm,
+}
+
+/// Form of the numbers of a trunk, or of the users of a domain. Inside, a number of E.164 has a `+`; what is none, such as a service code, stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NumberForm {
     /// As they are.
@@ -15,12 +26,14 @@ pub enum NumberForm {
     Plain,
     /// `0049301234`.
     DoubleZero,
-    /// `0301234` in one country, and `00` before the code of another one.
+    /// `0301234` in one country, and digits such as `00` before the code of another one.
     National {
         /// Code of the country, as `49`.
         country: String,
         /// Digits before the area code, as `0`; empty: none.
         prefix: String,
+        /// Digits before the code of another country, as `00`.
+        international: String,
     },
 }
 
@@ -39,11 +52,12 @@ impl NumberForm {
             Self::Plain if digits.len() >= GLOBAL_DIGITS_MIN && !digits.starts_with(b"0") => strip(b"", b"+"),
             Self::Plain => None,
             Self::DoubleZero => strip(b"00", b"+"),
-            Self::National { country, prefix } => strip(b"00", b"+").or_else(|| {
-                let is_area_code = prefix.is_empty() || digits.get(prefix.len()) != Some(&b'0');
-                let add = [b"+", country.as_bytes()].concat();
-                is_area_code.then(|| strip(prefix.as_bytes(), &add)).flatten()
-            }),
+            Self::National { country, prefix, international } => strip(international.as_bytes(), b"+")
+                .or_else(|| {
+                    let is_area_code = prefix.is_empty() || digits.get(prefix.len()) != Some(&b'0');
+                    let add = [b"+", country.as_bytes()].concat();
+                    is_area_code.then(|| strip(prefix.as_bytes(), &add)).flatten()
+                }),
         };
         read.unwrap_or(*number)
     }
@@ -58,9 +72,9 @@ impl NumberForm {
             Self::Unchanged | Self::E164 => None,
             Self::Plain => replace(b"+", b""),
             Self::DoubleZero => replace(b"+", b"00"),
-            Self::National { country, prefix } => {
+            Self::National { country, prefix, international } => {
                 let code = [b"+", country.as_bytes()].concat();
-                replace(&code, prefix.as_bytes()).or_else(|| replace(b"+", b"00"))
+                replace(&code, prefix.as_bytes()).or_else(|| replace(b"+", international.as_bytes()))
             }
         };
         written.unwrap_or(*number)
@@ -87,7 +101,11 @@ mod tests {
 
     #[test]
     fn numbers_are_read_and_written_in_the_form_of_the_trunk() {
-        let national = || NumberForm::National { country: "49".into(), prefix: "0".into() };
+        let of = |country: &str, prefix: &str, international: &str| {
+            let [country, prefix, international] = [country, prefix, international].map(Into::into);
+            NumberForm::National { country, prefix, international }
+        };
+        let national = || of("49", "0", "00");
         for (form, outside, inside) in [
             (NumberForm::Unchanged, "030123456", "030123456"),
             (NumberForm::E164, "+4930123456", "+4930123456"),
@@ -95,7 +113,9 @@ mod tests {
             (NumberForm::DoubleZero, "004930123456", "+4930123456"),
             (national(), "030123456", "+4930123456"),
             (national(), "0012015550123", "+12015550123"),
-            (NumberForm::National { country: "47".into(), prefix: "".into() }, "22334455", "+4722334455"),
+            (of("47", "", "00"), "22334455", "+4722334455"),
+            (of("1", "1", "011"), "12015550123", "+12015550123"),
+            (of("1", "1", "011"), "01144201234567", "+44201234567"),
         ] {
             assert_eq!(form.read(&number(outside)), number(inside), "{form:?} {outside}");
             assert_eq!(form.write(&number(inside)), number(outside), "{form:?} {inside}");
@@ -104,7 +124,8 @@ mod tests {
 
     #[test]
     fn what_is_no_subscriber_number_stays() {
-        let national = NumberForm::National { country: "49".into(), prefix: "0".into() };
+        let national =
+            NumberForm::National { country: "49".into(), prefix: "0".into(), international: "00".into() };
         for text in ["110", "112", "*21*5#", "0110", "00", "+4930123456", "11833"] {
             assert_eq!(national.read(&number(text)), number(text), "{text}");
         }

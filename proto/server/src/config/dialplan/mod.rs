@@ -8,7 +8,7 @@ mod rates;
 mod route;
 
 pub use destination::{CallRate, CallRates, Destination, DestinationRule, DestinationRules};
-pub use form::NumberForm;
+pub use form::{Dialing, NumberForm};
 pub use number::Number;
 pub(crate) use number::is_plain_name;
 pub use pattern::{BadPattern, PatternTable};

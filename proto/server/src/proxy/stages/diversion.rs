@@ -6,7 +6,7 @@ use crate::proxy::call::{Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::context::Best;
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::Payer;
-use crate::proxy::stages::{dialog_state, trunks};
+use crate::proxy::stages::{dialog_state, identity, trunks};
 use crate::proxy::states::{Diversion, KeptStates, Recursion, TimeLimit};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
@@ -137,9 +137,12 @@ pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) ->
 pub(super) fn add_lines(call: &Call<'_, '_>, reason: DiversionReason, target: &mut StoredTarget) {
     let Call { env, request, routed, .. } = call;
     let is_ours = Uri::parse(target.uri()).is_ok_and(|uri| env.config.domain_of(&uri).is_some());
+    let trunk = target.configured_hop().and_then(|index| env.config.trunking.trunks.get(index));
+    let shown = trunk.and_then(|trunk| identity::diverter(env.config, &routed.uri, trunk));
     let diverted = Diverted {
         message: request.message,
         from: routed.uri,
+        shown: shown.as_deref(),
         to: target.uri(),
         reason,
         is_believed: request.grant.sender.is_believed() || request.grant.returned.is_some(),

@@ -3,17 +3,17 @@
 
 use super::destinations::Payer;
 use crate::base::{Env, Request, Sender};
+use crate::config::IdentityTemplate;
 use crate::config::identity::{IdentityValues, URI_BYTES_MAX};
-use crate::config::{IdentityTemplate, NumberForm};
 use crate::policy::without_result;
 use crate::proxy::call::Call;
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
 use crate::token::Mark;
 use crate::token::caller_uri::{CallerUris, is_same, with_uri};
-use crate::{CallerNumber, CallerPrivacy, Number, Trunk};
+use crate::{CallerNumber, CallerPrivacy, Config, Number, Trunk};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Message, Uri};
+use ringway_sip::{HeaderName, Message, NameAddr, Uri};
 
 /// Sets the caller's identity for a target at a trunk. That of a trusted proxy is believed, unless the trunk has a number for the user.
 pub(super) fn add(call: &Call<'_, '_>, payer: &Payer, trunk: &Trunk, rewrite: &mut Rewrite) {
@@ -56,6 +56,15 @@ pub(super) fn has_number(payer: &Payer, trunk: &Trunk) -> bool {
     number_of(payer, trunk).is_some()
 }
 
+/// User who forwards a call to a trunk, by its template.
+pub(super) fn diverter(config: &Config, user: &Uri<'_>, trunk: &Trunk) -> Option<Vec<u8>> {
+    let template = trunk.identity.diversion.as_ref()?;
+    let payer = Payer::of_forward(config, user);
+    let number = number_of(&payer, trunk);
+    let (user, domain) = (payer.user.as_slice(), trunk.account_domain());
+    template.uri(&IdentityValues { user, number: number.as_deref(), domain })
+}
+
 /// The caller's number at a trunk, in its form.
 fn number_of(payer: &Payer, trunk: &Trunk) -> Option<Vec<u8>> {
     if let Some(number) = &payer.number {
@@ -81,14 +90,35 @@ fn in_form(trunk: &Trunk, number: &str) -> Vec<u8> {
     }
 }
 
-/// The called number of a request as a number of E.164, if a trunk sent it in another form.
-pub(super) fn called_number(env: &Env<'_>, request: &Request<'_, '_>, number: Number) -> Number {
-    form_of_sender(env, request).map_or(number, |form| form.read(&number))
+/// The called number of a request as a number of E.164, if a trunk, or the users of this domain, write it in another form.
+pub(super) fn called_number(
+    env: &Env<'_>,
+    request: &Request<'_, '_>,
+    number: &Number,
+    domain: &[u8],
+) -> Number {
+    let trunking = &env.config.trunking;
+    if trunking.dialing.is_empty() && !trunking.changes_numbers() {
+        return *number;
+    }
+    match trunk_of_sender(env, request) {
+        Some(trunk) => trunk.numbers_in.read(number),
+        None => dialled_number(env.config, number, domain),
+    }
 }
 
-/// Form of the numbers in a request, if it is a trunk's.
-fn form_of_sender<'e>(env: &Env<'e>, request: &Request<'_, '_>) -> Option<&'e NumberForm> {
-    env.config.trunking.form_of(|| request.client(env.config))
+/// A number that a user of this domain calls, or forwards its calls to, as one of E.164.
+pub(super) fn dialled_number(config: &Config, number: &Number, domain: &[u8]) -> Number {
+    config.trunking.dialing_of(domain).map_or(*number, |dialing| dialing.called.read(number))
+}
+
+/// Trunk that a request comes from.
+fn trunk_of_sender<'e>(env: &Env<'e>, request: &Request<'_, '_>) -> Option<&'e Trunk> {
+    let trunking = &env.config.trunking;
+    match request.line {
+        Some(line) => trunking.trunks.get(line),
+        None => trunking.trunk_of(request.client(env.config)),
+    }
 }
 
 /// Changes From of a request whose next hop has another one than the caller: of the first request by its target, or by the form of a
@@ -96,7 +126,9 @@ fn form_of_sender<'e>(env: &Env<'e>, request: &Request<'_, '_>) -> Option<&'e Nu
 pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
     let (message, key) = (plan.request().message, &env.keys.route);
     let from = &message.from().uri;
-    if plan.routed().mark.is_some() {
+    // That of a request which this server sent to itself is of no dialog, if it begins one.
+    let begins = message.to().tag().is_none() && plan.request().grant.returned.is_some();
+    if plan.routed().mark.is_some() && !begins {
         if let Some(uris) = CallerUris::of_request(env.config, key, message) {
             return change_in_dialog(env, plan, &uris, changes);
         }
@@ -107,7 +139,7 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
     let shown = match plan.shown_from() {
         Some(shown) => Some(shown.to_vec()),
         None => {
-            let read = normalised(env, plan);
+            let read = normalised(env, plan, changes);
             let is_sent = env.features.stir() && !plan.returns_here();
             let stripped = is_sent.then(|| {
                 without_result(env.config, plan.request(), read.as_deref().unwrap_or(from.as_bytes()))
@@ -121,6 +153,10 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
     else {
         return;
     };
+    if plan.returns_here() {
+        // The last pass changes From, and cannot read the trunk from the request.
+        return CallerUris { own: own.to_vec(), shown }.write(key, message, &mut changes.own_route_params);
+    }
     show(plan, &shown, changes);
     if plan.begins_dialog() && message.to().tag().is_none() {
         CallerUris { own: own.to_vec(), shown }.write(key, message, &mut changes.route_params);
@@ -154,22 +190,54 @@ fn show(plan: &Plan<'_, '_, '_>, uri: &[u8], changes: &mut Changes) {
     }
 }
 
-/// From of a trunk's request with its number as one of E.164, on the way to who is called.
-fn normalised(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<Vec<u8>> {
-    let from = &plan.request().message.from().uri;
-    let form = form_of_sender(env, plan.request())?;
-    if plan.returns_here() || !from.is_sip() {
+/// From with its number in the form of who is called: as one of E.164, if a trunk wrote it in its own form, and as the users of the called
+/// domain write it. The P-Asserted-Identity of such a request changes with it.
+fn normalised(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) -> Option<Vec<u8>> {
+    let trunking = &env.config.trunking;
+    let (request, message) = (plan.request(), plan.request().message);
+    let returns_here = plan.returns_here();
+    // A request to itself keeps its sender's address, but not the contact that it was sent to.
+    if returns_here && request.line.is_none() {
         return None;
     }
-    let (number, _) = Number::of_uri(from)?;
-    let read = form.read(&number);
-    if read == number {
+    let received = || CallerUris::of_request(env.config, &env.keys.route, message);
+    let shown = if request.grant.returned.is_some() { received() } else { None };
+    let trunk = if trunking.changes_numbers() { trunk_of_sender(env, request) } else { None };
+    let trunk = trunk.filter(|trunk| trunk.numbers_in.changes());
+    let is_for_phone = plan.contact().is_some() && !returns_here;
+    let domain = env.config.domain_of(&request.uri).filter(|_| is_for_phone);
+    let form = domain.and_then(|domain| trunking.dialing_of(domain.as_bytes()));
+    let form = form.map(|dialing| &dialing.callers).filter(|form| form.changes());
+    let written = |uri: &Uri<'_>| {
+        let (number, _) = Number::of_uri(uri)?;
+        let read = trunk.map_or(number, |trunk| trunk.numbers_in.read(&number));
+        with_number(uri, &number, &form.map_or(read, |form| form.write(&read)))
+    };
+    if trunk.is_none() && form.is_none() {
+        return shown.map(|uris| uris.shown);
+    }
+    if is_for_phone
+        && let Some(value) = message.first(HeaderName::PAssertedIdentity)
+        && let Some(uri) = NameAddr::parse(value).ok().and_then(|name| written(&name.uri))
+        && let Some(value) = with_uri(value, &uri)
+    {
+        changes.values.push((HeaderName::PAssertedIdentity, value));
+    }
+    match &shown {
+        Some(uris) => written(&Uri::parse(&uris.shown).ok()?).or_else(|| Some(uris.shown.clone())),
+        None => written(&message.from().uri),
+    }
+}
+
+/// A URI with another number than `old`; `None`: it is the same, or it is no SIP URI.
+fn with_number(uri: &Uri<'_>, old: &Number, new: &Number) -> Option<Vec<u8>> {
+    if old == new || !uri.is_sip() {
         return None;
     }
-    let (user, uri) = (from.user()?, from.as_bytes());
-    let at = memchr::memchr(b':', uri)? + 1;
-    let rest = uri.get(at..)?.strip_prefix(user)?;
-    Some([uri.get(..at)?, read.as_bytes(), rest].concat())
+    let (user, bytes) = (uri.user()?, uri.as_bytes());
+    let at = memchr::memchr(b':', bytes)? + 1;
+    let rest = bytes.get(at..)?.strip_prefix(user)?;
+    Some([bytes.get(..at)?, new.as_bytes(), rest].concat())
 }
 
 /// Bytes that a branch keeps for its responses.

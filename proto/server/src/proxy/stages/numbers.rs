@@ -8,7 +8,7 @@ use crate::proxy::call::{Answer, Call, CallNext, Forwarded, Next, Planned};
 use crate::proxy::limits::Share;
 use crate::proxy::stages::destinations::{self, Payer};
 use crate::proxy::stages::diversion::is_divertible;
-use crate::proxy::stages::trunks;
+use crate::proxy::stages::{identity, trunks};
 use crate::proxy::states::{KeptStates, Recursion};
 use crate::proxy::targets::{Authority, StoredTarget};
 use crate::report::Report;
@@ -81,7 +81,11 @@ fn looked_up(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, aor:
     {
         return None;
     }
-    let (number, context) = Number::of_uri(&routed.uri)?;
+    let (dialled, context) = Number::of_uri(&routed.uri)?;
+    let number = identity::called_number(env, request, &dialled, aor.domain());
+    if number != dialled && env.host.is_known(number.as_bytes(), aor.domain()) {
+        return None;
+    }
     let digits = number.as_bytes().strip_prefix(b"+")?;
     if context.is_some() || digits.len() > NumberTarget::DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit)
     {
@@ -106,7 +110,8 @@ fn targets_of(call: &mut Call<'_, '_>, uris: &[Box<str>], share: Share) -> Resul
     call.env.decided(call.request, Reason::NumberUnknown, Detail::None);
     let mut aor = Aor::default();
     call.env.config.read_target(&call.routed.uri, &mut aor);
-    let counted = Number::of_uri(&call.routed.uri).map(|(number, _)| number);
+    let counted = Number::of_uri(&call.routed.uri)
+        .map(|(number, _)| identity::called_number(call.env, call.request, &number, aor.domain()));
     let targets = trunks::of_number(call, &mut aor, counted)?;
     let share = share.divided(targets.len());
     let targets: Vec<_> = targets.into_iter().map(|target| target.with_share(share)).collect();

@@ -74,8 +74,9 @@ fn sign(
         return env.report(request, Report::IdentityNotSigned);
     };
     let to = Number::of_uri(&message.to().uri);
+    let domain = env.config.domain_of(&message.to().uri).map_or(&b""[..], |domain| domain.as_bytes());
     let to = to
-        .map(|(number, _)| identity::called_number(env, request, number))
+        .map(|(number, _)| identity::called_number(env, request, &number, domain))
         .and_then(|number| digits_of(&number));
     // The call of somebody else was to another number at first (RFC 8946 §4.1).
     let first = to.filter(|to| signature.is_forward && *to != called && *to != origin);

@@ -100,27 +100,34 @@ pub(super) fn of_number(
 ) -> Result<Vec<StoredTarget>, RouteRefusal> {
     let config = call.env.config;
     let Some((number, context)) = Number::of_uri(&call.routed.uri) else { return Ok(Vec::new()) };
-    let number = identity::called_number(call.env, call.request, number);
+    let dialled = number;
+    let number = identity::called_number(call.env, call.request, &dialled, aor.domain());
     let is_ours =
         |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
     if context.is_some_and(|domain| !is_ours(domain)) || call.env.host.is_known(aor.user(), aor.domain()) {
         return Ok(Vec::new());
     }
+    if number != dialled && call.env.host.is_known(number.as_bytes(), aor.domain()) {
+        return Ok(vec![of_user(call, aor, &number, number.as_bytes())]);
+    }
     match config.trunking.routes.of_number(&number) {
         None => Ok(Vec::new()),
-        Some(RouteTo::User(user)) => {
-            let domain = aor.domain().to_vec();
-            aor.set(|out| out.extend_from_slice(user.as_bytes()), &domain);
-            let detail = Detail::Both(number.as_bytes(), aor.as_bytes());
-            call.env.decided(call.request, Reason::RoutedToUser, detail);
-            Ok(vec![StoredTarget::of_caller(&[b"sip:", aor.as_bytes()].concat())])
-        }
+        Some(RouteTo::User(user)) => Ok(vec![of_user(call, aor, &number, user.as_bytes())]),
         Some(to) if call.request.grant.may_call_anywhere() => {
             let payer = Payer { counted, ..Payer::of(config, &call.request.message.from().uri) };
             targets_of(call, &payer, to, &number)
         }
         Some(RouteTo::Trunks { .. } | RouteTo::ByCost(_)) => Ok(Vec::new()),
     }
+}
+
+/// The user who has a number, as a target; `aor` becomes that user's.
+fn of_user(call: &mut Call<'_, '_>, aor: &mut Aor, number: &Number, user: &[u8]) -> StoredTarget {
+    let domain = aor.domain().to_vec();
+    aor.set(|out| out.extend_from_slice(user), &domain);
+    let detail = Detail::Both(number.as_bytes(), aor.as_bytes());
+    call.env.decided(call.request, Reason::RoutedToUser, detail);
+    StoredTarget::of_caller(&[b"sip:", aor.as_bytes()].concat())
 }
 
 /// Targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
@@ -147,6 +154,7 @@ pub(super) fn of_diverted(
         return Ok(Vec::new());
     }
     let Some((number, _)) = Number::of_uri(uri) else { return Ok(Vec::new()) };
+    let number = identity::dialled_number(config, &number, aor.domain());
     match trunking.routes.of_number(&number) {
         Some(to) => targets_of(call, payer, to, &number),
         None => Ok(Vec::new()),
@@ -179,7 +187,10 @@ pub(super) fn has_route(env: &Env<'_>, uri: &Uri<'_>) -> bool {
             let is_user = env.host.is_known(aor.user(), aor.domain());
             !is_user
                 && Number::of_uri(uri)
-                    .and_then(|(number, _)| trunking.order_of(routes.of_number(&number)?, &number, 0))
+                    .and_then(|(number, _)| {
+                        let number = identity::dialled_number(env.config, &number, aor.domain());
+                        trunking.order_of(routes.of_number(&number)?, &number, 0)
+                    })
                     .is_some()
         }
     }
