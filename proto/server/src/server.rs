@@ -330,7 +330,11 @@ impl Server {
         waited: Duration,
     ) -> bool {
         let parts = (&self.transactions, self.registrar.table(), &mut self.urgent);
-        overload::refuses_late(&mut self.environment.env(cx), &mut self.overload, parts, request, waited)
+        let env = &mut self.environment.env(cx);
+        let opened = admission::opened(env, request);
+        let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+        let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
+        overload::refuses_late(env, &mut self.overload, parts, inside.as_ref().unwrap_or(request), waited)
     }
 
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.

@@ -207,6 +207,20 @@ impl<'e, 'a> Edit<'e, 'a> {
         }
     }
 
+    /// Gives received lines another value, if `change` returns one for a name, its spelling and the value.
+    pub fn change_received(&mut self, mut change: impl FnMut(HeaderName, &[u8], &[u8]) -> Option<Vec<u8>>) {
+        let bytes = self.message.as_bytes();
+        for index in 0..self.message.lines().len() {
+            let Some(line) = self.message.lines().get(index) else { return };
+            let Some(piece) = self.live_value(index) else { continue };
+            let spelled = line.name(bytes);
+            if let Some(value) = change(HeaderName::from_bytes(spelled), spelled, self.piece(&piece)) {
+                let piece = self.text(|out| out.extend_from_slice(&value));
+                self.replace(Position::Line(index), Some(piece));
+            }
+        }
+    }
+
     /// Adds the source of the message to its top Via as `received` and `rport` (RFC 3261 §18.2.1, RFC 3581 §4). The
     /// received line is changed, even if lines were added before it; other changes to that line must come after.
     pub fn stamp_via(&mut self, source: SocketAddr) {

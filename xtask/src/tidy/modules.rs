@@ -287,7 +287,7 @@ const CORE: &str = "proto/server/src/proxy/";
 const MAY_NAME: [&str; 3] = ["mod.rs", "lookups.rs", "limits.rs"];
 
 /// Words of features in names.
-const FEATURES: [&str; 19] = [
+const FEATURES: [&str; 21] = [
     "emergency",
     "stir",
     "trunk",
@@ -307,6 +307,8 @@ const FEATURES: [&str; 19] = [
     "presence",
     "nodes",
     "unreached",
+    "header_rule",
+    "hides_topology",
 ];
 
 /// Findings of the files of the core. Comments, and names of header fields, do not count.

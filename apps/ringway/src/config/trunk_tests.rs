@@ -165,6 +165,13 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         (trunk("health_check_s = 3"), 4, "[trunk] health_check_s", "or 0"),
         (trunk("networks = [\"0.0.0.0/0\"]"), 4, "[trunk] networks", "every address"),
         (trunk("networks = [\"x\"]"), 4, "[trunk] networks", "not a network"),
+        (trunk("hide_topology = true"), 4, "[trunk] hide_topology", "networks"),
+        (
+            format!("[routing]\nstateful = false\n{TRUNK}networks = [\"192.0.2.1\"]\nhide_topology = true"),
+            7,
+            "[trunk] hide_topology",
+            "stateful",
+        ),
         (trunk("caller = \"me\""), 4, "[trunk] caller", "+49301234"),
         (trunk("callers = [\"alice\"]"), 4, "[trunk] callers", "alice:+49"),
         (trunk("international_prefixes = [\"+\"]"), 4, "[trunk] international_prefixes", "up to 8 digits"),

@@ -48,6 +48,7 @@ pub(super) fn read(
                 reader.error(at, section.path("rates_file"), format!("{file:?} {why}"));
             }
         }
+        check_hidden(reader, &section, &trunk, server.record_route && server.stateful);
         section.finish(reader);
         add(&mut trunks, &mut server.neighbours, trunk, interval);
     }
@@ -87,6 +88,7 @@ fn trunk(
     }
     let networks = networks(reader, section);
     let trunk = Trunk {
+        hides_topology: section.switch(reader, "hide_topology", false),
         stir: stir::of_trunk(reader, section, (server, &networks)),
         headers: trunk_headers::read(reader, section, rules),
         registers: section.switch(reader, "register", false),
@@ -149,6 +151,24 @@ fn is_by_stream(uri: &str) -> bool {
         let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
         transport.is_some_and(|transport| transport.is_stream())
     })
+}
+
+/// Checks what a hidden inside needs: messages of the trunk are recognised by its address, and the server keeps what they do not have.
+fn check_hidden(reader: &mut Reader<'_>, section: &Section<'_, '_>, trunk: &Trunk, sees_ends: bool) {
+    let at = section.place("hide_topology").unwrap_or_default();
+    let has_address = Uri::parse(trunk.uri.as_bytes()).is_ok_and(|uri| uri.host().ip().is_some());
+    if !trunk.hides_topology {
+        return;
+    }
+    if trunk.networks.is_empty() && !has_address {
+        let message = "needs `networks`, by which the trunk's requests are recognised; add them";
+        reader.error(at, section.path("hide_topology"), message);
+    }
+    if !sees_ends {
+        let message =
+            "needs [routing] record_route = true and stateful = true; set them, or take this line out";
+        reader.error(at, section.path("hide_topology"), message);
+    }
 }
 
 /// Adds a trunk, and the neighbour that probes it at this interval.

@@ -121,6 +121,7 @@ const LIMITS: &[&str] = &[
     "too_broad",
     "too_many_contacts",
     "too_many_flows",
+    "topology_too_long",
     "trace_entries_lost",
     "transactions_refused",
     "trunk_calls_in_refused",

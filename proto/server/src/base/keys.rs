@@ -26,6 +26,8 @@ pub(crate) struct Keys {
     pub(crate) message: [u8; 16],
     /// Tokens of the contacts that trunks register.
     pub(crate) lines: Lines,
+    /// What trunks must not see.
+    pub(crate) hidden: [u8; 16],
 }
 
 impl Keys {
@@ -48,6 +50,7 @@ impl Keys {
             event: derive(&own, b"event"),
             message: derive(&own, b"message"),
             lines: Lines::of(&config.trunking, common(b"line")),
+            hidden: common(b"hidden").0,
         }
     }
 }

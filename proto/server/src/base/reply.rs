@@ -22,7 +22,8 @@ impl Env<'_> {
         add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let before = self.cx.out.len();
-        as_its_sender_has(self.config, &self.keys.route, request.message, |message| {
+        let keys = (&self.keys.route, &self.keys.hidden);
+        as_its_sender_has(self.config, keys, (request.message, &request.flow), |message| {
             write_reply(&mut self.cx, &self.keys.tag, message, &request.flow, status, phrase, add);
         });
         let is_over =

@@ -139,6 +139,7 @@ pub(crate) struct Features {
     caller_limits: bool,
     emergency: bool,
     stir: bool,
+    hidden_topology: bool,
     relays: bool,
     conversion: bool,
     recursion: bool,
@@ -189,6 +190,11 @@ impl Features {
         cfg!(feature = "operator") && self.stir
     }
 
+    /// A trunk must not see the inside.
+    pub(crate) const fn hidden_topology(&self) -> bool {
+        cfg!(feature = "operator") && self.hidden_topology
+    }
+
     /// Some calls pass a media relay.
     pub(crate) const fn relays(&self) -> bool {
         cfg!(feature = "operator") && self.relays
@@ -235,6 +241,7 @@ impl Features {
             caller_limits: self.caller_limits || other.caller_limits,
             emergency: self.emergency || other.emergency,
             stir: self.stir || other.stir,
+            hidden_topology: self.hidden_topology || other.hidden_topology,
             relays: self.relays || other.relays,
             conversion: self.conversion || other.conversion,
             recursion: self.recursion || other.recursion,
@@ -256,6 +263,7 @@ impl Features {
             emergency: config.trunking.emergency.is_on(),
             header_rules: config.trunking.trunks.iter().any(|trunk| !trunk.headers.is_empty()),
             stir: config.trunking.trunks.iter().any(|trunk| trunk.stir != TrunkStir::default()),
+            hidden_topology: config.trunking.hides_topology(),
             relays: config.media.is_on(),
             conversion: config.media.converts(),
             recursion: config.recurse,

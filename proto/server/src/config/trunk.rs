@@ -86,6 +86,8 @@ pub struct Trunk {
     pub numbers_out: NumberForm,
     /// Rules for header fields of its messages.
     pub headers: Vec<HeaderRule>,
+    /// True: it sees neither addresses nor Call-IDs of the sides inside (decision 0063).
+    pub hides_topology: bool,
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
     /// leads to it, and its challenges are for the phone.
     pub is_node: bool,
@@ -155,6 +157,7 @@ impl Trunk {
             numbers_in: NumberForm::Unchanged,
             numbers_out: NumberForm::Unchanged,
             headers: Vec::new(),
+            hides_topology: false,
             is_node: false,
         }
     }
@@ -291,6 +294,11 @@ impl Trunking {
     /// True for the address of a node behind this server.
     pub(crate) fn has_node_at(&self, ip: IpAddr) -> bool {
         self.nodes().any(|(_, node)| node.has_network(ip))
+    }
+
+    /// True if a trunk must not see the inside.
+    pub(crate) fn hides_topology(&self) -> bool {
+        cfg!(feature = "operator") && self.trunks.index().hides_topology()
     }
 
     /// The trunk with rules for header fields that has an address.

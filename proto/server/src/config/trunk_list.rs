@@ -41,6 +41,7 @@ pub(super) struct TrunkIndex {
     international: Box<[Box<str>]>,
     /// Different forms of numbers to trunks.
     forms: Box<[NumberForm]>,
+    hides_topology: bool,
 }
 
 /// Change of a list; its tables are made anew when it is dropped.
@@ -162,6 +163,7 @@ impl TrunkIndex {
             changes_numbers: list.iter().any(|trunk| trunk.numbers_in.changes()),
             international: prefixes.into_iter().map(Box::from).collect(),
             forms: forms.into_iter().cloned().collect(),
+            hides_topology: list.iter().any(|trunk| trunk.hides_topology),
         }
     }
 
@@ -179,6 +181,11 @@ impl TrunkIndex {
 
     pub(super) fn forms(&self) -> impl Iterator<Item = &NumberForm> {
         self.forms.iter()
+    }
+
+    /// True if a trunk must not see the inside.
+    pub(super) const fn hides_topology(&self) -> bool {
+        self.hides_topology
     }
 
     /// True if a trunk has numbers in another form.

@@ -4,20 +4,24 @@ use super::header_rules::{Ruled, apply};
 use crate::Config;
 use crate::base::Env;
 use crate::config::{RuleDirection, Trunk};
+use crate::token::topology::Outside;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sip::{Limits, Message};
+use ringway_sansio::Flow;
+use ringway_sip::{Edit, EditSpace, Limits, Message};
 
 /// Changes of one message that a trunk gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Border {
     /// Index of the trunk whose rules hold.
     rules: Option<usize>,
+    /// It must not see the inside.
+    pub(crate) hides: bool,
 }
 
 impl Border {
     /// No change.
-    pub(crate) const NONE: Self = Self { rules: None };
+    pub(crate) const NONE: Self = Self { rules: None, hides: false };
 
     /// Changes of a message to a trunk that was chosen, or to an address, which may be one.
     pub(crate) fn to(config: &Config, chosen: Option<usize>, ip: IpAddr) -> Self {
@@ -27,11 +31,11 @@ impl Border {
             Some(trunk) => trunks.get(trunk).is_some_and(has_rules).then_some(trunk),
             None => config.trunking.find_at(ip, has_rules),
         };
-        Self { rules }
+        Self { rules, hides: false }
     }
 
-    /// True if nothing changes.
-    pub(crate) const fn is_none(&self) -> bool {
+    /// True if no rule changes the message.
+    pub(crate) const fn is_without_rules(&self) -> bool {
         self.rules.is_none()
     }
 
@@ -47,6 +51,38 @@ impl Border {
             out.extend_from_slice(&bytes);
         }
         skipped
+    }
+}
+
+impl Border {
+    /// Hides the inside in a response to a trunk at the end of this flow.
+    pub(crate) fn hide(
+        &self,
+        config: &Config,
+        key: &[u8; 16],
+        flow: &Flow,
+        message: &Message<'_>,
+        edit: &mut Edit<'_, '_>,
+    ) {
+        let outside = Outside::new(config, key, flow);
+        outside.hide_answered_routes(message.call_id(), edit);
+        outside.hide(message, edit);
+    }
+
+    /// The same for a stored response.
+    pub(crate) fn hidden(
+        &self,
+        config: &Config,
+        key: &[u8; 16],
+        flow: &Flow,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        let message = Message::parse(bytes, &Limits::STORED).ok()?;
+        let (mut space, mut out) = (EditSpace::default(), Vec::new());
+        let mut edit = Edit::new(&message, &mut space);
+        self.hide(config, key, flow, &message, &mut edit);
+        edit.write_into(&mut out).ok()?;
+        Some(out)
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Ruled {
 }
 
 /// Header line while rules are applied.
-struct Line<'m> {
+struct FieldLine<'m> {
     name: &'m [u8],
     value: Cow<'m, [u8]>,
     is_removed: bool,
@@ -28,9 +28,9 @@ pub(crate) fn apply(trunk: &Trunk, direction: RuleDirection, message: &Message<'
     if rules().next().is_none() {
         return ruled;
     }
-    let mut lines: Vec<Line<'_>> = message
+    let mut lines: Vec<FieldLine<'_>> = message
         .iter()
-        .map(|field| Line { name: field.name, value: Cow::Borrowed(field.value), is_removed: false })
+        .map(|field| FieldLine { name: field.name, value: Cow::Borrowed(field.value), is_removed: false })
         .collect();
     let (mut is_changed, mut added) = (false, 0);
     for rule in rules() {
@@ -62,7 +62,7 @@ fn is_for(rule: &HeaderRule, direction: RuleDirection, message: &Message<'_>) ->
 /// Applies one rule. True: it changed a line.
 fn apply_one<'m>(
     rule: &'m HeaderRule,
-    lines: &mut Vec<Line<'m>>,
+    lines: &mut Vec<FieldLine<'m>>,
     added: &mut usize,
     skipped: &mut u64,
 ) -> bool {
@@ -73,7 +73,7 @@ fn apply_one<'m>(
         match has_room {
             true => {
                 *added += bytes;
-                lines.push(Line {
+                lines.push(FieldLine {
                     name: rule.name.as_bytes(),
                     value: Cow::Borrowed(value),
                     is_removed: false,
@@ -128,7 +128,7 @@ fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-fn written(message: &Message<'_>, lines: &[Line<'_>]) -> Vec<u8> {
+fn written(message: &Message<'_>, lines: &[FieldLine<'_>]) -> Vec<u8> {
     let bytes = message.as_bytes();
     let first = memchr::memchr(b'\n', bytes).map_or(0, |at| at + 1);
     let mut out = bytes.get(..first).unwrap_or_default().to_vec();
@@ -147,7 +147,8 @@ fn written(message: &Message<'_>, lines: &[Line<'_>]) -> Vec<u8> {
 /// Bytes of a line besides name and value.
 const LINE_BYTES: usize = 4;
 
-#[cfg(all(test, feature = "patterns"))]
+#[cfg(test)]
+#[cfg(feature = "patterns")]
 mod tests {
     use super::*;
     use crate::config::{FieldName, Pattern};

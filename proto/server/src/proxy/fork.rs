@@ -278,6 +278,7 @@ impl Proxy {
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let changes = stages::change(env, &mut self.memory, plan, branch);
         let came = changes.as_ref().and_then(|changes| changes.came.clone()).map(Box::new);
+        let hidden = changes.as_ref().and_then(|changes| changes.hidden.clone());
         let changed;
         let plan = match &changes {
             Some(changes) => {
@@ -314,6 +315,7 @@ impl Proxy {
             branch.dialled = flow.dialled;
             branch.caller_cseq = caller_cseq;
             branch.came = came;
+            branch.states.hidden = hidden;
             branch.over_tcp = None;
             if let Some(datagrams) = datagrams {
                 let connecting = self.connecting.arm(env.cx.now + CONNECT_TIME, id);
@@ -494,7 +496,7 @@ fn answer_trying(
     server: ServerId,
     (message, source): (&Message<'_>, Flow),
 ) {
-    as_its_sender_has(env.config, &env.keys.route, message, |message| {
+    as_its_sender_has(env.config, (&env.keys.route, &env.keys.hidden), (message, &source), |message| {
         transactions.respond(&mut env.cx, server, 100, |arena| {
             let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
         });

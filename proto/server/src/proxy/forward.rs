@@ -3,6 +3,7 @@
 use super::limits::Share;
 use super::media::MediaDecision;
 use super::rewrite::{Rewrite, Signature};
+use super::states::Hidden;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
@@ -12,7 +13,9 @@ use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
 use crate::dialog::{caller_side, target_hash_on};
 use crate::policy::{Border, Permitted, remove_fields};
 use crate::token::sources::{SourceHash, Sources};
+use crate::token::topology::Outside;
 use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_auth::Covered;
 use ringway_sansio::{Flow, HostNameId, Instant, LocatedServer, Transport};
@@ -55,6 +58,8 @@ pub(super) struct Changes {
     pub(super) identities: Option<Identities>,
     /// Changes of the whole request, after all others.
     pub(super) border: Border,
+    /// Vias of its responses, and whether those hide the inside.
+    pub(super) hidden: Option<Box<Hidden>>,
 }
 
 /// Credentials of a request for other servers than this one and its next hop.
@@ -83,6 +88,7 @@ impl Changes {
         foreign: Foreign::Unknown,
         identities: None,
         border: Border::NONE,
+        hidden: None,
     };
 }
 
@@ -234,7 +240,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     ) -> u64 {
         let start = out.len();
         self.write_changed(space, branch, offers_alias, out);
-        match self.changes.border.is_none() {
+        match self.changes.border.is_without_rules() {
             true => 0,
             false => self.changes.border.apply(self.config, start, out),
         }
@@ -269,7 +275,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if let Some((name, value)) = &self.changes.credentials {
             edit.push_last(*name, |out| out.extend_from_slice(value));
         }
-        self.record_route(&mut edit);
+        let outside =
+            self.changes.border.hides.then(|| Outside::new(self.config, &self.keys.hidden, &self.flow));
+        self.record_route(&mut edit, outside.as_ref());
         if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
             self.add_path(&mut edit);
         }
@@ -287,7 +295,13 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 add_params(out, &self.changes.own_route_params);
             });
         }
-        edit.stamp_via(self.request.flow.remote);
+        match &outside {
+            None => edit.stamp_via(self.request.flow.remote),
+            Some(outside) => {
+                outside.hide(message, &mut edit);
+                edit.remove_lines(HeaderName::Via, |_| true);
+            }
+        }
         edit.push_first(HeaderName::Via, |out| {
             self.write_via(branch, share, out);
             out.extend_from_slice(if offers_alias { b";alias" } else { b"" });
@@ -400,10 +414,14 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3).
-    fn record_route(&self, edit: &mut Edit<'_, '_>) {
+    /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3). One from which the inside is hidden gets its own entry
+    /// only.
+    fn record_route(&self, edit: &mut Edit<'_, '_>, outside: Option<&Outside<'_>>) {
         let message = self.request.message;
         if !self.config.record_route || !self.begins_dialog() || message.to().tag().is_some() {
+            if outside.is_some() {
+                edit.remove_lines(HeaderName::RecordRoute, |_| true);
+            }
             return;
         }
         let came = self.request.flow;
@@ -413,30 +431,35 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             sources: self.sources(),
             identities: Some(self.changes.identities.unwrap_or_else(|| self.identities())),
         };
-        let made_s = self.now.as_secs();
-        let is_sips = self.is_sips();
-        let mut push = |flow: &Flow| {
-            let host = self.config.sent_by(flow.listener, flow.remote.ip());
-            edit.push_first(HeaderName::RecordRoute, |out| {
-                write_own_route(
-                    out,
-                    &self.keys.route,
-                    message,
-                    host,
-                    (flow.transport, is_sips),
-                    token,
-                    made_s,
-                );
-                add_params(out, &self.changes.route_params);
-            });
-        };
-        push(&came);
         let same_side = came.transport == self.flow.transport
             && self.config.sent_by(came.listener, came.remote.ip())
                 == self.config.sent_by(self.flow.listener, self.flow.remote.ip());
-        if !same_side {
-            push(&self.flow);
+        if let Some(outside) = outside {
+            let mut own = Vec::new();
+            if !same_side {
+                self.write_record_route(&came, token, &[], &mut own);
+            }
+            let param = outside.take_routes(message.call_id(), &own, edit);
+            return edit.push_first(HeaderName::RecordRoute, |out| {
+                self.write_record_route(&self.flow, token, &param, out);
+            });
         }
+        edit.push_first(HeaderName::RecordRoute, |out| self.write_record_route(&came, token, &[], out));
+        if !same_side {
+            edit.push_first(HeaderName::RecordRoute, |out| {
+                self.write_record_route(&self.flow, token, &[], out);
+            });
+        }
+    }
+
+    /// Appends a Record-Route of this server for the side of a flow, with one more parameter.
+    fn write_record_route(&self, flow: &Flow, token: Token, param: &[u8], out: &mut Vec<u8>) {
+        let host = self.config.sent_by(flow.listener, flow.remote.ip());
+        let (message, made_s) = (self.request.message, self.now.as_secs());
+        let hop = (flow.transport, self.is_sips());
+        write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
+        add_params(out, &self.changes.route_params);
+        add_params(out, param);
     }
 
     /// True for the methods whose requests outside dialogs begin one.

@@ -27,15 +27,15 @@ impl Proxy {
         response: &Response<'_, '_>,
     ) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
-        if branch.over_tcp.is_some() || branch.came.is_some() || env.features.header_rules() {
+        if branch.over_tcp.is_some() || branch.came.is_some() || stages::may_change_response(env, branch) {
             self.on_response_to_other(env, transactions, id, response);
         } else {
             self.on_any_response(env, transactions, id, response);
         }
     }
 
-    /// The same for a request that was sent over TCP for its length, or has another header field than the caller's, and where rules change
-    /// responses.
+    /// The same for a request that was sent over TCP for its length, or has another header field than the caller's, and for a response that a
+    /// stage changes.
     #[cold]
     fn on_response_to_other(
         &mut self,
@@ -308,19 +308,23 @@ impl Proxy {
         let (server, space) = (context.server, &mut self.space);
         let number = context.branches.get(id.parts().1).and_then(|branch| branch.caller_cseq);
         let info = if status >= 200 { &*context.answer_info } else { &[] };
-        let (border, mut skipped) = (stages::border_of_response(env, &context.source), 0);
+        let (source, branch) = (context.source, context.branches.get(id.parts().1));
+        let (border, mut skipped) = (stages::border_of_response(env, &source, branch), 0);
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
             let start = arena.len();
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             restore_cseq(&mut edit, response.message, number);
             dialog::record(env.config, &env.keys.route, response, &mut edit);
+            if border.hides {
+                border.hide(env.config, &env.keys.hidden, &source, response.message, &mut edit);
+            }
             if !info.is_empty() {
                 edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
             }
             // Added values do not come from the message, so none is rejected.
             let _ = edit.write_into(arena);
-            if !border.is_none() {
+            if !border.is_without_rules() {
                 skipped = border.apply(env.config, start, arena);
             }
         });
@@ -412,8 +416,13 @@ impl Proxy {
         self.add_to_best(key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        let border = stages::border_of_response(env, &context.source);
-        if !border.is_none() {
+        let border = stages::border_of_response(env, &context.source, context.branches.get(best.branch));
+        if border.hides
+            && let Some(bytes) = border.hidden(env.config, &env.keys.hidden, &context.source, &best.bytes)
+        {
+            best.bytes = bytes;
+        }
+        if !border.is_without_rules() {
             env.counters.header_changes_skipped += border.apply(env.config, 0, &mut best.bytes);
         }
         self.report_end(env, key, best.status, "");
@@ -453,7 +462,8 @@ impl Proxy {
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
-        let (server, source) = (context.server, context.source.remote);
+        let (server, flow, source) = (context.server, context.source, context.source.remote);
+        let keys = (&env.keys.route, &env.keys.hidden);
         let Ok(message) = Message::parse(&request, &Limits::STORED) else {
             return transactions.drop_server(server);
         };
@@ -465,7 +475,7 @@ impl Proxy {
         }
         let tag = to_tag(&env.keys.tag, &message);
         let info = &*context.answer_info;
-        let was_sent = as_its_sender_has(env.config, &env.keys.route, &message, |message| {
+        let was_sent = as_its_sender_has(env.config, keys, (&message, &flow), |message| {
             transactions.respond(&mut env.cx, server, status, |arena| {
                 let mut response = MessageWriter::answer(arena, message, status, phrase, source, Some(&tag));
                 if !info.is_empty() {

@@ -166,6 +166,8 @@ ringway_sansio::counters! {
         emergency_calls_refused,
         /// INVITEs of emergency calls that passed although their source was over its rate.
         over_rate_emergencies,
+        /// Requests for a trunk that must not see the inside, refused because they have too much to be hidden (513).
+        topology_too_long,
         /// Requests refused because all trunks of their route are down (503).
         trunks_down,
         /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).

@@ -7,6 +7,7 @@ use crate::neighbour::line::called_by_line;
 use crate::policy::changed_by;
 use crate::report::Report;
 use crate::token::caller_uri::with_own_uri;
+use crate::token::topology::Inside;
 use crate::{Config, Detail, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -141,6 +142,10 @@ fn may_end_a_call(bytes: &[u8]) -> bool {
 fn ends_a_call(env: &mut Env<'_>, transactions: &Transactions, flow: Flow, bytes: &[u8]) -> bool {
     let Ok(message) = &Message::parse(bytes, &env.config.limits_of(&flow, bytes.len())) else { return false };
     let Some(request) = Request::of(message, flow, Grant::UNKNOWN) else { return false };
+    let opened = opened(env, &request);
+    let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+    let message = parsed.as_ref().unwrap_or(message);
+    let Some(request) = Request::of(message, flow, Grant::UNKNOWN) else { return false };
     is_in_admitted_call(env, transactions, &request)
 }
 
@@ -213,21 +218,35 @@ pub(super) fn on_stun(env: &mut Env<'_>, flow: Flow, bytes: &[u8]) {
     }
 }
 
-/// A request of a carrier as this server handles it: changed by the rules of its trunk; with the called number as its target, and the index of the
-/// trunk, if it is for a contact that was registered there; with the caller's own URI in To if the carrier has another one. `None`: it stays.
+/// A request of a carrier as this server handles it: with what the sides inside have in place of what is hidden; changed by the rules of its
+/// trunk; with the called number as its target, and the index of the trunk, if it is for a contact that was registered there; with the
+/// caller's own URI in To if the carrier has another one. `None`: it stays.
 pub(super) fn translated(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, Option<usize>)> {
-    let ruled = match env.config.trunking.with_rules_at(request.source()) {
-        Some(trunk) if env.features.header_rules() => changed_by(env, trunk, request.message),
-        Some(_) | None => None,
-    };
-    let Some(bytes) = ruled else { return translated_target(env, request) };
+    let mut bytes = opened(env, request);
+    if env.features.header_rules()
+        && let Some(trunk) = env.config.trunking.with_rules_at(request.source())
+    {
+        let opened = bytes.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+        let ruled = changed_by(env, trunk, opened.as_ref().unwrap_or(request.message));
+        bytes = ruled.or(bytes);
+    }
+    let Some(bytes) = bytes else { return translated_target(env, request) };
     let message = Message::parse(&bytes, &Limits::STORED).ok()?;
     let changed = Request::of(&message, request.flow, request.grant)?;
     let target = translated_target(env, &Request { peer: request.peer, ..changed });
     Some(target.unwrap_or((bytes, request.line)))
 }
 
-/// The same without rules.
+/// A request of a trunk that must not see the inside, with what the sides inside have; `None` for any other.
+pub(super) fn opened(env: &Env<'_>, request: &Request<'_, '_>) -> Option<Vec<u8>> {
+    if !env.features.hidden_topology() {
+        return None;
+    }
+    let inside = Inside::new(env.config, &env.keys.route, &env.keys.hidden);
+    inside.request(request.message, &request.uri, &request.flow)
+}
+
+/// The called number and the caller's own URI alone.
 fn translated_target(env: &mut Env<'_>, request: &Request<'_, '_>) -> Option<(Vec<u8>, Option<usize>)> {
     let by_line = if env.features.registers() { called_by_line(env, request) } else { None };
     match by_line {

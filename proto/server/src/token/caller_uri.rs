@@ -5,8 +5,10 @@
 
 use super::Mark;
 use super::sealed::{open, seal};
+use super::topology::Inside;
 use crate::Config;
 use alloc::vec::Vec;
+use ringway_sansio::Flow;
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, NameAddr, Uri};
 
 /// The caller's URI at both sides.
@@ -94,10 +96,17 @@ pub(crate) fn with_own_uri(config: &Config, key: &[u8; 16], message: &Message<'_
 /// Calls `act` with a request as its sender has it, for a response of this server.
 pub(crate) fn as_its_sender_has<T>(
     config: &Config,
-    key: &[u8; 16],
-    message: &Message<'_>,
+    (key, hidden): (&[u8; 16], &[u8; 16]),
+    (message, source): (&Message<'_>, &Flow),
     act: impl FnOnce(&Message<'_>) -> T,
 ) -> T {
+    if cfg!(feature = "operator")
+        && !config.trunking.trunks.is_empty()
+        && let Some(bytes) = Inside::new(config, key, hidden).as_trunk_has(message, source)
+        && let Ok(outside) = &Message::parse(&bytes, &Limits::STORED)
+    {
+        return act(outside);
+    }
     let may_differ =
         cfg!(feature = "operator") && message.has(HeaderName::Route) && message.to().tag().is_some();
     let uris = if may_differ { CallerUris::of_request(config, key, message) } else { None };

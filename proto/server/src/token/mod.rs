@@ -10,9 +10,11 @@
 //! users, and the tags show which side sends.
 
 pub(crate) mod caller_uri;
+pub(crate) mod hidden;
 mod identity;
 pub(crate) mod sealed;
 pub(crate) mod sources;
+pub(crate) mod topology;
 
 pub(crate) use identity::{Answer, Identities, TagHash, UriHash, UserHash};
 

@@ -28,14 +28,19 @@ pub(crate) fn seal(key: &[u8; 16], context: &[u8], text: &[u8], out: &mut Vec<u8
 
 /// The text; `None`: this server did not seal it in this context.
 pub(crate) fn open(key: &[u8; 16], context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
-    if sealed.len() > SEALED_MAX || sealed.len() % 4 == 1 {
+    open_up_to(key, context, sealed, SEALED_MAX)
+}
+
+/// The text of a sealed form of at most `most` bytes.
+pub(crate) fn open_up_to(key: &[u8; 16], context: &[u8], sealed: &[u8], most: usize) -> Option<Vec<u8>> {
+    if sealed.len() > most || sealed.len() % 4 == 1 || sealed.len() < MAC_BYTES {
         return None;
     }
     let mut bytes = Vec::with_capacity(sealed.len());
     for group in sealed.chunks(4) {
         let mut number = 0_u32;
         for &symbol in group {
-            number = number << 6 | SYMBOLS.iter().position(|&other| other == symbol)? as u32;
+            number = number << 6 | u32::from(bits_of(symbol)?);
         }
         number <<= 6 * (4 - group.len());
         let [_, kept @ ..] = number.to_be_bytes();
@@ -45,6 +50,18 @@ pub(crate) fn open(key: &[u8; 16], context: &[u8], sealed: &[u8]) -> Option<Vec<
     let initial = u64::from_be_bytes(*initial);
     apply_stream(key, initial, text);
     (mac(key, context, text) == initial).then(|| text.to_vec())
+}
+
+/// Position of a symbol in [`SYMBOLS`].
+const fn bits_of(symbol: u8) -> Option<u8> {
+    match symbol {
+        b'0'..=b'9' => Some(symbol - b'0'),
+        b'A'..=b'Z' => Some(symbol - b'A' + 10),
+        b'a'..=b'z' => Some(symbol - b'a' + 36),
+        b'-' => Some(62),
+        b'_' => Some(63),
+        _ => None,
+    }
 }
 
 fn mac(key: &[u8; 16], context: &[u8], text: &[u8]) -> u64 {
@@ -91,6 +108,13 @@ mod tests {
             assert!(out.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)));
             assert_eq!(open(&KEY, b"call", &out), Some(text), "{len}");
         }
+    }
+
+    #[test]
+    fn each_symbol_has_its_bits() {
+        let all: Vec<_> = (0..=255).filter_map(|symbol| Some((bits_of(symbol)?, symbol))).collect();
+        assert_eq!(all.len(), SYMBOLS.len());
+        assert!(all.iter().all(|&(bits, symbol)| SYMBOLS[usize::from(bits)] == symbol));
     }
 
     #[test]

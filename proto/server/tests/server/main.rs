@@ -86,6 +86,7 @@ mod sips;
 mod stateless;
 mod stir;
 mod stun;
+mod topology;
 mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;

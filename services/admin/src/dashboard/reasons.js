@@ -180,6 +180,8 @@ export const REASONS = [
     'The call passes, and is not limited'],
   ['emergency_calls_refused', '10 emergency calls a second of one source in a shard',
     '503 with Retry-After: 1'],
+  ['topology_too_long', 'A request for a trunk with hide_topology, with a Call-ID over 512 bytes, a Contact over 1,500 or Record-Routes over 1,200',
+    '513'],
   ['long_in_datagrams', 'A request over datagram_bytes_max, and no TCP connection within 1 s, no TCP listener, or a flow of datagrams',
     'Sent in a datagram'],
   ['trunks_down', 'All trunks of a route are down, or all nodes behind a front',

@@ -36,6 +36,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("operator/bulk", bulk));
     all.push(Scenario::new("operator/gateways", gateways));
     all.push(Scenario::new("operator/emergency", emergency));
+    all.push(Scenario::new("operator/hidden", hidden));
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
@@ -297,6 +298,56 @@ fn request(method: &str, target: &str, socket: &UdpSocket) -> Result<String> {
          From: <sip:x@elsewhere.example>;tag=1\r\nTo: <{target}>\r\nCall-ID: {port}\r\nCSeq: 1 {method}\r\n\
          Contact: <sip:x@127.0.0.1:{port}>\r\nContent-Length: 0\r\n\r\n"
     ))
+}
+
+/// The inside is hidden from a carrier: its gateway sees no address of alice's phone, and not its Call-ID; both sides call and end calls.
+fn hidden(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    write_password(stage, PASSWORD)?;
+    let trunk = format!(
+        "[[trunk]]\nname = \"carrier\"\nuri = \"sip:{CARRIER}:{port}\"\nusername = \"acct\"\n\
+         password_file = \"trunk.password\"\nnetworks = [\"{CARRIER}\"]\ncaller = \"+4930123400\"\n\
+         domain = \"carrier.example\"\nhealth_check_s = 0\nhide_topology = true\n\
+         [[route]]\nprefix = \"+4930\"\nto_user = \"alice\"\n[[route]]\nprefix = \"+\"\nto = [\"carrier\"]\n"
+    );
+    let server = Server::start_with(stage, Wanted::default(), &trunk)?;
+    server.add_user("alice")?;
+    let _carrier =
+        carrier(stage, "blind", (CARRIER, port), (server.port, &gateway), (Transport::Udp, "MD5"))?;
+    let line = Line::at_server("alice", 440.0, server.port, Transport::Udp);
+    let mut alice = Phone::start(stage, Line { host: INSIDE, ..line })?;
+    alice.registered()?;
+    for call in 1..=4 {
+        match call {
+            1 | 2 => alice.dial(&format!("sip:{NUMBER}@example.org"))?,
+            _ => gateway.dial(&format!("sip:{INBOUND}@{CARRIER}:{port}"))?,
+        }
+        alice.established_calls(call).with_context(|| format!("call {call} at alice"))?;
+        gateway.established_calls(call)?;
+        std::thread::sleep(Duration::from_millis(300));
+        if call % 2 == 1 {
+            gateway.hang_up()?;
+        } else {
+            alice.hang_up()?;
+        }
+        alice.ended_calls(call).with_context(|| format!("the end of call {call} at alice"))?;
+        gateway.ended_calls(call).with_context(|| format!("the end of call {call} at the gateway"))?;
+    }
+    let (inside, outside) = (alice.trace()?, gateway.trace()?);
+    let call_ids = |trace: &str| -> Vec<String> {
+        let lines = trace.lines().filter_map(|line| line.strip_prefix("Call-ID: "));
+        lines.map(|line| line.trim().to_owned()).collect()
+    };
+    let own = call_ids(&inside);
+    ensure!(!own.is_empty() && !call_ids(&outside).is_empty(), "a trace has no messages");
+    ensure!(call_ids(&outside).iter().all(|of| !own.contains(of)), "a Call-ID is the same at both sides");
+    // Without a port it is in SDP too.
+    for address in [format!("{INSIDE}:"), format!("@{INSIDE}")] {
+        ensure!(!outside.contains(&address), "the gateway saw {address}");
+        ensure!(inside.contains(&address), "alice's phone has another address: the test of the test");
+    }
+    Ok(())
 }
 
 /// The carrier refuses the password: the call ends, and the carrier got three requests at most.
@@ -638,6 +689,8 @@ const SECOND_CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
 /// Phone of the emergency service.
 const RESCUE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+/// A phone whose address a carrier must not see.
+const INSIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
 /// Number that is called through a trunk, and that of alice.
 pub(super) const NUMBER: &str = "+441234567";
 pub(super) const INBOUND: &str = "+4930123401";

@@ -21,6 +21,7 @@ mod recursion;
 mod relays;
 mod sides;
 mod stir;
+mod topology;
 mod trunks;
 
 pub(super) use crate::dialog_state::Ended;
@@ -233,7 +234,8 @@ pub(super) fn keep_candidate(planned: &mut Planned<'_>, candidate: Option<Candid
 pub(super) fn bytes_of_branch(env: &Env<'_>, message: &Message<'_>) -> usize {
     let of_media = if env.features.relays() { relays::cost_of(message) } else { 0 };
     let of_rules = if env.features.header_rules() { HeaderRule::ADDED_BYTES_MAX } else { 0 };
-    of_media + of_rules + if env.features.trunks() { identity::cost_of(message) } else { 0 }
+    let of_vias = if env.features.hidden_topology() { topology::cost_of(message) } else { 0 };
+    of_media + of_rules + of_vias + if env.features.trunks() { identity::cost_of(message) } else { 0 }
 }
 
 /// Leaves a counted call of a caller to its context.
@@ -319,6 +321,7 @@ pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
         counted: None,
         conversion: Conversion::None,
         media: None,
+        hidden: None,
     }
 }
 
@@ -331,6 +334,11 @@ pub(super) fn may_repeat(env: &Env<'_>, request: &Request<'_, '_>, target: &Targ
 
 /// Refusal of a next hop.
 pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
+    if env.features.hidden_topology()
+        && let Some(refusal) = topology::refusal(env, plan)
+    {
+        return Some(refusal);
+    }
     if env.features.trunks() { trunks::refusal(env, plan) } else { None }
 }
 
@@ -373,6 +381,9 @@ pub(super) fn change(
     if env.features.header_rules() {
         changes.border = headers::of_request(env, plan);
     }
+    if env.features.hidden_topology() {
+        topology::change(env, plan, &mut changes);
+    }
     Some(changes)
 }
 
@@ -388,6 +399,9 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
     }
     if env.features.header_rules() {
         changes.border = headers::of_request(env, plan);
+    }
+    if env.features.hidden_topology() {
+        topology::change(env, plan, &mut changes);
     }
     changes
 }
@@ -410,25 +424,49 @@ pub(super) fn offered(
 
 // Responses of a branch.
 
+/// True if a stage may change the responses of a branch before anything else reads them.
+pub(super) const fn may_change_response(env: &Env<'_>, branch: &Branch) -> bool {
+    env.features.header_rules() || (cfg!(feature = "operator") && branch.states.hidden.is_some())
+}
+
 /// A response with the header fields that its request had, and those that it is to have; `None`: it stays as it came.
 pub(super) fn as_received(
     env: &mut Env<'_>,
     branch: Option<&Branch>,
     response: &Response<'_, '_>,
 ) -> Option<Vec<u8>> {
-    let came = branch.and_then(|branch| branch.came.as_deref()).filter(|_| cfg!(feature = "operator"));
-    let as_sent = came.and_then(|(name, value)| with_value(response.message, *name, value));
-    if !env.features.header_rules() {
-        return as_sent;
+    let branch = branch.filter(|_| cfg!(feature = "operator"));
+    let hidden = branch.and_then(|branch| branch.states.hidden.as_deref());
+    let mut bytes = hidden.and_then(|hidden| topology::received(env, hidden, response));
+    if let Some((name, value)) = branch.and_then(|branch| branch.came.as_deref()) {
+        bytes = changed(bytes, response, |response| with_value(response.message, *name, value));
     }
-    let parsed = as_sent.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
-    let message = parsed.as_ref().unwrap_or(response.message);
-    headers::received(env, branch, &Response { message, ..*response }).or(as_sent)
+    if env.features.header_rules() {
+        bytes = changed(bytes, response, |response| headers::received(env, branch, response));
+    }
+    bytes
 }
 
-/// Changes of a response to this source of its request, after all others.
-pub(super) fn border_of_response(env: &Env<'_>, source: &Flow) -> Border {
-    if env.features.header_rules() { headers::of_response(env, source) } else { Border::default() }
+/// A response, which has these bytes by now, after one more change.
+fn changed(
+    bytes: Option<Vec<u8>>,
+    response: &Response<'_, '_>,
+    change: impl FnOnce(&Response<'_, '_>) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let parsed = bytes.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+    let message = parsed.as_ref().unwrap_or(response.message);
+    change(&Response { message, ..*response }).or(bytes)
+}
+
+/// Changes of a response of a branch to this source of its request, after all others.
+pub(super) fn border_of_response(env: &Env<'_>, source: &Flow, branch: Option<&Branch>) -> Border {
+    let mut border = Border::default();
+    if env.features.header_rules() {
+        border = headers::of_response(env, source);
+    }
+    let hidden = branch.and_then(|branch| branch.states.hidden.as_deref());
+    border.hides = cfg!(feature = "operator") && hidden.is_some_and(|hidden| hidden.answers);
+    border
 }
 
 /// Next step of a response: a stage may hold it, or replace it.

@@ -170,6 +170,8 @@ pub(super) struct BranchStates {
     pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
+    /// What the trunk of the branch, or of the request, must not see.
+    pub(super) hidden: Option<Box<Hidden>>,
 }
 
 /// Conversion of an offer that the target refused.
@@ -365,6 +367,15 @@ impl Recursion {
 
 /// Maximum number of contacts of 3xx responses that are called for one request.
 const CONTACTS_MAX: usize = 10;
+
+/// What is hidden between a request and the branch of it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::proxy) struct Hidden {
+    /// Vias of the request, which its responses get back; empty: the branch has them.
+    pub(in crate::proxy) vias: Vec<u8>,
+    /// Responses hide the inside from the sender of the request.
+    pub(in crate::proxy) answers: bool,
+}
 
 /// Trunk of a branch.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,153 @@
+//! Addresses and Call-IDs that a trunk must not see (decision 0063): sealed texts instead of them, which this server opens when they come
+//! back.
+//!
+//! The text of a Call-ID is bound to nothing, so that each of a dialog is the same wherever it is written. All others are bound to the
+//! Call-ID that the sides inside have.
+
+use super::sealed::{open_up_to, seal};
+use crate::config::SentBy;
+use alloc::vec::Vec;
+use ringway_sansio::Transport;
+use ringway_sip::Uri;
+
+/// The key of the sealed texts, with their forms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cover<'k>(&'k [u8; 16]);
+
+/// Side of a dialog that is the trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrunkSide {
+    Caller,
+    Callee,
+}
+
+impl<'k> Cover<'k> {
+    pub(crate) const fn new(key: &'k [u8; 16]) -> Self {
+        Self(key)
+    }
+
+    /// The Call-ID that the trunk has.
+    pub(crate) fn call_id_outside(self, inside: &[u8]) -> Vec<u8> {
+        self.other_call_id(inside, TRUNKS, OWN)
+    }
+
+    /// The Call-ID that the sides inside have.
+    pub(crate) fn call_id_inside(self, outside: &[u8]) -> Vec<u8> {
+        self.other_call_id(outside, OWN, TRUNKS)
+    }
+
+    /// The text that was sealed as one of `sealed_as`; any other text sealed as one of `seals_as`.
+    fn other_call_id(self, text: &[u8], sealed_as: &[u8], seals_as: &[u8]) -> Vec<u8> {
+        if let Some(opened) = open_up_to(self.0, sealed_as, text, CALL_ID_SEALED_MAX) {
+            return opened;
+        }
+        if text.len() > CALL_ID_BYTES_MAX {
+            return text.to_vec();
+        }
+        let mut out = Vec::with_capacity(text.len() * 4 / 3 + 12);
+        seal(self.0, seals_as, text, &mut out);
+        out
+    }
+
+    /// Appends a URI of this server that replaces another one. `user` is its user part; empty: none.
+    pub(crate) fn write_uri(
+        self,
+        call_id: &[u8],
+        uri: &[u8],
+        (user, host, transport): (&[u8], SentBy<'_>, Transport),
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"sip:");
+        if !user.is_empty() {
+            out.extend_from_slice(user);
+            out.push(b'@');
+        }
+        host.write(out);
+        out.extend_from_slice(transport.uri_parameter().as_bytes());
+        out.extend_from_slice(b";rt=");
+        seal(self.0, &[b"uri:", call_id].concat(), uri, out);
+    }
+
+    /// The URI that one of this server replaces in a call.
+    pub(crate) fn open_uri(self, call_id: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
+        let sealed = uri.params().value(b"rt")?;
+        open_up_to(self.0, &[b"uri:", call_id].concat(), sealed, SEALED_MAX)
+    }
+
+    /// Appends the parameter of our Record-Route that says which side is the trunk, and the Routes that a request of it gets behind ours.
+    pub(crate) fn write_routes(self, call_id: &[u8], trunk: TrunkSide, routes: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(b";rh=");
+        let side = match trunk {
+            TrunkSide::Caller => b'r',
+            TrunkSide::Callee => b'e',
+        };
+        seal(self.0, &[b"routes:", call_id].concat(), &[&[side], routes].concat(), out);
+    }
+
+    /// Reads the parameter.
+    pub(crate) fn open_routes(self, call_id: &[u8], uri: &Uri<'_>) -> Option<(TrunkSide, Vec<u8>)> {
+        let sealed = uri.params().value(b"rh")?;
+        let mut text = open_up_to(self.0, &[b"routes:", call_id].concat(), sealed, SEALED_MAX)?;
+        let trunk = match text.first()? {
+            b'r' => TrunkSide::Caller,
+            _ => TrunkSide::Callee,
+        };
+        text.remove(0);
+        Some((trunk, text))
+    }
+}
+
+/// Contexts of Call-IDs: those that are the inside's own, and those that are a trunk's own.
+const OWN: &[u8] = b"call of ours";
+const TRUNKS: &[u8] = b"call of a trunk";
+/// Maximum length of a Call-ID that is sealed; a longer one is the same at both sides.
+pub(crate) const CALL_ID_BYTES_MAX: usize = 512;
+/// Maximum length of a sealed one.
+const CALL_ID_SEALED_MAX: usize = 704;
+/// Maximum length of URIs, or Routes, that are sealed together.
+pub(crate) const HIDDEN_BYTES_MAX: usize = 1500;
+/// Maximum length of their sealed form.
+const SEALED_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COVER: Cover<'static> = Cover::new(&[3; 16]);
+
+    #[test]
+    fn a_call_id_comes_back_from_either_side() {
+        for len in [1, 8, 40, 200, CALL_ID_BYTES_MAX, CALL_ID_BYTES_MAX + 1, 1000] {
+            let own = alloc::vec![b'c'; len];
+            let outside = COVER.call_id_outside(&own);
+            assert_eq!(outside == own, len > CALL_ID_BYTES_MAX, "{len}");
+            assert_eq!(COVER.call_id_inside(&outside), own);
+            let inside = COVER.call_id_inside(&own);
+            assert_eq!(COVER.call_id_outside(&inside), own);
+        }
+        assert_ne!(COVER.call_id_inside(b"a"), COVER.call_id_outside(b"a"));
+    }
+
+    #[test]
+    fn what_another_call_has_opens_nothing() {
+        let host = SentBy::Name("out.example", 5060);
+        let mut uri = Vec::new();
+        COVER.write_uri(b"1", b"sip:alice@10.0.0.7", (b"", host, Transport::Tcp), &mut uri);
+        assert!(uri.starts_with(b"sip:out.example:5060;transport=tcp;rt="));
+        let parsed = Uri::parse(&uri).unwrap();
+        assert_eq!(COVER.open_uri(b"1", &parsed).unwrap(), b"sip:alice@10.0.0.7");
+        assert_eq!(COVER.open_uri(b"2", &parsed), None);
+        assert_eq!(COVER.open_routes(b"1", &parsed), None);
+        let mut route = b"sip:out.example;lr".to_vec();
+        COVER.write_routes(b"1", TrunkSide::Callee, b"<sip:10.0.0.7;lr>", &mut route);
+        let parsed = Uri::parse(&route).unwrap();
+        let opened = COVER.open_routes(b"1", &parsed).unwrap();
+        assert_eq!(opened, (TrunkSide::Callee, b"<sip:10.0.0.7;lr>".to_vec()));
+        assert_eq!(COVER.open_routes(b"2", &parsed), None);
+        for made_up in ["", "AAAA", &"A".repeat(5000)] {
+            let uri = alloc::format!("sip:h;rt={made_up};rh={made_up}");
+            let uri = Uri::parse(uri.as_bytes()).unwrap();
+            assert_eq!((COVER.open_uri(b"1", &uri), COVER.open_routes(b"1", &uri)), (None, None));
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Messages as a trunk sees them, and those of a trunk as the sides inside see them (decision 0063).
+
+use super::Mark;
+use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, TrunkSide};
+use crate::Config;
+use crate::config::{SentBy, Trunk};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, NameAddr, Uri};
+
+/// Call of a trunk with hidden topology: the key, and the address that the trunk has of this server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outside<'e> {
+    config: &'e Config,
+    cover: Cover<'e>,
+    host: SentBy<'e>,
+    transport: Transport,
+}
+
+impl<'e> Outside<'e> {
+    /// `key` is that of what is hidden, `flow` leads to the trunk.
+    pub(crate) fn new(config: &'e Config, key: &'e [u8; 16], flow: &Flow) -> Self {
+        Self {
+            config,
+            cover: Cover::new(key),
+            host: config.sent_by(flow.listener, flow.remote.ip()),
+            transport: flow.transport,
+        }
+    }
+
+    /// Hides Call-ID, Contacts and the dialogs that a message names. Vias and Record-Routes are those of [`Self::take_vias`] and
+    /// [`Self::hide_answered_routes`].
+    pub(crate) fn hide(&self, message: &Message<'_>, edit: &mut Edit<'_, '_>) {
+        let inside = message.call_id();
+        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&self.cover.call_id_outside(inside)));
+        if message.has(HeaderName::Contact) {
+            let contacts: Vec<&[u8]> = message.values(HeaderName::Contact).take(CONTACTS_MAX).collect();
+            edit.remove_lines(HeaderName::Contact, |_| true);
+            for contact in contacts {
+                self.hide_contact(inside, contact, edit);
+            }
+        }
+        if names_dialog(message) {
+            edit.change_received(|name, spelled, value| self.with_call_id(name, spelled, value));
+        }
+    }
+
+    fn hide_contact(&self, call_id: &[u8], contact: &[u8], edit: &mut Edit<'_, '_>) {
+        let Ok(name) = NameAddr::parse(contact) else { return };
+        let uri = name.uri.as_bytes();
+        if uri.len() > HIDDEN_BYTES_MAX {
+            return;
+        }
+        // A request for a GRUU goes to the shard of its user, which the trunk has by other fields.
+        let user = match self.config.domain_of(&name.uri) {
+            Some(_) => name.uri.user().unwrap_or_default(),
+            None => b"",
+        };
+        edit.push_last(HeaderName::Contact, |out| {
+            out.push(b'<');
+            self.cover.write_uri(call_id, uri, (user, self.host, self.transport), out);
+            out.push(b'>');
+        });
+    }
+
+    /// The value of a field that names a dialog of both sides, as the trunk has it.
+    fn with_call_id(&self, name: HeaderName, spelled: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+        if name == HeaderName::ReferTo {
+            return self.refer_to_outside(value);
+        }
+        with_call_id(name, spelled, value, |call_id| self.cover.call_id_outside(call_id))
+    }
+
+    /// Refer-To with the Call-ID that the trunk has; the address of a phone inside is sealed for the replaced call.
+    fn refer_to_outside(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let uri = NameAddr::parse(value).ok()?.uri;
+        let (before, call_id, behind) = replaced_call_id(value, uri.headers())?;
+        let inside = unescape(call_id);
+        let mut target = Vec::new();
+        let is_inside = self.config.domain_of(&uri).is_none()
+            && !uri.host().ip().is_some_and(|ip| self.config.trunking.has_address(ip));
+        let bare = uri.as_bytes().split(|&byte| byte == b'?').next().unwrap_or_default();
+        let start = memchr::memmem::find(before, bare)?;
+        target.extend_from_slice(before.get(..start)?);
+        match is_inside && bare.len() <= HIDDEN_BYTES_MAX {
+            true => self.cover.write_uri(&inside, bare, (b"", self.host, self.transport), &mut target),
+            false => target.extend_from_slice(bare),
+        }
+        target.extend_from_slice(before.get(start + bare.len()..)?);
+        target.extend_from_slice(&self.cover.call_id_outside(&inside));
+        target.extend_from_slice(behind);
+        Some(target)
+    }
+
+    /// Removes the Record-Routes of the request, and returns the parameter of ours that has them, with one of ours in front.
+    pub(crate) fn take_routes(&self, call_id: &[u8], own: &[u8], edit: &mut Edit<'_, '_>) -> Vec<u8> {
+        let own = (!own.is_empty()).then_some(own);
+        let routes = joined(own.into_iter().chain(edit.values(HeaderName::RecordRoute)));
+        edit.remove_lines(HeaderName::RecordRoute, |_| true);
+        let mut param = Vec::new();
+        self.cover.write_routes(call_id, TrunkSide::Callee, &routes, &mut param);
+        param
+    }
+
+    /// Hides the Record-Routes of a response to a trunk: those before ours are in a parameter of it.
+    pub(crate) fn hide_answered_routes(&self, call_id: &[u8], edit: &mut Edit<'_, '_>) {
+        let values: Vec<Vec<u8>> = edit.values(HeaderName::RecordRoute).map(<[u8]>::to_vec).collect();
+        if values.is_empty() {
+            return;
+        }
+        edit.remove_lines(HeaderName::RecordRoute, |_| true);
+        let is_ours = |value: &Vec<u8>| {
+            NameAddr::parse(value).is_ok_and(|route| self.cover.open_routes(call_id, &route.uri).is_some())
+        };
+        let Some(at) = values.iter().rposition(is_ours) else { return };
+        let hidden = joined(values.iter().take(at).rev().map(Vec::as_slice));
+        let hidden = if hidden.len() > HIDDEN_BYTES_MAX { Vec::new() } else { hidden };
+        let own = values.get(at).and_then(|own| self.with_routes(call_id, own, TrunkSide::Caller, &hidden));
+        let own = own.into_iter();
+        for value in own.chain(values.into_iter().skip(at + 1)) {
+            edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&value));
+        }
+    }
+
+    /// One of our Record-Routes with another parameter.
+    fn with_routes(&self, call_id: &[u8], own: &[u8], trunk: TrunkSide, routes: &[u8]) -> Option<Vec<u8>> {
+        let at = memchr::memmem::find(own, b";rh=")?;
+        let rest = own.get(at + 1..)?;
+        let len = rest.iter().position(|byte| matches!(byte, b';' | b'>')).unwrap_or(rest.len());
+        let mut out = own.get(..at)?.to_vec();
+        self.cover.write_routes(call_id, trunk, routes, &mut out);
+        out.extend_from_slice(rest.get(len..)?);
+        Some(out)
+    }
+
+    /// Parameter of our Record-Route in a request of a trunk.
+    pub(crate) fn mark_calling_trunk(&self, call_id: &[u8], out: &mut Vec<u8>) {
+        self.cover.write_routes(call_id, TrunkSide::Caller, b"", out);
+    }
+
+    /// A response of a trunk with the Call-ID, the Vias and the Record-Routes of inside.
+    pub(crate) fn response_inside(&self, message: &Message<'_>, vias: &[u8]) -> Option<Vec<u8>> {
+        let inside = self.cover.call_id_inside(message.call_id());
+        let (mut space, mut out) = (EditSpace::default(), Vec::new());
+        let mut edit = Edit::new(message, &mut space);
+        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&inside));
+        if !vias.is_empty() {
+            let own = message.values(HeaderName::Via).next()?;
+            edit.remove_lines(HeaderName::Via, |_| true);
+            edit.push_first(HeaderName::Via, |out| out.extend_from_slice(vias));
+            edit.push_first(HeaderName::Via, |out| out.extend_from_slice(own));
+        }
+        let opened =
+            message.values(HeaderName::RecordRoute).take(ROUTES_MAX).enumerate().find_map(|(at, value)| {
+                let route = NameAddr::parse(value).ok()?;
+                Some((at, self.cover.open_routes(&inside, &route.uri)?))
+            });
+        if let Some((at, (trunk, hidden))) = opened {
+            let values: Vec<&[u8]> = message.values(HeaderName::RecordRoute).collect();
+            edit.remove_lines(HeaderName::RecordRoute, |_| true);
+            for (number, value) in values.into_iter().enumerate() {
+                let own = (number == at).then(|| self.with_routes(&inside, value, trunk, b"")).flatten();
+                edit.push_last(HeaderName::RecordRoute, |out| {
+                    out.extend_from_slice(own.as_deref().unwrap_or(value))
+                });
+                if number == at && !hidden.is_empty() {
+                    edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&hidden));
+                }
+            }
+        }
+        edit.write_into(&mut out).ok()?;
+        Some(out)
+    }
+}
+
+/// True for a trunk that must not see the inside.
+fn is_hidden_from(trunk: &Trunk) -> bool {
+    trunk.hides_topology && !trunk.is_node
+}
+
+/// True if this trunk, or the trunk at the address of a flow, must not see the inside.
+pub(crate) fn hides_from(config: &Config, chosen: Option<usize>, flow: &Flow) -> bool {
+    match chosen {
+        Some(trunk) => config.trunking.trunks.get(trunk).is_some_and(is_hidden_from),
+        None => config.trunking.find_at(flow.remote.ip(), is_hidden_from).is_some(),
+    }
+}
+
+/// The Vias of a request in one line, as its responses have them.
+pub(crate) fn vias_of(message: &Message<'_>, source: SocketAddr) -> Vec<u8> {
+    let mut space = EditSpace::default();
+    let mut edit = Edit::new(message, &mut space);
+    edit.stamp_via(source);
+    joined(edit.values(HeaderName::Via))
+}
+
+/// The keys by which a message of a trunk is recognised, and read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inside<'e> {
+    config: &'e Config,
+    marks: &'e [u8; 16],
+    cover: Cover<'e>,
+}
+
+impl<'e> Inside<'e> {
+    /// `marks` is the key of Record-Route marks, `hidden` that of what is hidden.
+    pub(crate) const fn new(config: &'e Config, marks: &'e [u8; 16], hidden: &'e [u8; 16]) -> Self {
+        Self { config, marks, cover: Cover::new(hidden) }
+    }
+
+    /// The number of our Route with the parameter, the side that is the trunk, and the Routes behind it.
+    fn own_route(&self, message: &Message<'_>, call_id: &[u8]) -> Option<(usize, TrunkSide, Vec<u8>)> {
+        self.own_routes(message).find_map(|(at, uri)| {
+            let (trunk, routes) = self.cover.open_routes(call_id, &uri)?;
+            Some((at, trunk, routes))
+        })
+    }
+
+    /// Our Routes among the first ones, if one of them has the parameter.
+    fn own_routes<'m>(&self, message: &Message<'m>) -> impl Iterator<Item = (usize, Uri<'m>)> {
+        let has_param = message.has(HeaderName::Route)
+            && message.values(HeaderName::Route).take(OWN_ROUTES_MAX).any(has_routes);
+        let values = message.values(HeaderName::Route).take(if has_param { OWN_ROUTES_MAX } else { 0 });
+        let uris = values.enumerate().filter_map(|(at, value)| Some((at, NameAddr::parse(value).ok()?.uri)));
+        uris.filter(|(_, uri)| self.config.domain_of(uri).is_some())
+    }
+
+    /// True for a request, with the Call-ID of inside, whose next hop is a trunk by a Route of this server.
+    pub(crate) fn leads_outside(&self, message: &Message<'_>) -> bool {
+        self.own_route(message, message.call_id()).is_some_and(|(_, trunk, _)| !self.sends(message, trunk))
+    }
+
+    /// True for a request, with the Call-ID of inside, whose sender is a trunk with hidden topology.
+    pub(crate) fn is_of_trunk(&self, message: &Message<'_>, source: &Flow) -> bool {
+        match self.own_route(message, message.call_id()) {
+            Some((_, trunk, _)) => self.sends(message, trunk),
+            None => hides_from(self.config, None, source),
+        }
+    }
+
+    /// True if the side that is the trunk sends the request, by the mark of its dialog.
+    fn sends(&self, message: &Message<'_>, trunk: TrunkSide) -> bool {
+        let mark = self.own_routes(message).find_map(|(_, uri)| Mark::read(self.marks, message, &uri));
+        match mark {
+            Some(Mark::Dialog { is_of_caller, .. }) => is_of_caller == (trunk == TrunkSide::Caller),
+            Some(Mark::Accepted { .. }) | None => false,
+        }
+    }
+
+    /// A request of a trunk with what the sides inside have; `None`: it is none of a trunk.
+    pub(crate) fn request(&self, message: &Message<'_>, uri: &Uri<'_>, source: &Flow) -> Option<Vec<u8>> {
+        let is_from_address = hides_from(self.config, None, source);
+        if !is_from_address && self.own_routes(message).next().is_none() {
+            return None;
+        }
+        let inside = self.cover.call_id_inside(message.call_id());
+        let route = self.own_route(message, &inside);
+        // A side inside has the Call-ID of inside, to which the parameter is bound.
+        let is_of_inside = || self.own_route(message, message.call_id()).is_some();
+        if route.is_none() && (!is_from_address || is_of_inside()) {
+            return None;
+        }
+        let (mut space, mut out) = (EditSpace::default(), Vec::new());
+        let mut edit = Edit::new(message, &mut space);
+        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&inside));
+        if let Some(target) = self.target(message, uri, &inside) {
+            edit.set_request_uri(&target);
+        }
+        if names_dialog(message) {
+            edit.change_received(|name, spelled, value| match name {
+                HeaderName::ReferTo => refer_to_inside(self.cover, value),
+                _ => with_call_id(name, spelled, value, |call_id| self.cover.call_id_inside(call_id)),
+            });
+        }
+        if let Some((at, _, hidden)) = route.filter(|(_, _, hidden)| !hidden.is_empty()) {
+            let values: Vec<&[u8]> = message.values(HeaderName::Route).collect();
+            edit.remove_lines(HeaderName::Route, |_| true);
+            for (number, value) in values.into_iter().enumerate() {
+                edit.push_last(HeaderName::Route, |out| out.extend_from_slice(value));
+                if number == at {
+                    edit.push_last(HeaderName::Route, |out| out.extend_from_slice(&hidden));
+                }
+            }
+        }
+        edit.write_into(&mut out).ok()?;
+        Message::parse(&out, &Limits::STORED).is_ok().then_some(out)
+    }
+
+    /// The URI that the Request-URI replaces in this call, or in the one that the request replaces.
+    fn target(&self, message: &Message<'_>, uri: &Uri<'_>, inside: &[u8]) -> Option<Vec<u8>> {
+        if !uri.params().has(b"rt") || self.config.domain_of(uri).is_none() {
+            return None;
+        }
+        let replaced = || {
+            let call_id = self.cover.call_id_inside(call_id_of(message.first(HeaderName::Replaces)?));
+            self.cover.open_uri(&call_id, uri)
+        };
+        self.cover.open_uri(inside, uri).or_else(replaced)
+    }
+
+    /// A request of a trunk with the Call-ID that it has, for a response of this server; `None`: it is none of a trunk.
+    pub(crate) fn as_trunk_has(&self, message: &Message<'_>, source: &Flow) -> Option<Vec<u8>> {
+        if !self.config.trunking.hides_topology() || !self.is_of_trunk(message, source) {
+            return None;
+        }
+        let outside = self.cover.call_id_outside(message.call_id());
+        let (mut space, mut out) = (EditSpace::default(), Vec::new());
+        let mut edit = Edit::new(message, &mut space);
+        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&outside));
+        edit.write_into(&mut out).ok()?;
+        Some(out)
+    }
+}
+
+fn has_routes(value: &[u8]) -> bool {
+    memchr::memmem::find(value, b";rh=").is_some()
+}
+
+/// True for a request that begins something, and that has too much to be hidden.
+pub(crate) fn is_too_long(message: &Message<'_>) -> bool {
+    let routes: usize = message.values(HeaderName::RecordRoute).map(|value| value.len() + 2).sum();
+    message.to().tag().is_none()
+        && (message.call_id().len() > CALL_ID_BYTES_MAX
+            || routes + OWN_ROUTE_BYTES > HIDDEN_BYTES_MAX
+            || message.values(HeaderName::Contact).any(|contact| contact.len() > HIDDEN_BYTES_MAX))
+}
+
+/// True if a field of the message names another dialog.
+fn names_dialog(message: &Message<'_>) -> bool {
+    message.has(HeaderName::Replaces)
+        || message.has(HeaderName::ReferTo)
+        || NAMES_DIALOG.iter().any(|name| message.named(name).is_some())
+}
+
+/// The value of Replaces, Join, Target-Dialog or In-Reply-To with another Call-ID.
+fn with_call_id(
+    name: HeaderName,
+    spelled: &[u8],
+    value: &[u8],
+    other: impl Fn(&[u8]) -> Vec<u8>,
+) -> Option<Vec<u8>> {
+    let is_named = || NAMES_DIALOG.iter().any(|name| name.eq_ignore_ascii_case(spelled));
+    if name != HeaderName::Replaces && !is_named() {
+        return None;
+    }
+    let mut out = Vec::new();
+    for (number, value) in value.split(|&byte| byte == b',').enumerate() {
+        if number > 0 {
+            out.extend_from_slice(b", ");
+        }
+        let value = value.trim_ascii();
+        let call_id = call_id_of(value);
+        out.extend_from_slice(&other(call_id));
+        out.extend_from_slice(value.get(call_id.len()..).unwrap_or_default());
+    }
+    Some(out)
+}
+
+fn call_id_of(value: &[u8]) -> &[u8] {
+    value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+/// Refer-To of a trunk with the Call-ID of inside, and the URI that it replaces.
+fn refer_to_inside(cover: Cover<'_>, value: &[u8]) -> Option<Vec<u8>> {
+    let uri = NameAddr::parse(value).ok()?.uri;
+    let (before, call_id, behind) = replaced_call_id(value, uri.headers())?;
+    let inside = cover.call_id_inside(&unescape(call_id));
+    let bare = uri.as_bytes().split(|&byte| byte == b'?').next().unwrap_or_default();
+    let start = memchr::memmem::find(before, bare)?;
+    let opened = Uri::parse(bare).ok().and_then(|uri| cover.open_uri(&inside, &uri));
+    let target = opened.as_deref().unwrap_or(bare);
+    Some(
+        [before.get(..start)?, target, before.get(start + bare.len()..)?, &escaped(&inside), behind].concat(),
+    )
+}
+
+/// The Call-ID in `Replaces=` of a URI's headers, with what is before and behind it in the value.
+fn replaced_call_id<'v>(value: &'v [u8], headers: &[u8]) -> Option<(&'v [u8], &'v [u8], &'v [u8])> {
+    let lower = headers.to_ascii_lowercase();
+    let name_at = memchr::memmem::find(&lower, b"replaces=")?;
+    let start = memchr::memmem::find(value, headers)? + name_at + b"replaces=".len();
+    let rest = value.get(start..)?;
+    let is_end = |at: usize| {
+        let rest = rest.get(at..).unwrap_or_default();
+        matches!(rest.first(), Some(b';' | b'&' | b'>'))
+            || rest.get(..3).is_some_and(|three| three.eq_ignore_ascii_case(b"%3b"))
+    };
+    let len = (0..rest.len()).find(|&at| is_end(at))?;
+    Some((value.get(..start)?, rest.get(..len)?, rest.get(len..)?))
+}
+
+fn unescape(text: &[u8]) -> Vec<u8> {
+    ringway_sip::grammar::unescaped(text).into_owned()
+}
+
+/// A Call-ID in the headers of a URI (RFC 3261 §19.1.1).
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        match byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
+            true => out.push(byte),
+            false => out.extend_from_slice(alloc::format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    out
+}
+
+fn joined<'v>(values: impl Iterator<Item = &'v [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for value in values {
+        if !out.is_empty() {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+    }
+    out
+}
+
+/// Fields without a [`HeaderName`] that begin with Call-IDs.
+const NAMES_DIALOG: [&[u8]; 3] = [b"Join", b"Target-Dialog", b"In-Reply-To"];
+/// Contacts of a message that a trunk gets.
+const CONTACTS_MAX: usize = 8;
+/// Values of Route that are searched, as for the caller's URIs.
+const OWN_ROUTES_MAX: usize = 4;
+/// Values of Record-Route that are searched.
+const ROUTES_MAX: usize = 32;
+/// Room for one Record-Route of this server.
+const OWN_ROUTE_BYTES: usize = 300;
