@@ -147,7 +147,7 @@ fn sites(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, server: &Config
 /// Users of a site, sorted; a name without a domain is one of the first domain.
 fn users(reader: &mut Reader<'_>, site: &mut Section<'_, '_>, server: &Config) -> Vec<String> {
     let mut users = Vec::new();
-    for (name, at) in place.texts(reader, "users").unwrap_or_default() {
+    for (name, at) in site.texts(reader, "users").unwrap_or_default() {
         let domain = name.rsplit_once('@').map(|(_, domain)| domain);
         if domain.is_some_and(|domain| !server.domains.iter().any(|own| own == domain)) || name.is_empty() {
             let message =

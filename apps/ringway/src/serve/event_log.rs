@@ -49,10 +49,10 @@ impl EventLog {
                     tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
-            LogEvent::EmergencyCall { caller, number, place, address } => {
-                let (caller, number, place, address) =
-                    (Word(caller), Word(number), Word(place.as_bytes()), address.ip());
-                tracing::info!(%caller, %number, %place, %address, "emergency call");
+            LogEvent::EmergencyCall { caller, number, site, address } => {
+                let (caller, number, site, address) =
+                    (Word(caller), Word(number), Word(site.as_bytes()), address.ip());
+                tracing::info!(%caller, %number, %site, %address, "emergency call");
             }
             LogEvent::TrunkBypassed { caller, target, address } => {
                 if let Some(suppressed) = admit(&self.calls, now, address) {

@@ -53,7 +53,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::Registered { aor: b"a@b", change: BindingChange::Removed, message: REQUEST, flow },
         LogEvent::BindingEnded { aor: b"a@b", contact: b"sip:a@c", flow, reason: BindingEnd::Expired },
         LogEvent::DestinationRefused { aor: b"a@b", number: b"+44", prefix: "+4", address },
-        LogEvent::EmergencyCall { caller: b"sip:a@b", number: b"112", place: "berlin", address },
+        LogEvent::EmergencyCall { caller: b"sip:a@b", number: b"112", site: "berlin", address },
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
         LogEvent::InnerHostRefused {
             caller: b"sip:a@b",
