@@ -333,7 +333,7 @@ fn users_get_the_callers_number_as_they_dial_it() {
     assert!(answer.header("From").starts_with("<sip:+44201234567@carrier.example>"), "{}", answer.text());
 }
 
-/// What the server sends last, after each pass to itself.
+/// Messages that the server sends last, after each pass to itself.
 pub(crate) fn passed(world: &mut World, from: &str, message: &impl Wire) -> Vec<Sent> {
     let mut sent = world.udp(from, message);
     loop {

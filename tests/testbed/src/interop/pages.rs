@@ -149,7 +149,7 @@ fn behind_router(stage: &Stage, heading: &str, server_ip: Ipv4Addr, forwards: &[
     relay.expect_no_calls()
 }
 
-/// What a section of the page has.
+/// Configurations in a section of the page.
 struct Page {
     /// `ringway.toml`.
     configuration: String,
