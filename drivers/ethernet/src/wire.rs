@@ -237,7 +237,7 @@ impl Lease {
 
     /// True for an address that another station of this link can have.
     fn is_other_station(&self, address: Ipv4Addr) -> bool {
-        // In numbers, because it is asked for each packet.
+        // In numbers, because it is called for each packet.
         let host_mask = u32::MAX.checked_shr(u32::from(self.prefix_bits)).unwrap_or(0);
         let (own, other) = (self.address.to_bits(), address.to_bits());
         let host = other & host_mask;

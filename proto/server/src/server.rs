@@ -1,5 +1,6 @@
 //! Server: owns the components and dispatches each input to one of them.
 
+mod access;
 mod admission;
 mod dispatch;
 mod held;

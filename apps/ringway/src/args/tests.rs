@@ -19,6 +19,7 @@ const DOCUMENTS: &str = concat!(
     include_str!("../../../../docs/recipes/tls.md"),
     include_str!("../../../../docs/recipes/users.md"),
     include_str!("../../../../docs/reference/configuration.md"),
+    include_str!("../../../../docs/reference/configuration-trunks.md"),
     include_str!("../../../../docs/reference/lab.md"),
     include_str!("../../../../docs/reference/phone.md"),
     include_str!("../../../../docs/reference/status.md"),

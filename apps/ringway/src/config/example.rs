@@ -1,9 +1,9 @@
-//! `ringway config example`: a configuration file with every key, its default and its meaning, from the table in the
+//! `ringway config example`: a configuration file with every key, its default and its meaning, from the tables in the
 //! documents.
 
 use super::Config;
 
-/// Row of the table of keys in the documents, the only list of keys with their defaults and meanings for people.
+/// Row of a table of keys in the documents, the only list of keys with their defaults and meanings for people.
 pub(crate) struct Row {
     /// Keys, as in `auth.realm`; more than one share the row.
     pub(crate) keys: Vec<&'static str>,
@@ -15,11 +15,17 @@ pub(crate) struct Row {
     pub(crate) meaning: &'static str,
 }
 
-/// Rows of the table, in its order.
+/// Pages with a table of keys; all keys of a section are on one page.
+pub(crate) const PAGES: [&str; 2] = [
+    include_str!("../../../../docs/reference/configuration.md"),
+    include_str!("../../../../docs/reference/configuration-trunks.md"),
+];
+
+/// Rows of the tables, in their order.
 pub(crate) fn rows() -> impl Iterator<Item = Row> {
-    let page = include_str!("../../../../docs/reference/configuration.md");
-    let table = page.split_once(HEAD).map_or("", |(_, table)| table);
-    table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| {
+    let tables = PAGES.into_iter().map(|page| page.split_once(HEAD).map_or("", |(_, table)| table));
+    let lines = tables.flat_map(|table| table.lines().take_while(|line| line.starts_with('|')));
+    lines.filter_map(|line| {
         let mut cells = line.trim_matches('|').splitn(4, '|').map(str::trim);
         let keys = cells.next()?.split('`').skip(1).step_by(2).collect();
         Some(Row { keys, default: cells.next()?, range: cells.next()?, meaning: cells.next()? })
@@ -150,7 +156,7 @@ fn without_links(markdown: &str) -> String {
     text.replace(" (more)", "").replace(" (guide)", "").replace('`', "")
 }
 
-/// Head of the table.
+/// Head of each table.
 const HEAD: &str = "| Key | Default | Range | Meaning |\n|---|---|---|---|\n";
 /// Width of a comment in characters.
 const LINE_CHARS: usize = 110;
@@ -165,6 +171,9 @@ mod tests {
         let parsed = Config::parse(&text, None).unwrap();
         let default = Config::parse("", None).unwrap();
         assert_eq!(parsed.keys, default.keys);
+        for page in PAGES {
+            assert!(page.contains(HEAD), "a page has no table of keys");
+        }
         for row in rows() {
             for key in row.keys {
                 let name = key.rsplit('.').next().unwrap();
@@ -174,6 +183,12 @@ mod tests {
                 assert!(is_there, "{key}");
             }
         }
+        let mut sections: Vec<&str> =
+            text.lines().filter(|line| line.starts_with('[') || line.starts_with("#[")).collect();
+        assert!(sections.contains(&"#[[trunk]]") && sections.contains(&"[emergency]"), "{sections:?}");
+        sections.sort_unstable();
+        let twice = sections.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twice, None, "the keys of a section are not in one piece");
         assert!(text.contains("\n[auth]\n") && text.contains("#realm =\n"), "{text}");
         assert!(!text.contains("](") && !text.contains('`'), "Markdown is left");
     }

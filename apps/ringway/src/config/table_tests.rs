@@ -1,4 +1,4 @@
-//! Tests of the documents: defaults and ranges in the table of keys are those of the program, and all configurations are valid.
+//! Tests of the documents: defaults and ranges in the tables of keys are those of the program, and all configurations are valid.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;

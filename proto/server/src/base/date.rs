@@ -18,23 +18,23 @@ impl DateText {
         if second != self.second || self.text.is_empty() {
             self.second = second;
             self.text.clear();
-            let mut line = Line(&mut self.text);
+            let mut line = DateLine(&mut self.text);
             let _ = write_date(&mut line, second);
         }
         &self.text
     }
 }
 
-struct Line<'b>(&'b mut Vec<u8>);
+struct DateLine<'b>(&'b mut Vec<u8>);
 
-impl Write for Line<'_> {
+impl Write for DateLine<'_> {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
 }
 
-fn write_date(out: &mut Line<'_>, second: u64) -> core::fmt::Result {
+fn write_date(out: &mut DateLine<'_>, second: u64) -> core::fmt::Result {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

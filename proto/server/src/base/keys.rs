@@ -26,7 +26,7 @@ pub(crate) struct Keys {
     pub(crate) message: [u8; 16],
     /// Tokens of the contacts that trunks register.
     pub(crate) lines: Lines,
-    /// What trunks must not see.
+    /// Key of what trunks must not see.
     pub(crate) hidden: [u8; 16],
 }
 

@@ -3,6 +3,7 @@
 //! Imports configuration, reports and tables, and nothing that handles messages.
 
 mod date;
+mod decision;
 mod ended;
 mod env;
 mod grant;
@@ -13,6 +14,7 @@ mod reply;
 mod request;
 
 pub(crate) use date::DateText;
+pub(crate) use decision::{MediaPlan, StageDecision};
 pub(crate) use ended::{EndedInvites, RefusedInDialog};
 pub(crate) use env::{Env, Environment, Storage};
 pub(crate) use grant::{EdgePart, Grant, Reach, Sender, TrunkTarget, Verstat};

@@ -18,7 +18,7 @@ pub struct Emergency {
     pub trunks: Vec<usize>,
     /// Networks whose phones need no password for an emergency call.
     pub strangers: Vec<Network>,
-    /// Places of callers, at most 1,000; the first one that fits counts.
+    /// Sites of callers, at most 1,000; the first one that fits counts.
     pub sites: Vec<EmergencySite>,
 }
 
@@ -31,7 +31,7 @@ pub struct EmergencyNumber {
     pub sent: String,
 }
 
-/// Place of callers, as emergency services see it.
+/// Site of callers, as emergency services see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmergencySite {
     /// Name in the log.
@@ -76,7 +76,7 @@ impl Emergency {
         self.numbers.iter().find(is_it).map(|number| number.sent.as_str())
     }
 
-    /// Place of a caller: by the user, or else by the address.
+    /// Site of a caller: by the user, or else by the address.
     pub(crate) fn site_of(&self, user: Option<&[u8]>, client: IpAddr) -> Option<&EmergencySite> {
         let has_user = |site: &&EmergencySite| {
             user.is_some_and(|user| site.users.binary_search_by(|own| own.as_bytes().cmp(user)).is_ok())
@@ -93,19 +93,19 @@ impl Emergency {
     }
 }
 
-impl Config {
+impl Emergency {
     /// Number that a trunk gets for an emergency call to this URI; `None`: it is none.
-    pub(crate) fn emergency_number(&self, uri: &Uri<'_>) -> Option<Number> {
-        let emergency = &self.trunking.emergency;
+    pub(crate) fn number_of(config: &Config, uri: &Uri<'_>) -> Option<Number> {
+        let emergency = &config.trunking.emergency;
         let sent = match uri.scheme() {
             Scheme::Other => emergency.number_of_service(service_of(uri)?)?,
             Scheme::Sip | Scheme::Sips | Scheme::Tel => {
                 let (number, context) = Number::of_uri(uri)?;
                 let sent = emergency.number_of_dialled(&number)?;
                 let is_ours = |domain: &[u8]| {
-                    self.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain))
+                    config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain))
                 };
-                if self.target_domain(uri).is_none() || context.is_some_and(|domain| !is_ours(domain)) {
+                if config.target_domain(uri).is_none() || context.is_some_and(|domain| !is_ours(domain)) {
                     return None;
                 }
                 sent
@@ -154,7 +154,7 @@ mod tests {
 
     fn number(uri: &str) -> Option<Vec<u8>> {
         let uri = Uri::parse(uri.as_bytes()).unwrap();
-        config().emergency_number(&uri).map(|number| number.as_bytes().to_vec())
+        Emergency::number_of(&config(), &uri).map(|number| number.as_bytes().to_vec())
     }
 
     #[test]

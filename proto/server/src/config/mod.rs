@@ -16,6 +16,7 @@ mod presence;
 mod stir;
 mod trunk;
 mod trunk_list;
+mod trunking;
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -46,8 +47,9 @@ use ringway_sip::{HeaderName, Limits, Message, Via};
 use ringway_transaction::{Timers, reply_address};
 pub(crate) use stir::Attestation;
 pub use stir::{CallerCheck, CertificateHost, StirConfig, TrunkStir};
-pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLimits, TrunkLogin, Trunking};
+pub use trunk::{CallerNumber, CallerPrivacy, Trunk, TrunkLimits, TrunkLogin};
 pub use trunk_list::TrunkList;
+pub use trunking::Trunking;
 
 /// Settings of a server, equal in every shard. [`Config::for_domains`] has the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The neighbours of the first shard, with their probes.
 
 use super::link::{Link, Step};
+use super::probe::write_options;
 use super::schedule::{Due, Schedule};
 use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, ProbeId, Transactions};
@@ -12,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
-use ringway_sip::{Message, Uri, write_number};
+use ringway_sip::{Message, Uri};
 use ringway_transaction::{ClientId, Notice, Outgoing};
 
 /// Keeps the connections to neighbours. Only the first shard has any.
@@ -554,45 +555,6 @@ fn kind_of(config: &Config, index: usize) -> NeighbourKind {
 
 fn uri_of(config: &Config, index: usize) -> Option<Uri<'_>> {
     Uri::parse(config.neighbours.get(index)?.uri.as_bytes()).ok()
-}
-
-/// Writes an OPTIONS for the neighbour itself: `Max-Forwards: 0` makes it answer (RFC 3261 §11).
-fn write_options(
-    config: &Config,
-    index: usize,
-    flow: &Flow,
-    (call, cseq): (u64, u32),
-    branch: &[u8],
-    out: &mut Vec<u8>,
-) {
-    let Some(neighbour) = config.neighbours.get(index) else { return };
-    let (uri, domain) = (&neighbour.uri, config.domains.first().map_or("", |domain| domain.as_str()));
-    let call = ringway_sip::hex16(call);
-    let parts: [&[u8]; 5] = [
-        b"OPTIONS ",
-        uri.as_bytes(),
-        b" SIP/2.0\r\nVia: SIP/2.0/",
-        flow.transport.via_token().as_bytes(),
-        b" ",
-    ];
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-    config.sent_by(flow.listener, flow.remote.ip()).write(out);
-    let parts: [&[u8]; 11] = [
-        if neighbour.offers_alias { b";alias;branch=" } else { b";branch=" },
-        branch,
-        b";rport\r\nMax-Forwards: 0\r\nFrom: <sip:",
-        domain.as_bytes(),
-        b">;tag=",
-        &call,
-        b"\r\nTo: <",
-        uri.as_bytes(),
-        b">\r\nCall-ID: ",
-        &call,
-        b"\r\nCSeq: ",
-    ];
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-    write_number(out, u64::from(cseq));
-    out.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
 }
 
 /// Part of a shard's seed for the back-off and the Call-IDs.

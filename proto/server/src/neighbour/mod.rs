@@ -4,6 +4,7 @@ mod keeper;
 pub(crate) mod line;
 mod link;
 mod owners;
+mod probe;
 mod rate;
 mod registration;
 mod registrations;

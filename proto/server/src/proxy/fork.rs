@@ -239,6 +239,24 @@ impl Proxy {
         }
     }
 
+    /// False for a branch that is refused, or that a stage holds.
+    #[inline]
+    fn may_send(&mut self, env: &mut Env<'_>, id: BranchId, plan: &Plan<'_, '_, '_>) -> bool {
+        let Some(context) = self.contexts.get_mut(id.context()) else { return false };
+        if let Some((status, phrase)) = refusal(env, plan) {
+            context.refuse_branch(id.parts().1, status, phrase);
+            return false;
+        }
+        if stages::holds(env, context, &mut self.lookups, id, plan) {
+            return false;
+        }
+        let exceeds = env.features.call_limits() && stages::exceeds(env, context, id, plan);
+        if exceeds {
+            context.fail_branch(id.parts().1, 503);
+        }
+        !exceeds
+    }
+
     fn send_branch(
         &mut self,
         env: &mut Env<'_>,
@@ -246,18 +264,8 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
-        if let Some((status, phrase)) = refusal(env, plan) {
-            if let Some(context) = self.contexts.get_mut(id.context()) {
-                context.refuse_branch(id.parts().1, status, phrase);
-            }
+        if !self.may_send(env, id, plan) {
             return;
-        }
-        let Some(context) = self.contexts.get_mut(id.context()) else { return };
-        if stages::holds(env, context, &mut self.lookups, id, plan) {
-            return;
-        }
-        if env.features.call_limits() && stages::exceeds(env, context, id, plan) {
-            return context.fail_branch(id.parts().1, 503);
         }
         let (key, number) = id.parts();
         let request = plan.request();

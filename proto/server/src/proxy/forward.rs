@@ -1,12 +1,11 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::limits::Share;
-use super::media::MediaDecision;
 use super::rewrite::{Rewrite, Signature};
 use super::states::Hidden;
 use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
-use crate::base::{Env, Grant, Keys, Reach, Request, Sender};
+use crate::base::{Env, Grant, Keys, Reach, Request, Sender, StageDecision};
 use crate::dialog::edge;
 use crate::dialog::gruu::Gruu;
 use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
@@ -187,9 +186,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.rewrite().and_then(Rewrite::from)
     }
 
-    /// Media of the call.
-    pub(super) const fn media(&self) -> MediaDecision {
-        self.target.media
+    /// Decision of a stage about the call.
+    pub(super) const fn decision(&self) -> StageDecision {
+        self.target.decision
     }
 
     /// Route of the request.

@@ -1,10 +1,9 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::limits::Share;
-use super::media::MediaDecision;
 use super::rewrite::Rewrite;
 use crate::Config;
-use crate::base::Reach;
+use crate::base::{Reach, StageDecision};
 use crate::dialog::route::{NextHop, Routed, hop_of};
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::token::UserHash;
@@ -79,8 +78,8 @@ pub(super) struct Target {
     pub(super) user: UserHash,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
-    /// Media of its call.
-    pub(super) media: MediaDecision,
+    /// Decision of a stage about its call.
+    pub(super) decision: StageDecision,
     /// The other flows of its phone.
     pub(super) flows: Option<Box<OtherFlows>>,
 }
@@ -107,8 +106,8 @@ pub(super) struct StoredTarget {
     share: Share,
     user: UserHash,
     rewrite: Option<Arc<Rewrite>>,
-    /// Media of its call.
-    pub(super) media: MediaDecision,
+    /// Decision of a stage about its call.
+    pub(super) decision: StageDecision,
     flows: Option<Box<OtherFlows>>,
 }
 
@@ -156,7 +155,7 @@ impl StoredTarget {
             share: Share::default(),
             user: UserHash::NONE,
             rewrite: None,
-            media: MediaDecision::ByRule,
+            decision: StageDecision::ByRule,
             flows: None,
         }
     }
@@ -191,7 +190,7 @@ impl StoredTarget {
             share,
             user: UserHash::NONE,
             rewrite: None,
-            media: MediaDecision::ByRule,
+            decision: StageDecision::ByRule,
             flows: None,
         }
     }
@@ -272,8 +271,8 @@ impl Targets {
         let uri = self.write(uri);
         let (authority, share) = (Authority::Caller, Share::default());
         let (q, user, rewrite, flows) = (Q_MAX, UserHash::NONE, None, None);
-        let media = MediaDecision::ByRule;
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows });
+        let decision = StageDecision::ByRule;
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, decision, flows });
     }
 
     /// True if the targets have ranks: they are called one after another, and there may be fewer.
@@ -295,10 +294,10 @@ impl Targets {
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows } =
+        let StoredTarget { uri, keeps_uri, flow, q, authority, share, user, rewrite, decision, flows } =
             target.clone();
         let uri = self.write(&uri);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows });
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, decision, flows });
     }
 
     /// Copies a target out of the set.
@@ -312,7 +311,7 @@ impl Targets {
             share: target.share,
             user: target.user,
             rewrite: target.rewrite.clone(),
-            media: target.media,
+            decision: target.decision,
             flows: target.flows.clone(),
         }
     }
@@ -379,8 +378,8 @@ impl Targets {
     fn place(&mut self, start: usize, flow: Option<Flow>, Offer { binding, path }: Offer<'_>) {
         let (uri, rewrite) = (start..self.text.len(), path_of(path));
         let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
-        let (keeps_uri, user, media, flows) = (false, self.user, MediaDecision::ByRule, None);
-        let mut target = Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, media, flows };
+        let (keeps_uri, user, decision, flows) = (false, self.user, StageDecision::ByRule, None);
+        let mut target = Target { uri, keeps_uri, flow, q, authority, share, user, rewrite, decision, flows };
         let Some(key) = binding.flow_key() else { return self.list.push(target) };
         let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
         let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));

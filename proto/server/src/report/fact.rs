@@ -339,17 +339,7 @@ impl<'a> Report<'a> {
                 Reason::TrunkFull,
                 Detail::Text(name.as_bytes()),
             ),
-            Self::CallerFull { kind: CallerKind::User, name } => {
-                Parts::of(|all| &mut all.user_calls_refused, Reason::UserFull, Detail::Text(name))
-            }
-            Self::CallerFull { kind: CallerKind::Domain, name } => {
-                Parts::of(|all| &mut all.domain_calls_refused, Reason::DomainFull, Detail::Text(name))
-            }
-            Self::CallerFull { kind: CallerKind::Trunk, name } => Parts::of(
-                |all| &mut all.trunk_calls_in_refused,
-                Reason::TrunkSendsTooMany,
-                Detail::Text(name),
-            ),
+            Self::CallerFull { kind, name } => parts_of_full(kind, name),
             Self::Emergency { number, site, .. } => {
                 let detail = Detail::Both(number, site.as_bytes());
                 Parts::of(|all| &mut all.emergency_calls, Reason::Emergency, detail)
@@ -440,6 +430,16 @@ impl<'a> Report<'a> {
             _ => None,
         }
     }
+}
+
+/// Parts of a limit of calls by who begins them.
+fn parts_of_full<'a>(kind: CallerKind, name: &'a [u8]) -> Parts<'a> {
+    let (counter, reason): (Counted, Reason) = match kind {
+        CallerKind::User => (|all| &mut all.user_calls_refused, Reason::UserFull),
+        CallerKind::Domain => (|all| &mut all.domain_calls_refused, Reason::DomainFull),
+        CallerKind::Trunk => (|all| &mut all.trunk_calls_in_refused, Reason::TrunkSendsTooMany),
+    };
+    Parts::of(counter, reason, Detail::Text(name))
 }
 
 /// Parts of a number that a destination rule refuses.

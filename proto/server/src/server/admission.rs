@@ -8,7 +8,7 @@ use crate::policy::changed_by;
 use crate::report::Report;
 use crate::token::caller_uri::with_own_uri;
 use crate::token::topology::Inside;
-use crate::{Config, Detail, Reason, SourceRates, Traffic};
+use crate::{Config, Detail, Emergency, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, Seed, Token};
@@ -18,7 +18,7 @@ use ringway_transaction::may_send_to;
 
 /// Rates of a shard of what passes beyond the rate of its source.
 pub(super) struct UrgentRates {
-    /// What ends a call.
+    /// Requests that end a call.
     ends: SourceRates,
     /// Requests for emergency calls.
     requests: SourceRates,
@@ -129,7 +129,7 @@ fn is_for_emergency(config: &Config, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"INVITE ") else { return false };
     let rest = rest.get(..EMERGENCY_URI_BYTES_MAX).unwrap_or(rest);
     let uri = memchr::memchr(b' ', rest).and_then(|end| Uri::parse(rest.get(..end)?).ok());
-    uri.is_some_and(|uri| config.emergency_number(&uri).is_some())
+    uri.is_some_and(|uri| Emergency::number_of(config, &uri).is_some())
 }
 
 /// True for the methods of [`ends_a_call`].

@@ -8,7 +8,7 @@ use super::admission::{UrgentRates, is_in_admitted_call};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
-use crate::{Aor, OverloadConfig};
+use crate::{Aor, Emergency, OverloadConfig};
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -234,7 +234,7 @@ fn is_of_ours(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
 /// True for a request for an emergency call, within the rate of its source for them.
 fn is_emergency(env: &Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '_>) -> bool {
     env.features.emergency()
-        && env.config.emergency_number(&request.uri).is_some()
+        && Emergency::number_of(env.config, &request.uri).is_some()
         && urgent.admit_request(env.cx.now, request.flow.remote.ip())
 }
 

@@ -327,7 +327,7 @@ fn a_bye_that_finds_no_room_ends_the_call_for_its_sender() {
         world.udp(ALICE, &invite("sip:bob@example.org").call_id(&format!("ring-{number}")));
     }
     assert_eq!(only(world.udp(ALICE, &of_alice(&answer, "BYE", 9))).status(), 503);
-    assert_eq!(under_way(&world)[0], 1, "its carrier knows nothing of it");
+    assert_eq!(under_way(&world)[0], 1, "its carrier has no word of it");
     let mut bye = request("BYE", &format!("sip:alice@{ALICE}")).call_id("1").cseq(1);
     (bye.from, bye.to) = (answer.header("To"), answer.header("From"));
     let bye = bye.via(&format!("SIP/2.0/UDP {CARRIER_A};branch=z9hG4bKbye"));

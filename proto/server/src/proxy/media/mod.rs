@@ -4,7 +4,7 @@ mod mark;
 mod rule;
 
 pub(crate) use mark::{MEDIA_MARK, MediaMark};
-pub(crate) use rule::{Hop, MediaDecision, MediaPlan, converted_plan, is_sdp};
+pub(crate) use rule::{Hop, converted_plan, is_sdp, plan_of};
 pub(crate) use rule::{holder_of, interfaces_of, source_of_answer, source_of_offer};
 
 /// Maximum length of an SDP that a relay gets or gives.

@@ -1,6 +1,6 @@
 //! Rule for the calls whose media are relayed, and the origin of an SDP.
 
-use crate::base::{Env, Request, Sender};
+use crate::base::{Env, MediaPlan, Request, Sender, StageDecision};
 use crate::config::{MediaConfig, RelayRule, is_private};
 use crate::{Aor, Config};
 use core::hash::Hasher;
@@ -9,38 +9,17 @@ use ringway_sansio::{Flow, PartHasher, RelayHolder, RelayInterfaces, RelayMedia,
 use ringway_sip::{HeaderName, Message, Method, Scheme, Start, Uri, Via};
 use siphasher::sip::SipHasher13;
 
-/// Media of the sides of a call that is relayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MediaPlan {
-    pub(crate) caller: RelayMedia,
-    pub(crate) callee: RelayMedia,
-}
-
-/// Media of the call of a target, as a stage decides about them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MediaDecision {
-    /// The rule of the configuration decides when the next hop has been chosen.
-    #[default]
-    ByRule,
-    /// No relay has them.
-    Direct,
-    /// A relay has them: without one the call fails.
-    Relayed(MediaPlan),
-}
-
-impl MediaDecision {
-    /// Media of the sides of a call that an INVITE with an SDP begins; `None` if it is not relayed.
-    pub(crate) fn plan(self, config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> Option<MediaPlan> {
-        let decided = if self == Self::ByRule { by_rule(config, request, hop) } else { self };
-        match decided {
-            Self::Relayed(plan) => Some(plan),
-            Self::ByRule | Self::Direct => None,
-        }
-    }
-
-    /// True if a stage decided that a relay has them.
-    pub(crate) const fn is_relayed(self) -> bool {
-        matches!(self, Self::Relayed(_))
+/// Media of the sides of a call that an INVITE with an SDP begins; `None` if it is not relayed.
+pub(crate) fn plan_of(
+    decision: StageDecision,
+    config: &Config,
+    request: &Request<'_, '_>,
+    hop: Hop<'_>,
+) -> Option<MediaPlan> {
+    let is_open = decision == StageDecision::ByRule;
+    match if is_open { by_rule(config, request, hop) } else { decision } {
+        StageDecision::Relayed(plan) => Some(plan),
+        StageDecision::ByRule | StageDecision::Direct => None,
     }
 }
 
@@ -82,7 +61,7 @@ pub(crate) fn is_sdp(message: &Message<'_>) -> bool {
 }
 
 /// Decision of the configuration about a call that an INVITE with an SDP begins.
-fn by_rule(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> MediaDecision {
+fn by_rule(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> StageDecision {
     let facts = SdpFacts::read(request.message.body());
     let rule = &config.media;
     let caller_is_browser = facts.protocol == Protocol::Browser;
@@ -94,13 +73,13 @@ fn by_rule(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> MediaDec
             Protocol::Rtp => RelayMedia::Plain,
         };
         let callee = if callee_is_browser { RelayMedia::Browser } else { RelayMedia::Plain };
-        return MediaDecision::Relayed(MediaPlan { caller, callee });
+        return StageDecision::Relayed(MediaPlan { caller, callee });
     }
     if !is_relayed(config, rule, request, &facts, hop) {
-        return MediaDecision::Direct;
+        return StageDecision::Direct;
     }
     let both = if caller_is_browser { RelayMedia::Browser } else { RelayMedia::Same };
-    MediaDecision::Relayed(MediaPlan { caller: both, callee: both })
+    StageDecision::Relayed(MediaPlan { caller: both, callee: both })
 }
 
 /// Media of the sides of a call whose callee at `flow` refused the offer; `None` if it cannot be converted between SRTP and

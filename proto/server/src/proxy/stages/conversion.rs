@@ -5,9 +5,10 @@
 //! The request is repeated with the same CSeq, because a proxy cannot change that for the caller's dialog. Some phones take it for
 //! the refused one until the server transaction of that ends, which is T4 after our ACK (RFC 3261 §8.2.2.2, §17.2.1).
 
+use crate::base::StageDecision;
 use crate::proxy::call::{BranchEnd, BranchNext, Call, Forwarded};
 use crate::proxy::context::BranchState;
-use crate::proxy::media::{MediaDecision, converted_plan};
+use crate::proxy::media::converted_plan;
 use crate::proxy::stages::relays;
 use crate::proxy::states::Conversion;
 use crate::report::Report;
@@ -41,7 +42,7 @@ pub(super) fn after(
             let Some(plan) = converted_plan(config, call.request.message, *flow) else {
                 return BranchNext::Pass;
             };
-            target.media = MediaDecision::Relayed(plan);
+            target.decision = StageDecision::Relayed(plan);
             branch.states.conversion = Conversion::Converted;
             relays::end(&mut call.env.cx, forwarded.context, end.id, end.status);
             if let Some(branch) = forwarded.branch(end.id) {

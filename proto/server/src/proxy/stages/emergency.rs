@@ -1,13 +1,14 @@
 //! Emergency calls: to their trunks, one after another, whatever else the routes, the forwards and the limits say, with the number and the
 //! location of the caller's site.
 
+use crate::Emergency;
 use crate::base::Sender;
 use crate::config::EmergencySite;
 use crate::policy::proven_sender;
 use crate::proxy::call::{Call, Next, Planned};
 use crate::proxy::rewrite::Rewrite;
 use crate::proxy::stages::destinations::Payer;
-use crate::proxy::stages::{identity, trunks};
+use crate::proxy::stages::{identity, trunk_uris};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
 use crate::{Aor, Detail, Number, Reason};
@@ -17,7 +18,7 @@ use ringway_sip::HeaderName;
 /// Trunks of an emergency call. One that is down, or was silent, is tried last.
 pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
     let (config, request) = (call.env.config, call.request);
-    let Some(number) = config.emergency_number(&call.routed.uri) else { return Next::Pass };
+    let Some(number) = Emergency::number_of(config, &call.routed.uri) else { return Next::Pass };
     let user = proven_sender(call.env, request);
     let client = request.client(config);
     let site = config.trunking.emergency.site_of(user.as_ref().map(Aor::as_bytes), client);
@@ -41,8 +42,8 @@ pub(super) fn before(call: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
             identity::add(call, payer, trunk, &mut rewrite);
         }
         add_location(call, site, &mut rewrite);
-        trunks::push_routes(call.env, trunk, true, &mut rewrite);
-        let uri = trunks::uri_at(trunk, &trunk.numbers_out.write(&number));
+        trunk_uris::push_routes(call.env, trunk, true, &mut rewrite);
+        let uri = trunk_uris::uri_at(trunk, &trunk.numbers_out.write(&number));
         targets.push(StoredTarget::ranked(&uri, false, rewrite, rank));
     }
     Next::Targets(targets)

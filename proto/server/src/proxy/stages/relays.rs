@@ -1,13 +1,11 @@
 //! Requests of the proxy to media relays, and their results.
 
-use crate::base::{BranchId, Env, Response};
+use crate::base::{BranchId, Env, Response, StageDecision};
 use crate::proxy::call::MessageStep;
 use crate::proxy::context::{Branch, BranchState, ResponseContext};
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::lookups::{Lookup, Lookups, StoredResponse};
-use crate::proxy::media::{
-    Hop, MEDIA_MARK, MediaDecision, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer,
-};
+use crate::proxy::media::{Hop, MEDIA_MARK, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
 use crate::proxy::states::{AnswerStep, BranchMedia};
 use crate::report::Report;
 use crate::{Action, Detail, Reason, RelayFailure};
@@ -30,7 +28,7 @@ pub(super) fn ask_offer(
         return false;
     }
     let hop = Hop { flow: plan.flow(), contact: plan.contact() };
-    let media = BranchMedia::of_request(env, plan.request(), hop, plan.media());
+    let media = BranchMedia::of_request(env, plan.request(), hop, plan.decision());
     let Some(mut media) = media else { return false };
     let makes_offer = media.makes_offer();
     let offer = match makes_offer {
@@ -39,7 +37,7 @@ pub(super) fn ask_offer(
     };
     if makes_offer && offer.is_none() {
         env.counters.media_failed += 1;
-        if refuse(env, context, id, &mut media, plan.media()) {
+        if refuse(env, context, id, &mut media, plan.decision()) {
             return true;
         }
     }
@@ -60,7 +58,7 @@ pub(super) fn refuse(
     context: &mut ResponseContext,
     id: BranchId,
     media: &mut BranchMedia,
-    decision: MediaDecision,
+    decision: StageDecision,
 ) -> bool {
     media.set_direct();
     let status = match env.config.media.on_failure {
@@ -138,7 +136,7 @@ pub(super) fn offered(
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return false };
     branch.state = BranchState::Done;
     let Some(mut media) = branch.states.media.take() else { return false };
-    let decision = branch.target.as_ref().map_or(MediaDecision::ByRule, |target| target.media);
+    let decision = branch.target.as_ref().map_or(StageDecision::ByRule, |target| target.decision);
     let was_relayed = media.set_offer_result(result);
     context.report(env, if was_relayed { Report::RelayChosen } else { Report::RelayFailed });
     if !was_relayed && media.is_unanswered() {

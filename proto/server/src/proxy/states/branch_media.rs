@@ -1,10 +1,9 @@
 //! Media of a branch whose SDP a media relay replaces.
 
 use crate::Action;
-use crate::base::{Env, Request};
+use crate::base::{Env, MediaPlan, Request, StageDecision};
 use crate::proxy::media::{
-    Hop, MediaDecision, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, holder_of, interfaces_of, is_sdp,
-    source_of_offer,
+    Hop, MediaMark, SDP_ADDED_MAX, SDP_BYTES_MAX, holder_of, interfaces_of, is_sdp, plan_of, source_of_offer,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -72,7 +71,7 @@ impl BranchMedia {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         hop: Hop<'_>,
-        decision: MediaDecision,
+        decision: StageDecision,
     ) -> Option<Self> {
         let message = request.message;
         let (role, mark, offerer) = match (request.method, message.to().tag()) {
@@ -80,7 +79,7 @@ impl BranchMedia {
                 if env.config.is_own_address(hop.flow.remote) || !env.config.record_route {
                     return None;
                 }
-                let media = decision.plan(env.config, request, hop)?;
+                let media = plan_of(decision, env.config, request, hop)?;
                 (Role::Begins, begun(media), RelaySide::Caller)
             }
             (Method::Invite, None) => {

@@ -170,7 +170,7 @@ pub(super) struct BranchStates {
     pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
-    /// What the trunk of the branch, or of the request, must not see.
+    /// Topology that the trunk of the branch, or of the request, must not see.
     pub(super) hidden: Option<Box<Hidden>>,
 }
 
@@ -195,6 +195,13 @@ impl BranchStates {
     /// True if a 2xx waits for its SDP.
     pub(super) fn holds_success(&self) -> bool {
         self.media.as_ref().is_some_and(|media| media.holds_success())
+    }
+
+    /// Notes that the request is sent again, in a datagram.
+    pub(super) const fn note_datagram(&mut self) {
+        if let Some(trunk) = &mut self.trunk {
+            trunk.is_counted = true;
+        }
     }
 }
 
@@ -368,7 +375,7 @@ impl Recursion {
 /// Maximum number of contacts of 3xx responses that are called for one request.
 const CONTACTS_MAX: usize = 10;
 
-/// What is hidden between a request and the branch of it.
+/// Topology that is hidden between a request and its branch.
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct Hidden {
     /// Vias of the request, which its responses get back; empty: the branch has them.
