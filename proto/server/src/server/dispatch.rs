@@ -69,7 +69,8 @@ impl Server {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         request.key = Some(key);
-        if absorbs(env, had, (&self.locating, &self.verifying), &request)
+        let holds = had.cluster() || had.stir();
+        if (holds && absorbs(env, had, (&self.locating, &self.verifying), &request))
             || (method == Method::Ack && env.acknowledges_us(message, key))
         {
             return;
@@ -129,7 +130,7 @@ impl Server {
             None => &request,
         };
         let mut checked = None;
-        let request = match is_urgent {
+        let request = match is_urgent || !env.features.stir() {
             true => Some(request),
             false => self.verifying.pass(env, request, &mut checked),
         };

@@ -1,5 +1,5 @@
 //! Stages: the features of the proxy, a file for each. The proxy asks them in the order of the tables here, and does what they decide.
-//! The functions below the tables plan a request and end it; what stages add to a branch, or see of a response, is in `passing`.
+//! Stages after the end of a branch are in `follow`.
 //!
 //! A new routing feature has its file here, a row in the tables that it needs, a [`State`](super::states::State) if it keeps something
 //! with a request, and its values in the configuration.
@@ -11,6 +11,7 @@ mod dialog_state;
 mod diversion;
 mod emergency;
 mod flows;
+mod follow;
 mod groups;
 mod headers;
 mod identity;
@@ -29,28 +30,31 @@ mod trunks;
 pub(super) use super::context::{keep_counted, on_datagram};
 pub(super) use crate::dialog_state::Ended;
 pub(super) use call_limits::{admit, exceeds};
-pub(super) use passing::{
-    answered, as_received, begin_branch, border_of_response, change, change_stateless, holds,
-    may_change_response, may_repeat, offered, on_answer, on_bye, on_message, on_provisional, on_refresh,
-    on_response, on_step, on_success, refusal, replaced,
-};
+pub(super) use follow::{after, failed, may_add, may_go_on, number_found, on_time, over, permitted};
+pub(super) use passing::{answered, as_received, offered, replaced};
 
-use super::call::{BranchEnd, BranchNext, Call, CallNext, Forwarded, Next, Planned, Redirected};
+use super::call::{Call, Forwarded, MessageStep, Next, Planned};
 use super::context::{Branch, ResponseContext};
+use super::forward::{Changes, Plan};
 use super::limits::Share;
 use super::lookups::Lookups;
-use super::states::{Candidate, Diversion, KeptStates, LaterGroups, States, TimeLimit, Waiting};
-use super::targets::{Authority, StoredTarget};
-use crate::base::{BranchId, Env, Reach, TrunkTarget};
+use super::media::is_sdp;
+use super::states::{
+    AnswerStep, BranchStates, Candidate, Conversion, Diversion, KeptStates, LaterGroups, States, TrunkBranch,
+    Waiting,
+};
+use super::targets::{StoredTarget, Target};
+use crate::base::{BranchId, Env, Request, Response, TrunkTarget};
 use crate::config::HeaderRule;
 use crate::dialog::cseq::RepeatedInvites;
+use crate::dialog_state::{end_dialog, refresh};
+use crate::policy::Border;
 use crate::report::reason_of as reason_of_forward;
 use crate::tables::CountedCall;
-use crate::{Action, Config, Reason};
+use crate::{Action, CallStep, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use passing::{end_counted, has_media};
-use ringway_sansio::{Context, Instant, LocatedServers, NumberTarget};
+use ringway_sansio::{Context, Flow, Instant, NumberTarget};
 use ringway_sip::Message;
 
 /// Memory of the stages of a shard.
@@ -88,21 +92,10 @@ struct Before {
 /// Function of a stage that may have the targets of a request.
 type Planning = fn(&mut Call<'_, '_>, &mut Planned<'_>) -> Next;
 
-/// Function of a stage that may go on with a branch.
-type GoingOn = fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> BranchNext;
-
 /// The function of a stage that a build has with the feature `operator` only.
 const fn if_operator(stage: Planning) -> Planning {
     fn pass(_: &mut Call<'_, '_>, _: &mut Planned<'_>) -> Next {
         Next::Pass
-    }
-    if cfg!(feature = "operator") { stage } else { pass }
-}
-
-/// The same for one that goes on with a branch.
-const fn goes_on_if_operator(stage: GoingOn) -> GoingOn {
-    fn pass(_: &mut Call<'_, '_>, _: &mut Forwarded<'_>, _: &BranchEnd<'_>) -> BranchNext {
-        BranchNext::Pass
     }
     if cfg!(feature = "operator") { stage } else { pass }
 }
@@ -168,40 +161,6 @@ fn is_at_trunk(call: &Call<'_, '_>) -> bool {
 fn has_forwards(call: &Call<'_, '_>) -> bool {
     !call.env.forwards.is_empty()
 }
-
-/// Stage that decides after the end of a branch, with its name.
-type After<N> = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>, &BranchEnd<'_>) -> N);
-
-/// Stages that may go on with a branch that has ended, first to last.
-const AFTER: [After<BranchNext>; 4] = [
-    // The same phone gets another offer: a forward must not come before it.
-    ("conversion", goes_on_if_operator(conversion::after)),
-    // The same phone over another flow (RFC 5626 §7).
-    ("flows", flows::after),
-    // The phone has another binding now.
-    ("sides", sides::after),
-    // A call that a trunk refused goes to no other one.
-    ("trunks", goes_on_if_operator(trunks::after)),
-];
-
-/// Stages that add targets to those of a branch that has failed.
-const FAILED: [After<Option<Redirected>>; 1] = [
-    // A 3xx answers for all flows of its target (RFC 3261 §16.7 step 4).
-    ("recursion", recursion::failed),
-];
-
-/// Stage that decides when every branch is over, with its name.
-type Over = (&'static str, fn(&mut Call<'_, '_>, &mut Forwarded<'_>) -> CallNext);
-
-/// Stages that may go on with a request whose branches are over, first to last.
-const OVER: [Over; 3] = [
-    // Targets of the request itself.
-    ("groups", groups::over),
-    // Of the user that was called, when none of its phones is left.
-    ("diversion", diversion::over),
-    // Only when nobody else can answer.
-    ("messages", messages::over),
-];
 
 // Planning.
 
@@ -305,6 +264,216 @@ pub(super) fn started(call: &Call<'_, '_>, forwarded: &mut Forwarded<'_>) {
     }
 }
 
+// Sending a branch.
+
+/// States of a new branch for this target.
+pub(super) fn begin_branch(env: &Env<'_>, target: &Target) -> BranchStates {
+    BranchStates {
+        flows: target.flows.clone(),
+        trunk: target.configured_hop().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
+        counted: None,
+        conversion: Conversion::None,
+        media: None,
+        hidden: None,
+    }
+}
+
+/// True for a branch that a stage may send once more.
+pub(super) fn may_repeat(env: &Env<'_>, request: &Request<'_, '_>, target: &Target) -> bool {
+    (env.features.trunks()
+        && trunks::may_be_challenged(env.config, request.grant.reach, target.configured_hop()))
+        || (env.features.conversion() && is_sdp(request.message))
+}
+
+/// Refusal of a next hop.
+pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16, &'static str)> {
+    if env.features.hidden_topology()
+        && let Some(refusal) = topology::refusal(env, plan)
+    {
+        return Some(refusal);
+    }
+    if env.features.trunks() { trunks::refusal(env, plan) } else { None }
+}
+
+/// True: the branch waits for a stage, or has failed.
+pub(super) fn holds(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    lookups: &mut Lookups,
+    id: BranchId,
+    plan: &Plan<'_, '_, '_>,
+) -> bool {
+    env.features.relays() && relays::ask_offer(env, context, lookups, id, plan)
+}
+
+/// Changes of stages to the request of a branch; `None`: there are none.
+pub(super) fn change(
+    env: &mut Env<'_>,
+    memory: &mut Memory,
+    plan: &Plan<'_, '_, '_>,
+    branch: Option<&Branch>,
+) -> Option<Changes> {
+    let relayed = branch.filter(|branch| has_media(branch));
+    let is_at_trunk =
+        env.features.trunks() || (cfg!(feature = "operator") && plan.configured_hop().is_some());
+    if relayed.is_none() && !is_at_trunk {
+        return None;
+    }
+    let mut changes = Changes::default();
+    if let Some(branch) = relayed {
+        relays::change(&env.keys.route, plan.request().message, branch, &mut changes);
+    }
+    if is_at_trunk {
+        let trunk = branch.and_then(|branch| branch.states.trunk);
+        trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
+        identity::change(env, plan, &mut changes);
+        if env.features.stir() {
+            stir::change(env, plan, &mut changes);
+        }
+    }
+    if env.features.header_rules() {
+        changes.border = headers::of_request(env, plan);
+    }
+    if env.features.hidden_topology() {
+        topology::change(env, plan, &mut changes);
+    }
+    Some(changes)
+}
+
+/// The same for a request without a branch.
+pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '_, '_>) -> Changes {
+    let mut changes = Changes::default();
+    if env.features.trunks() {
+        trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
+        // Without state no response would get its From back.
+        if env.config.stateful {
+            identity::change(env, plan, &mut changes);
+        }
+    }
+    if env.features.header_rules() {
+        changes.border = headers::of_request(env, plan);
+    }
+    if env.features.hidden_topology() {
+        topology::change(env, plan, &mut changes);
+    }
+    changes
+}
+
+// Responses of a branch.
+
+/// True if a stage may change the responses of a branch before anything else reads them.
+pub(super) const fn may_change_response(env: &Env<'_>, branch: &Branch) -> bool {
+    env.features.header_rules() || (cfg!(feature = "operator") && branch.states.hidden.is_some())
+}
+
+/// Changes of a response of a branch to this source of its request, after all others.
+pub(super) fn border_of_response(env: &Env<'_>, source: &Flow, branch: Option<&Branch>) -> Border {
+    let mut border = Border::default();
+    if env.features.header_rules() {
+        border = headers::of_response(env, source);
+    }
+    let hidden = branch.and_then(|branch| branch.states.hidden.as_deref());
+    border.hides = cfg!(feature = "operator") && hidden.is_some_and(|hidden| hidden.answers);
+    border
+}
+
+/// Next step of a response: a stage may hold it, or replace it.
+pub(super) fn on_message(
+    env: &mut Env<'_>,
+    context: &mut ResponseContext,
+    lookups: &mut Lookups,
+    id: BranchId,
+    response: &Response<'_, '_>,
+) -> MessageStep {
+    if !env.features.relays() {
+        return MessageStep::Pass;
+    }
+    match relays::answer_step(env, context, lookups, id, response) {
+        AnswerStep::Forward => MessageStep::Pass,
+        AnswerStep::Replace(sdp) => {
+            MessageStep::Replace(relays::response_with_sdp(env, context, id, response, &sdp))
+        }
+        AnswerStep::Drop | AnswerStep::Ask => MessageStep::Wait,
+    }
+}
+
+/// Handles the 2xx of a branch.
+pub(super) fn on_success(env: &Env<'_>, context: &mut ResponseContext, id: BranchId, response: &Message<'_>) {
+    let branch = context.branches.get_mut(id.parts().1);
+    let of_branch = branch.and_then(|branch| branch.states.counted.take());
+    let of_caller = if context.states.is_empty() { None } else { context.states.take::<Box<CountedCall>>() };
+    for counted in [of_branch, of_caller].into_iter().flatten() {
+        call_limits::on_success(env, &counted, response);
+    }
+}
+
+/// Handles any response of a branch.
+pub(super) fn on_response(env: &Env<'_>, context: &ResponseContext, id: BranchId, status: u16) {
+    if env.features.trunks()
+        && let Some(branch) = context.branches.get(id.parts().1)
+    {
+        trunks::on_response(env, branch, status);
+    }
+}
+
+/// Handles a provisional response of a branch.
+pub(super) fn on_provisional(env: &Env<'_>, forwarded: &mut Forwarded<'_>, id: BranchId, status: u16) {
+    if env.features.trunks() {
+        trunks::on_provisional(forwarded, id, status);
+    }
+}
+
+/// Handles a step of a call.
+pub(super) fn on_step(env: &mut Env<'_>, context: &mut ResponseContext, step: CallStep) {
+    if context.states.is_empty() {
+        return;
+    }
+    dialog_state::on_step(env, context, step);
+    // One that the caller cancelled may still be answered.
+    if matches!(step, CallStep::Failed(_) | CallStep::Over) {
+        end_counted(env, context);
+    }
+}
+
+/// Ends the call of a context as its caller counts it, unless it was answered.
+fn end_counted(env: &Env<'_>, context: &mut ResponseContext) {
+    if let Some(counted) = context.states.take::<Box<CountedCall>>() {
+        call_limits::end(env, &counted);
+    }
+}
+
+/// Handles the answer of a call.
+pub(super) fn on_answer(env: &mut Env<'_>, context: &ResponseContext, id: BranchId, response: &Message<'_>) {
+    if !context.states.is_empty() {
+        dialog_state::on_answer(env, context, id, response);
+    }
+}
+
+/// Handles the 2xx of a request that refreshes a session.
+pub(super) fn on_refresh(env: &mut Env<'_>, response: &Message<'_>) {
+    if env.features.presence() {
+        refresh(env, response);
+    }
+    if cfg!(feature = "operator") && env.tables.has_counted_calls() {
+        call_limits::on_refresh(env, response);
+    }
+}
+
+/// Handles a BYE that ends a call.
+pub(super) fn on_bye(env: &mut Env<'_>, bye: &[u8], ended: Ended) {
+    if env.features.presence() {
+        end_dialog(env, bye, ended);
+    }
+    if cfg!(feature = "operator") && env.tables.has_counted_calls() {
+        call_limits::on_bye(env, bye, ended);
+    }
+}
+
+/// True if a relay has, or is to have, the media of a branch.
+const fn has_media(branch: &Branch) -> bool {
+    cfg!(feature = "operator") && branch.states.media.is_some()
+}
+
 // Ends.
 
 /// Handles the pause that the next hop of a branch asks for.
@@ -370,77 +539,6 @@ pub(super) fn forget_trunks(forwarded: &mut Forwarded<'_>) {
     trunks::forget(forwarded);
 }
 
-/// True if a stage may go on with a branch that has ended.
-pub(super) fn may_go_on(env: &Env<'_>, context: &ResponseContext, id: BranchId) -> bool {
-    let branch = context.branches.get(id.parts().1);
-    let Some(branch) = branch else { return false };
-    // A trunk that a reload took away must still not challenge the caller.
-    let is_configured = branch.target.as_ref().is_some_and(|target| target.configured_hop().is_some());
-    let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
-    branch.states.flows.is_some() || is_configured || is_in_dialog || env.features.conversion()
-}
-
-/// True if a stage may add targets to those of a branch that has failed.
-pub(super) fn may_add(context: &ResponseContext) -> bool {
-    !context.states.is_empty()
-}
-
-/// Decision of the first stage that goes on with a branch that has ended.
-pub(super) fn after(
-    call: &mut Call<'_, '_>,
-    forwarded: &mut Forwarded<'_>,
-    end: &BranchEnd<'_>,
-) -> BranchNext {
-    let mut decisions = AFTER.iter().map(|(_, after)| after(call, forwarded, end));
-    decisions.find(|next| !matches!(next, BranchNext::Pass)).unwrap_or_default()
-}
-
-/// Targets that the first stage adds to those of a branch that has failed.
-pub(super) fn failed(
-    call: &mut Call<'_, '_>,
-    forwarded: &mut Forwarded<'_>,
-    end: &BranchEnd<'_>,
-) -> Option<Redirected> {
-    FAILED.iter().find_map(|(_, failed)| failed(call, forwarded, end))
-}
-
-/// Decision of the first stage that goes on with a request whose branches are over.
-pub(super) fn over(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>) -> CallNext {
-    let mut decisions = OVER.iter().map(|(_, over)| over(call, forwarded));
-    decisions.find(|next| !matches!(next, CallNext::Pass)).unwrap_or_default()
-}
-
-/// Decision at the end of a time.
-pub(super) fn on_time(call: &mut Call<'_, '_>, forwarded: &mut Forwarded<'_>, due: TimeLimit) -> CallNext {
-    match due {
-        TimeLimit::Group(_) => groups::on_time(call, forwarded),
-        TimeLimit::Answer(_) => diversion::on_time(call, forwarded),
-        TimeLimit::Message(_) => messages::on_time(call, forwarded),
-    }
-}
-
-/// Decision after the lookup of a number, whose branch had these limits.
-pub(super) fn number_found(
-    call: &mut Call<'_, '_>,
-    forwarded: &mut Forwarded<'_>,
-    share: Share,
-    uris: &[Box<str>],
-) -> CallNext {
-    match cfg!(feature = "operator") {
-        true => numbers::resumed(call, forwarded, share, uris),
-        false => CallNext::Pass,
-    }
-}
-
-/// The servers that a target's host may have.
-pub(super) fn permitted(config: &Config, authority: Authority, servers: LocatedServers) -> LocatedServers {
-    match authority {
-        Authority::Number => numbers::permitted(config, &servers),
-        Authority::Redirected { by } => recursion::permitted(config, &servers, by),
-        Authority::Caller | Authority::Forward | Authority::CalledUser => servers,
-    }
-}
-
 /// True if a stage may go on when every branch is over.
 pub(super) fn may_follow(states: &States) -> bool {
     !states.is_empty() && has_follower(states)
@@ -454,6 +552,7 @@ fn has_follower(states: &States) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::follow::{AFTER, FAILED, OVER};
     use super::*;
     use alloc::format;
     use alloc::string::String;
