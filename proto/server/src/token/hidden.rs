@@ -144,7 +144,7 @@ mod tests {
         let opened = COVER.open_routes(b"1", &parsed).unwrap();
         assert_eq!(opened, (TrunkSide::Callee, b"<sip:10.0.0.7;lr>".to_vec()));
         assert_eq!(COVER.open_routes(b"2", &parsed), None);
-        for made_up in ["", "AAAA", &"A".repeat(5000)] {
+        for made_up in ["A", "AAAA", &"A".repeat(5000)] {
             let uri = alloc::format!("sip:h;rt={made_up};rh={made_up}");
             let uri = Uri::parse(uri.as_bytes()).unwrap();
             assert_eq!((COVER.open_uri(b"1", &uri), COVER.open_routes(b"1", &uri)), (None, None));
