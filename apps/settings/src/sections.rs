@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::listeners::{EntryFault, read_edge_domains, read_edge_nodes, read_enum_zones};
-use crate::{Reader, Section, caller_limits};
+use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -322,9 +322,12 @@ impl Limits {
             let message = format!("{} is too little; give {MEMORY_MB_MIN} or more, or 0", limits.memory_mb);
             reader.error(at, section.path("memory_mb"), message);
         }
+        #[cfg(feature = "keys")]
         if lookups == NumberLookups::Supported {
-            caller_limits::read(reader, &mut section, config);
+            crate::caller_limits::read(reader, &mut section, config);
         }
+        #[cfg(not(feature = "keys"))]
+        let (NumberLookups::Supported | NumberLookups::Absent) = lookups;
         section.finish(reader);
         limits
     }
