@@ -16,6 +16,7 @@ extern crate std;
 
 #[cfg(feature = "keys")]
 mod caller_limits;
+#[cfg(feature = "keys")]
 mod keys;
 mod listeners;
 mod machine;

@@ -106,7 +106,7 @@ impl<const ROOM_BYTES: usize, const CONTROL_WORDS: usize> ControlBatch<ROOM_BYTE
 pub struct Stamped<'a> {
     /// Address of the sender.
     pub from: SocketAddr,
-    /// Arrival time by the wall clock. `None`: [`stamp_arrivals`] was not called for the socket.
+    /// Arrival time by the wall clock. `None`: [`stamp_arrivals`](super::stamp_arrivals) was not called for the socket.
     pub arrived: Option<SystemTime>,
     /// Bytes of the datagram, truncated to the buffer.
     pub bytes: &'a mut [u8],

@@ -6,7 +6,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Makes the kernel record the arrival time of what `socket` receives, for [`StampedBatch`], [`read_stamped`] and
+/// Makes the kernel record the arrival time of what `socket` receives, for [`StampedBatch`](super::StampedBatch), [`read_stamped`] and
 /// [`ReceiveBatch::waited`](super::ReceiveBatch::waited).
 ///
 /// The kernel needs some milliseconds to start time stamping for the first such socket of the system; until then the

@@ -114,7 +114,7 @@ pub struct Config {
     pub media: crate::MediaConfig,
     /// Presence. Default: off.
     pub presence: crate::PresenceConfig,
-    /// Overload control. Default: on.
+    /// Overload control. Default: off.
     pub overload: OverloadConfig,
     /// T1, T2, T4. Default: those of RFC 3261.
     pub timers: Timers,

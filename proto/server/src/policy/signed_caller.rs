@@ -216,24 +216,28 @@ pub(crate) fn has_verstat(text: &[u8]) -> bool {
 
 /// Position of the first parameter `verstat`.
 fn position_of(text: &[u8]) -> Option<usize> {
-    let is_one = |part: &[u8]| {
-        let (name, behind) = part.split_at(VERSTAT.len());
-        name.eq_ignore_ascii_case(VERSTAT) && matches!(behind, b"=" | b";" | b"@" | b">" | b"?" | b":" | b" ")
-    };
-    // With a byte behind it, that of the end too.
-    let padded = [text, b" "].concat();
-    padded.windows(VERSTAT.len() + 1).position(is_one)
+    memchr::memchr_iter(b';', text).find(|&at| {
+        let rest = text.get(at..).unwrap_or_default();
+        rest.split_at_checked(VERSTAT.len()).is_some_and(|(name, behind)| {
+            let ends = matches!(behind.first(), None | Some(b'=' | b';' | b'@' | b'>' | b'?' | b':' | b' '));
+            ends && name.eq_ignore_ascii_case(VERSTAT)
+        })
+    })
 }
 
 /// A URI without the result of a verification.
 pub(crate) fn without_verstat(uri: &[u8]) -> Vec<u8> {
-    let mut uri = uri.to_vec();
-    while let Some(at) = position_of(&uri) {
-        let behind = uri.get(at + 1..).unwrap_or_default();
+    let (mut kept, mut rest) = (Vec::with_capacity(uri.len()), uri);
+    // What is behind a removed one begins with another delimiter: nothing is joined to a further one.
+    while let Some(at) = position_of(rest) {
+        let (before, from) = rest.split_at_checked(at).unwrap_or((rest, b""));
+        kept.extend_from_slice(before);
+        let behind = from.get(1..).unwrap_or_default();
         let len = behind.iter().position(|byte| b";@>?: ".contains(byte)).unwrap_or(behind.len());
-        uri.drain(at..at + 1 + len);
+        rest = behind.get(len..).unwrap_or_default();
     }
-    uri
+    kept.extend_from_slice(rest);
+    kept
 }
 
 /// From without a result of a verification that its sender has written; `None`: it has none, or its sender is trusted.

@@ -30,6 +30,7 @@ fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
         change(config);
         config.auth.enabled = false;
+        config.overload.enabled = true;
         (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
     });
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
@@ -289,7 +290,10 @@ fn what_is_worth_least_is_refused_first() {
 
 #[test]
 fn a_pause_of_the_machine_refuses_nothing() {
-    let mut world = World::with(|config| config.overload.target_delay = TARGET);
+    let mut world = World::with(|config| {
+        config.overload.enabled = true;
+        config.overload.target_delay = TARGET;
+    });
     for pause in 0..20 {
         world.pass(Duration::from_secs(1));
         // All that came meanwhile is handled within a part of the pause.

@@ -136,6 +136,7 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
             return;
         }
     }
+    let mut is_stripped = false;
     let shown = match plan.shown_from() {
         Some(shown) => Some(shown.to_vec()),
         None => {
@@ -144,15 +145,21 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
             let stripped = is_sent.then(|| {
                 without_result(env.config, plan.request(), read.as_deref().unwrap_or(from.as_bytes()))
             });
-            stripped.flatten().or(read)
+            let stripped = stripped.flatten();
+            is_stripped = stripped.is_some();
+            stripped.or(read)
         }
     };
     let is_other = |shown: &Vec<u8>| Uri::parse(shown).is_ok_and(|shown| !is_same(&shown, from));
     let own = from.as_bytes();
-    let Some(shown) = shown.filter(|shown| from.is_sip() && own.len() <= URI_BYTES_MAX && is_other(shown))
-    else {
+    let Some(shown) = shown else { return };
+    if !(from.is_sip() && own.len() <= URI_BYTES_MAX && is_other(&shown)) {
+        // The same caller without the result that it wrote itself: the tags identify the dialog.
+        if is_stripped {
+            show(plan, &shown, changes);
+        }
         return;
-    };
+    }
     if plan.returns_here() {
         // The last pass changes From, and cannot read the trunk from the request.
         return CallerUris { own: own.to_vec(), shown }.write(key, message, &mut changes.own_route_params);
