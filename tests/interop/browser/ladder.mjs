@@ -29,7 +29,7 @@ export async function drawsLadder({ tab, go, contrast, viewports }, files) {
     await go(page, 'follow/bob');
     await page.locator('.entry').nth(entries.length - 2).waitFor();
     const drawn = await page.evaluate(() => [...document.querySelectorAll('.rungs > *')].map((row) => {
-      if (row.matches('.call-title')) return `== ${row.textContent} ==`;
+      if (row.matches('.call-title')) return `== ${row.firstChild.textContent} == ${row.querySelector('.at').textContent}`;
       const part = (element) => (element.matches('.shaft') ? `${element.matches('.left') ? '<' : ''}--${element.matches('.right') ? '>' : ''}` : element.textContent);
       const parts = [...row.querySelector('.rung').children].filter((element) => !element.matches('.hidden')).map(part);
       if (row.matches('.decision')) return `| ${parts}`;

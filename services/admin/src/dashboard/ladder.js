@@ -83,7 +83,12 @@ export class Ladder {
     const sides = this.#calls.get(entry.call_id) ?? new Sides();
     this.#calls.set(entry.call_id, sides);
     sides.learn(entry);
-    if (this.#last !== entry.call_id) this.#rows.append(el('p', { class: 'call-title v', text: sides.title }));
+    if (this.#last !== entry.call_id) {
+      // With the time of day, to compare it with the log.
+      const at = new Date(entry.time);
+      const time = Number.isNaN(at.valueOf()) ? '' : `${at.toISOString().slice(0, 19)}Z`;
+      this.#rows.append(el('p', { class: 'call-title v' }, sides.title, el('span', { class: 'at', text: time })));
+    }
     this.#last = entry.call_id;
     this.#begun ??= Date.parse(entry.time);
     this.#rows.append(this.#row(entry, sides));
