@@ -140,32 +140,12 @@ impl Env<'_> {
 
     /// Answers 503 on a stream whose source is over its rate.
     pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow) {
-        self.refuse_for_now(message, flow, "Slow Down", 1);
-    }
-
-    /// Answers a request with 503 and Retry-After, without a transaction. Nothing is sent that is longer than a response to an unverified address
-    /// may be.
-    pub(crate) fn refuse_for_now(
-        &mut self,
-        message: &Message<'_>,
-        flow: Flow,
-        phrase: &str,
-        retry_after_s: u64,
-    ) {
         if message.is_response() || message.method() == Method::Ack {
             return;
         }
-        let tag = to_tag(&self.keys.tag, message);
-        self.cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
-            let mut response = MessageWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
-            response.header_number(HeaderName::RetryAfter, retry_after_s);
-            let _ = response.finish();
+        write_reply(&mut self.cx, &self.keys.tag, message, &flow, 503, "Slow Down", |response| {
+            response.header_number(HeaderName::RetryAfter, 1);
         });
-        let allowed = Allowance::generated_max(message.as_bytes().len());
-        if self.cx.out.last_bytes().len() > allowed && !flow.transport.has_connections() {
-            self.counters.unverified_limited += 1;
-            self.cx.out.drop_last();
-        }
     }
 
     /// True for the ACK of a response of [`Env::refuse`].

@@ -63,16 +63,9 @@ pub(super) fn is_admitted(
         }
         return false;
     }
-    // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
-    let is_of_us = || {
-        env.config.is_own_address(flow.remote)
-            || env.config.is_link(&flow)
-            || env.config.is_of_front(&flow)
-            || env.config.trunking.has_node_at(flow.remote.ip())
-    };
     let (now, source) = (env.cx.now, flow.remote.ip());
     if env.tables.admit(now, source, Traffic::Requests)
-        || is_of_us()
+        || is_of_ours(env.config, &flow)
         || (is_named(env.config, &flow) && env.tables.admit(now, source, Traffic::Named))
     {
         return true;
@@ -112,6 +105,11 @@ pub(super) fn on_rejected(env: &mut Env<'_>, bytes: &[u8], rejected: &Rejected<'
     }
     let detail = Detail::Status(rejected.reason.status(), rejected.reason.phrase());
     env.decided_about(bytes, Reason::Malformed, detail);
+}
+
+/// True for a flow of this server to itself, of another node, or through a front: its requests were admitted there.
+pub(super) fn is_of_ours(config: &Config, flow: &Flow) -> bool {
+    config.is_own_address(flow.remote) || config.is_link(flow) || config.is_front_or_node(flow)
 }
 
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.

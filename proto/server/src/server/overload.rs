@@ -4,7 +4,7 @@
 //! above what can be handled. A request is judged when its turn comes, by its own waiting time: the more it exceeds the target, the more classes
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
-use super::admission::{UrgentRates, is_in_admitted_call};
+use super::admission::{UrgentRates, is_in_admitted_call, is_of_ours};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -199,7 +199,8 @@ pub(super) fn refuses_late(
     request: &Request<'_, '_>,
     waited: Duration,
 ) -> bool {
-    if is_of_ours(env, request) || is_emergency(env, urgent, request) {
+    // They have overload controls of their own.
+    if is_of_ours(env.config, &request.flow) || is_emergency(env, urgent, request) {
         return false;
     }
     let class = class_of(env, table, request);
@@ -219,16 +220,11 @@ pub(super) fn refuses_late(
         && (verdict == Verdict::Refuse || request.flow.transport.has_connections());
     env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });
     if is_answered {
-        let retry_after_s = overload.retry_after_s(call_id);
-        env.refuse_for_now(request.message, request.flow, "Overload", retry_after_s);
+        env.reply(request, 503, "Overload", |response| {
+            response.header_number(HeaderName::RetryAfter, overload.retry_after_s(call_id));
+        });
     }
     true
-}
-
-/// True for a request of this server, of another node or of a front, which have overload controls of their own.
-fn is_of_ours(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
-    let flow = &request.flow;
-    env.config.is_own_address(flow.remote) || env.config.is_link(flow) || env.config.is_front_or_node(flow)
 }
 
 /// True for a request for an emergency call, within the rate of its source for them.
@@ -265,5 +261,5 @@ fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>) -> 
 fn has_credentials(request: &Request<'_, '_>) -> bool {
     [HeaderName::Authorization, HeaderName::ProxyAuthorization]
         .into_iter()
-        .any(|name| request.message.first(name).is_some())
+        .any(|name| request.message.has(name))
 }

@@ -26,7 +26,7 @@ fn overloaded() -> World {
     overloaded_with(|_| {})
 }
 
-fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
+pub(crate) fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
         change(config);
         config.auth.enabled = false;

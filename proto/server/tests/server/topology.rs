@@ -5,7 +5,9 @@ use crate::ends::nothing_is_left;
 use crate::harness::{
     ALICE, BOB, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
 };
+use crate::overload::overloaded_with;
 use crate::routes::{CARRIER_A, carriers};
+use crate::trunk_identity::of_carrier;
 use ringway_server::Config;
 use std::time::Duration;
 
@@ -53,16 +55,6 @@ fn of_alice(answer: &Sent, method: &str, cseq: u32) -> Request {
     request.lines =
         answer.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
     request.line(&format!("Contact: <sip:alice@{ALICE}>"))
-}
-
-/// Request of the carrier in the dialog that `sent` began.
-fn of_carrier(sent: &Sent, method: &str, cseq: u32) -> Request {
-    let contact = sent.header("Contact");
-    let mut request = request(method, contact.trim_matches(['<', '>'])).cseq(cseq).to(&sent.header("From"));
-    request.from = format!("{};tag=theirs", sent.header("To"));
-    request.via = format!("SIP/2.0/UDP {CARRIER_A};rport;branch=z9hG4bKcarrier{cseq}");
-    request.lines = vec![format!("Route: {}", sent.header("Record-Route"))];
-    request.call_id(&sent.header("Call-ID")).line(&format!("Contact: <{TARGET}>"))
 }
 
 #[test]
@@ -198,6 +190,14 @@ fn incoming(cseq: u32) -> Request {
     incoming.via = format!("SIP/2.0/UDP {CARRIER_A};rport;branch=z9hG4bKin{cseq}");
     incoming.lines = vec![format!("Contact: <{TARGET}>")];
     incoming.call_id("theirs-1@carrier.example")
+}
+
+#[test]
+fn a_refusal_under_overload_has_what_the_trunk_wrote() {
+    let mut world = overloaded_with(hidden);
+    let refused = only(world.late(CARRIER_A, &incoming(1), Duration::from_millis(190)));
+    assert_eq!((refused.status(), refused.header("Call-ID").as_str()), (503, "theirs-1@carrier.example"));
+    sees_nothing(&refused);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn of_alice(answer: &Sent, method: &str, cseq: u32) -> Request {
 }
 
 /// Request of the carrier in the dialog that `sent` began.
-fn of_carrier(sent: &Sent, method: &str, cseq: u32) -> Request {
+pub(crate) fn of_carrier(sent: &Sent, method: &str, cseq: u32) -> Request {
     let contact = sent.header("Contact");
     let mut request = request(method, contact.trim_matches(['<', '>'])).cseq(cseq).to(&sent.header("From"));
     request.from = format!("{};tag=theirs", sent.header("To"));
