@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::{Action, CallName, CallStep, Config, Detail, Emergency, Hold, Links, Mode, Reason};
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
-use ringway_transaction::{Answer, Incoming, MatchKey};
+use ringway_transaction::{Answer, Incoming};
 
 /// Components that handle an accepted request.
 pub(super) struct Handlers<'s> {
@@ -70,19 +70,18 @@ impl Server {
         };
         request.key = Some(key);
         let holds = had.cluster() || had.stir();
-        if (holds && absorbs(env, had, (&self.locating, &self.verifying), &request))
+        if (holds && absorbs(env, had, (&mut self.locating, &mut self.verifying), &request))
             || (method == Method::Ack && env.acknowledges_us(message, key))
         {
             return;
         }
-        self.on_new_request(cx, request, key);
+        self.on_new_request(cx, request);
     }
 
     /// Handles a request that has no transaction yet.
     #[inline]
-    fn on_new_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>, key: MatchKey) {
+    fn on_new_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
-        request.key = Some(key);
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
         if !is_reasonable(env, &request, &uri) {

@@ -3,10 +3,12 @@
 use crate::base::{Env, Grant, Request};
 use crate::config::Features;
 use crate::tables::SharedTables;
-use crate::{CallName, CallStep, Payer};
+use crate::{CallName, CallStep, Detail, Payer, Reason};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::Flow;
 use ringway_sip::{Limits, Message, Method};
 use ringway_transaction::MatchKey;
@@ -41,7 +43,7 @@ impl Held {
     }
 
     /// Releases its memory.
-    pub(super) fn release(&self, tables: &SharedTables) {
+    fn release(&self, tables: &SharedTables) {
         tables.release(self.payer, self.request.len());
     }
 
@@ -53,7 +55,7 @@ impl Held {
     }
 
     /// Answers it and the CANCEL that ends it.
-    pub(super) fn cancel(self, env: &mut Env<'_>, cancel: &Request<'_, '_>) {
+    fn cancel(self, env: &mut Env<'_>, cancel: &Request<'_, '_>) {
         env.reply(cancel, 200, "OK", |_| {});
         let Self { key, request, flow, grant, call, .. } = self;
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
@@ -66,24 +68,76 @@ impl Held {
 
 /// Component whose requests wait.
 pub(super) trait Holds {
-    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
-    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool;
+    /// The index of its requests.
+    fn index(&mut self) -> &mut HeldIndex;
+
+    /// Takes out the INVITE with this key that waits, for a CANCEL that came the same way. `None`: there is none.
+    fn take(&mut self, tables: &SharedTables, key: MatchKey, cancel: &Request<'_, '_>) -> Option<Held>;
 
     /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
-    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool;
+    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
+        let Some(held) = self.take(env.tables, key, cancel) else { return false };
+        self.index().cancelled.add(key);
+        held.cancel(env, cancel);
+        true
+    }
 }
 
-/// The same for bindings and certificates.
+/// Queries that requests wait for, by the keys of their transactions; and the last INVITEs that were cancelled meanwhile.
+pub(super) struct HeldIndex {
+    by_key: HashMap<MatchKey, u64, SeededHash>,
+    cancelled: CancelledInvites,
+}
+
+impl HeldIndex {
+    pub(super) fn new(hash: SeededHash) -> Self {
+        Self { by_key: HashMap::with_hasher(hash), cancelled: CancelledInvites::default() }
+    }
+
+    /// Notes the query that a request waits for.
+    pub(super) fn add(&mut self, key: Option<MatchKey>, query: u64) {
+        self.by_key.extend(key.map(|key| (key, query)));
+    }
+
+    /// Forgets a request, and releases its memory.
+    pub(super) fn release(&mut self, tables: &SharedTables, held: &Held) {
+        if let Some(key) = held.key {
+            self.by_key.remove(&key);
+        }
+        held.release(tables);
+    }
+
+    /// Query that the request with this key waits for.
+    pub(super) fn query_of(&self, key: MatchKey) -> Option<u64> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
+    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
+        let Some(key) = request.key else { return false };
+        if self.cancelled.absorbs(env, request, key) {
+            return true;
+        }
+        let is_waiting = !self.by_key.is_empty() && self.by_key.contains_key(&key);
+        if is_waiting {
+            env.decided(request, Reason::Absorbed, Detail::None);
+        }
+        is_waiting
+    }
+}
+
+/// [`HeldIndex::absorbs`] for bindings and certificates.
 pub(super) fn absorbs(
     env: &mut Env<'_>,
     had: Features,
-    (locating, verifying): (&impl Holds, &impl Holds),
+    (locating, verifying): (&mut impl Holds, &mut impl Holds),
     request: &Request<'_, '_>,
 ) -> bool {
-    (had.cluster() && locating.absorbs(env, request)) || (had.stir() && verifying.absorbs(env, request))
+    (had.cluster() && locating.index().absorbs(env, request))
+        || (had.stir() && verifying.index().absorbs(env, request))
 }
 
-/// The same for bindings and certificates.
+/// [`Holds::on_cancel`] for bindings and certificates.
 pub(super) fn cancels(
     env: &mut Env<'_>,
     had: Features,
@@ -96,11 +150,11 @@ pub(super) fn cancels(
 
 /// The last INVITEs that were cancelled while they waited: their retransmissions are no calls.
 #[derive(Default)]
-pub(super) struct CancelledInvites(VecDeque<MatchKey>);
+struct CancelledInvites(VecDeque<MatchKey>);
 
 impl CancelledInvites {
     /// Adds one, and forgets the oldest of too many.
-    pub(super) fn add(&mut self, key: MatchKey) {
+    fn add(&mut self, key: MatchKey) {
         if self.0.len() >= CANCELLED_MAX {
             self.0.pop_front();
         }
@@ -108,7 +162,7 @@ impl CancelledInvites {
     }
 
     /// Refuses the retransmission of one again. False: it is none.
-    pub(super) fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>, key: MatchKey) -> bool {
+    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>, key: MatchKey) -> bool {
         let is_one = !self.0.is_empty() && request.method == Method::Invite && self.0.contains(&key);
         if is_one {
             env.refuse_plainly(request, 487, "Request Terminated");

@@ -2,13 +2,13 @@
 
 use super::Server;
 use super::dispatch::{Handlers, may_wait, proceed};
-use super::held::{CancelledInvites, Held, Holds};
+use super::held::{Held, HeldIndex, Holds};
 use crate::base::{Env, Request, Verstat};
 use crate::config::domain;
 use crate::dialog::route::{Routed, preprocess};
 use crate::location::LocationTable;
 use crate::tables::SharedTables;
-use crate::{Action, Aor, Detail, LocateRefusal, Reason};
+use crate::{Action, Aor, LocateRefusal};
 use alloc::collections::VecDeque;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -25,12 +25,10 @@ pub(super) struct Locating {
     lookups: HashMap<u64, Lookup, SeededHash>,
     /// Lookup of each user, by the name.
     by_user: HashMap<Aor, u64, SeededHash>,
-    /// Lookup that a request waits for, by its transaction.
-    by_key: HashMap<MatchKey, u64, SeededHash>,
+    index: HeldIndex,
     last_query: u64,
     deadlines: Wheel<u64>,
     misses: Misses,
-    cancelled: CancelledInvites,
 }
 
 struct Lookup {
@@ -47,11 +45,10 @@ impl Locating {
         Self {
             lookups: HashMap::with_hasher(hash),
             by_user: HashMap::with_hasher(hash),
-            by_key: HashMap::with_hasher(hash),
+            index: HeldIndex::new(hash),
             last_query: 0,
             deadlines: Wheel::new(now),
             misses: Misses::new(seed),
-            cancelled: CancelledInvites::default(),
         }
     }
 
@@ -110,7 +107,7 @@ impl Locating {
             return false;
         };
         let query = known.unwrap_or_else(|| self.look_up(env, aor));
-        self.by_key.extend(request.key.map(|key| (key, query)));
+        self.index.add(request.key, query);
         if let Some(lookup) = self.lookups.get_mut(&query) {
             lookup.requests.push(held);
         }
@@ -133,45 +130,23 @@ impl Locating {
         self.by_user.remove(&lookup.aor);
         tables.end_locate();
         for held in &lookup.requests {
-            self.release(tables, held);
+            self.index.release(tables, held);
         }
         Some(lookup)
-    }
-
-    fn release(&mut self, tables: &SharedTables, held: &Held) {
-        if let Some(key) = held.key {
-            self.by_key.remove(&key);
-        }
-        held.release(tables);
     }
 }
 
 impl Holds for Locating {
-    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
-    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
-        let Some(key) = request.key else { return false };
-        if self.cancelled.absorbs(env, request, key) {
-            return true;
-        }
-        let is_waiting = !self.by_key.is_empty() && self.by_key.contains_key(&key);
-        if is_waiting {
-            env.decided(request, Reason::Absorbed, Detail::None);
-        }
-        is_waiting
+    fn index(&mut self) -> &mut HeldIndex {
+        &mut self.index
     }
 
-    /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
-    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
-        let Some(lookup) = self.by_key.get(&key).and_then(|query| self.lookups.get_mut(query)) else {
-            return false;
-        };
-        let at = lookup.requests.iter().position(|held| held.is_cancelled_by(key, cancel));
-        let Some(at) = at else { return false };
+    fn take(&mut self, tables: &SharedTables, key: MatchKey, cancel: &Request<'_, '_>) -> Option<Held> {
+        let lookup = self.lookups.get_mut(&self.index.query_of(key)?)?;
+        let at = lookup.requests.iter().position(|held| held.is_cancelled_by(key, cancel))?;
         let held = lookup.requests.remove(at);
-        self.release(env.tables, &held);
-        self.cancelled.add(key);
-        held.cancel(env, cancel);
-        true
+        self.index.release(tables, &held);
+        Some(held)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of trunks that wait for the certificate of who has signed the identity of their caller (RFC 8224 §6.2).
 
 use super::Server;
-use super::held::{CancelledInvites, Held, Holds};
+use super::held::{Held, HeldIndex, Holds};
 use super::locating::Checked;
 use crate::base::{Env, Grant, Request};
 use crate::config::CallerCheck;
@@ -20,10 +20,9 @@ use ringway_transaction::MatchKey;
 /// Calls that wait, by query number.
 pub(super) struct Verifying {
     requests: HashMap<u64, Held, SeededHash>,
-    by_key: HashMap<MatchKey, u64, SeededHash>,
+    index: HeldIndex,
     last_query: u64,
     deadlines: Wheel<u64>,
-    cancelled: CancelledInvites,
 }
 
 /// Decision about a call that comes in.
@@ -42,10 +41,9 @@ impl Verifying {
         let hash = SeededHash::new(seed);
         Self {
             requests: HashMap::with_hasher(hash),
-            by_key: HashMap::with_hasher(hash),
+            index: HeldIndex::new(hash),
             last_query: 0,
             deadlines: Wheel::new(now),
-            cancelled: CancelledInvites::default(),
         }
     }
 
@@ -66,9 +64,6 @@ impl Verifying {
         request: &'r Request<'m, 'a>,
         checked: &'r mut Option<Request<'m, 'a>>,
     ) -> Option<&'r Request<'m, 'a>> {
-        if !env.features.stir() {
-            return Some(request);
-        }
         match self.begin(env, request) {
             None => Some(request),
             Some(Begun::Waits | Begun::Is(Checked::Answered)) => None,
@@ -108,7 +103,7 @@ impl Verifying {
         self.last_query += 1;
         let query = self.last_query;
         self.deadlines.arm(env.cx.now + Self::DURATION_MAX, query);
-        self.by_key.extend(request.key.map(|key| (key, query)));
+        self.index.add(request.key, query);
         self.requests.insert(query, held);
         env.decided(request, Reason::IdentityAsked, Detail::Text(url.as_bytes()));
         env.cx.actions.push(Action::FindSigner { query, url: Box::from(url) });
@@ -117,38 +112,20 @@ impl Verifying {
 
     fn end(&mut self, tables: &SharedTables, query: u64) -> Option<Held> {
         let held = self.requests.remove(&query)?;
-        if let Some(key) = held.key {
-            self.by_key.remove(&key);
-        }
-        held.release(tables);
+        self.index.release(tables, &held);
         Some(held)
     }
 }
 
 impl Holds for Verifying {
-    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
-    fn absorbs(&self, env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
-        let Some(key) = request.key else { return false };
-        if self.cancelled.absorbs(env, request, key) {
-            return true;
-        }
-        let is_waiting = !self.by_key.is_empty() && self.by_key.contains_key(&key);
-        if is_waiting {
-            env.decided(request, Reason::Absorbed, Detail::None);
-        }
-        is_waiting
+    fn index(&mut self) -> &mut HeldIndex {
+        &mut self.index
     }
 
-    /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
-    fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
-        let query = self.by_key.get(&key).copied();
-        let is_it =
-            |query: &u64| self.requests.get(query).is_some_and(|held| held.is_cancelled_by(key, cancel));
-        let Some(query) = query.filter(is_it) else { return false };
-        let Some(held) = self.end(env.tables, query) else { return false };
-        self.cancelled.add(key);
-        held.cancel(env, cancel);
-        true
+    fn take(&mut self, tables: &SharedTables, key: MatchKey, cancel: &Request<'_, '_>) -> Option<Held> {
+        let query = self.index.query_of(key)?;
+        self.requests.get(&query).filter(|held| held.is_cancelled_by(key, cancel))?;
+        self.end(tables, query)
     }
 }
 
