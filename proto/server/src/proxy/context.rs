@@ -1,12 +1,11 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
 use super::limits::{Reserved, Share};
-use super::states::{BranchStates, KeptStates, States};
+use super::states::{BranchStates, States};
 use super::targets::{Authority, StoredTarget};
 use crate::base::EndedInvites;
 use crate::base::{BranchId, Env, Grant, Reach, Request};
 use crate::report::Report;
-use crate::tables::CountedCall;
 use crate::{CallName, Detail, Reason};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -420,18 +419,6 @@ impl ResponseContext {
         let others = self.challenges.iter().filter(move |(_, _, branch)| *branch != number);
         others.map(|(name, value, _)| (*name, value.as_slice()))
     }
-}
-
-/// Leaves a counted call of a caller to its context.
-pub(super) fn keep_counted(context: &mut ResponseContext, counted: Option<Box<CountedCall>>) {
-    if let Some(counted) = counted {
-        context.states.keep(counted);
-    }
-}
-
-/// Handles a request that is sent again, in a datagram, because no connection was established.
-pub(super) const fn on_datagram(branch: &mut Branch) {
-    branch.states.note_datagram();
 }
 
 fn rank(status: u16) -> u16 {

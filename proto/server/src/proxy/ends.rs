@@ -102,7 +102,7 @@ impl Proxy {
         }
         self.end_branch(env, id, CallResult::Other);
         if let Some(branch) = self.contexts.branch_mut(id) {
-            stages::on_datagram(branch);
+            branch.states.note_datagram();
         }
         self.send_stored(env, transactions, id, flow);
         self.finish_if_done(env, transactions, id.context());

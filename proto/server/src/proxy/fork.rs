@@ -8,6 +8,7 @@ use super::limits::{branch_cost_of, cost_of};
 use super::lookups::Lookup;
 use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::stages;
+use super::states::KeptStates;
 use super::targets::{StoredTarget, Target, Targets, target_uri};
 use super::{Proxy, reach};
 use crate::base::{BranchId, Env, Owner, Request, Transactions};
@@ -66,7 +67,9 @@ impl Proxy {
         if !env.answer_info.is_empty() {
             context.answer_info = env.answer_info.as_slice().into();
         }
-        stages::keep_counted(&mut context, counted.take());
+        if let Some(counted) = counted.take() {
+            context.states.keep(counted);
+        }
         if let Some(user) = planned.leaves_by {
             self.pending.begin_leaving(user);
             context.leaves_by = Some(user);

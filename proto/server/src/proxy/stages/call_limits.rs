@@ -65,7 +65,7 @@ pub(in crate::proxy) fn admit(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
 ) -> Result<Option<Box<CountedCall>>, Answer> {
-    // What this server sent to itself was counted before.
+    // A request of this server to itself was counted before.
     if !begins_call(request) || request.grant.returned.is_some() {
         return Ok(None);
     }

@@ -27,7 +27,6 @@ mod topology;
 mod trunk_uris;
 mod trunks;
 
-pub(super) use super::context::{keep_counted, on_datagram};
 pub(super) use crate::dialog_state::Ended;
 pub(super) use call_limits::{admit, exceeds};
 pub(super) use follow::{after, failed, may_add, may_go_on, number_found, on_time, over, permitted};
@@ -331,13 +330,18 @@ pub(super) fn change(
             stir::change(env, plan, &mut changes);
         }
     }
+    change_at_border(env, plan, &mut changes);
+    Some(changes)
+}
+
+/// Changes by which a trunk gets other header fields than the sides inside.
+fn change_at_border(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
     if env.features.header_rules() {
         changes.border = headers::of_request(env, plan);
     }
     if env.features.hidden_topology() {
-        topology::change(env, plan, &mut changes);
+        topology::change(env, plan, changes);
     }
-    Some(changes)
 }
 
 /// The same for a request without a branch.
@@ -350,12 +354,7 @@ pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '
             identity::change(env, plan, &mut changes);
         }
     }
-    if env.features.header_rules() {
-        changes.border = headers::of_request(env, plan);
-    }
-    if env.features.hidden_topology() {
-        topology::change(env, plan, &mut changes);
-    }
+    change_at_border(env, plan, &mut changes);
     changes
 }
 
