@@ -15,8 +15,6 @@ extern crate alloc;
 extern crate std;
 
 #[cfg(feature = "keys")]
-mod caller_limits;
-#[cfg(feature = "keys")]
 mod keys;
 mod listeners;
 mod machine;

@@ -156,7 +156,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         ..Config::for_domains(domains)
     };
     read_routing(reader, top, NumberLookups::Absent, &mut server);
-    let limits = Limits::read(reader, top, (CONNECTIONS, NumberLookups::Absent), &mut server);
+    let limits = Limits::read(reader, top, CONNECTIONS, &mut server, |_, _, _| {});
     for (key, why) in REFUSED {
         top.refuse(reader, key, why);
     }

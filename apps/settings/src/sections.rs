@@ -290,12 +290,13 @@ impl Limits {
         }
     }
 
-    /// Reads `[limits]`; `max_message_bytes` becomes a limit of the parser, in `config`, and so do the limits of calls.
+    /// Reads `[limits]`; `max_message_bytes` becomes a limit of the parser, in `config`. `further` reads keys that not every machine has.
     pub fn read(
         reader: &mut Reader<'_>,
         top: &mut Section<'_, '_>,
-        (connections, lookups): (Connections, NumberLookups),
+        connections: Connections,
         config: &mut Config,
+        further: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>, &mut Config),
     ) -> Self {
         let default = Self::with(&connections);
         let mut section = top.section(reader, "limits");
@@ -322,12 +323,7 @@ impl Limits {
             let message = format!("{} is too little; give {MEMORY_MB_MIN} or more, or 0", limits.memory_mb);
             reader.error(at, section.path("memory_mb"), message);
         }
-        #[cfg(feature = "keys")]
-        if lookups == NumberLookups::Supported {
-            crate::caller_limits::read(reader, &mut section, config);
-        }
-        #[cfg(not(feature = "keys"))]
-        let (NumberLookups::Supported | NumberLookups::Absent) = lookups;
+        further(reader, &mut section, config);
         section.finish(reader);
         limits
     }

@@ -1,5 +1,6 @@
 //! `[emergency]`: emergency calls, their trunks and the sites of callers.
 
+use super::caller_limits::user_of;
 use super::trunks::is_number;
 use super::{Reader, Section};
 use ringway_server::{Config, Emergency, EmergencyNumber, EmergencySite, Mode};
@@ -148,14 +149,14 @@ fn sites(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, server: &Config
 fn users(reader: &mut Reader<'_>, site: &mut Section<'_, '_>, server: &Config) -> Vec<String> {
     let mut users = Vec::new();
     for (name, at) in site.texts(reader, "users").unwrap_or_default() {
-        let domain = name.rsplit_once('@').map(|(_, domain)| domain);
-        if domain.is_some_and(|domain| !server.domains.iter().any(|own| own == domain)) || name.is_empty() {
-            let message =
-                format!("{name:?} is no user of this server; write as \"alice\" or \"alice@DOMAIN\"");
-            reader.error(at, site.path("users"), message);
+        match user_of(server, name) {
+            Some(user) => users.push(user),
+            None => {
+                let message =
+                    format!("{name:?} is no user of this server; write as \"alice\" or \"alice@DOMAIN\"");
+                reader.error(at, site.path("users"), message);
+            }
         }
-        let first = server.domains.first().map_or("", String::as_str);
-        users.push(if domain.is_some() { name.to_owned() } else { format!("{name}@{first}") });
     }
     users.sort();
     users

@@ -8,6 +8,7 @@
 
 mod acme;
 mod advertise;
+mod caller_limits;
 mod cluster;
 mod emergency;
 mod example;

@@ -56,7 +56,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let certificates = CertificateRules { users: client_users, ..server.auth.certificates };
         server.auth = AuthConfig { certificates, ..read_auth(reader, top, realm, &server.domains) };
         server.registrar = read_registrar(reader, top);
-        let limits = Limits::read(reader, top, (CONNECTIONS, NumberLookups::Supported), &mut server);
+        let limits = Limits::read(reader, top, CONNECTIONS, &mut server, super::caller_limits::read);
         Config {
             file: file.map(Path::to_owned),
             server,

@@ -1,14 +1,10 @@
 //! Keys of `[limits]` for the calls of users and domains.
 
-use crate::{Reader, Section};
-use alloc::borrow::ToOwned;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_server::{Config, TrunkLimits};
+use super::{Reader, Section};
+use ringway_server::{CallerLimits, Config, TrunkLimits};
 
 /// Reads the keys into `config`, whose domains and section `[routing]` are read.
-pub(crate) fn read(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, config: &mut Config) {
+pub(super) fn read(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, config: &mut Config) {
     let mut limit = |key, most| Some(section.number(reader, key, 0, 0..=most)).filter(|most| *most > 0);
     let of_user = TrunkLimits {
         under_way: limit("user_calls_max", USER_CALLS_MAX),
@@ -18,18 +14,11 @@ pub(crate) fn read(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, confi
         under_way: limit("domain_calls_max", DOMAIN_CALLS_MAX),
         per_second: limit("domain_calls_per_s_max", DOMAIN_CALLS_MAX),
     };
-    let first = config.domains.first().cloned().unwrap_or_default();
-    let user_of = |name: &str| match name.rsplit_once('@') {
-        None if !name.is_empty() => Some(format!("{name}@{first}")),
-        Some((user, domain)) if !user.is_empty() && config.domains.iter().any(|own| own == domain) => {
-            Some(name.to_owned())
-        }
-        None | Some(_) => None,
-    };
-    let users = others(reader, section, ("user_calls", USER_CALLS_MAX, "alice:20"), user_of);
+    let own_user = |name: &str| user_of(config, name);
+    let users = others(reader, section, ("user_calls", USER_CALLS_MAX, "alice:20"), own_user);
     let domain_of = |name: &str| config.domains.iter().find(|own| *own == name).cloned();
     let domains = others(reader, section, ("domain_calls", DOMAIN_CALLS_MAX, "example.org:20"), domain_of);
-    config.caller_limits = ringway_server::CallerLimits { of_user, of_domain, users, domains };
+    config.caller_limits = CallerLimits { of_user, of_domain, users, domains };
     if config.caller_limits.is_on() && !(config.record_route && config.stateful) {
         let keys = [
             "user_calls_max",
@@ -43,6 +32,17 @@ pub(crate) fn read(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, confi
             "needs [routing] record_route = true and stateful = true, since a call ends with its BYE; set them, or take `{key}` out"
         );
         reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+    }
+}
+
+/// User with a name that may have a domain: without one, of the first domain. `None`: the server has no such domain, or it is empty.
+pub(super) fn user_of(config: &Config, name: &str) -> Option<String> {
+    match name.rsplit_once('@') {
+        None if !name.is_empty() => config.domains.first().map(|first| format!("{name}@{first}")),
+        Some((user, domain)) if !user.is_empty() && config.domains.iter().any(|own| own == domain) => {
+            Some(name.to_owned())
+        }
+        None | Some(_) => None,
     }
 }
 
