@@ -179,6 +179,15 @@ fn failure(failed: &Failed) -> String {
     html::short(&format!("{}{variant}: {}", failed.target, failed.error), VERDICT_CHARS_MAX)
 }
 
+/// Figures of the response times: their distribution, their shares in steps, and the averages.
+fn shares_of_time(results: &Results<'_>, entry: &Entry<'_>) -> [Figure; 3] {
+    [
+        distribution::cumulative(results, entry),
+        distribution::classes(results, entry),
+        latency::averages(results, entry),
+    ]
+}
+
 /// Figures of an experiment, by the form of its chart.
 fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -190,9 +199,7 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 figures.push(rates::achieved(results, entry));
                 figures.extend(rates::failed(results, entry));
                 figures.push(rates::response_times(results, entry));
-                figures.push(distribution::cumulative(results, entry));
-                figures.push(distribution::classes(results, entry));
-                figures.push(latency::averages(results, entry));
+                figures.extend(shares_of_time(results, entry));
                 figures.push(cost::cpu(results, entry));
                 figures.push(processor::share(results, entry));
             }
@@ -200,18 +207,14 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 figures.push(processor::share(results, entry));
                 figures.push(rates::achieved(results, entry));
                 figures.push(rates::response_times(results, entry));
-                figures.push(distribution::cumulative(results, entry));
-                figures.push(distribution::classes(results, entry));
-                figures.push(latency::averages(results, entry));
+                figures.extend(shares_of_time(results, entry));
                 figures.extend(rates::failed(results, entry));
             }
             Chart::Compare => {
                 figures.push(cost::cpu(results, entry));
                 figures.extend(cost::ratios(entry));
                 figures.push(cost::percentiles(results, entry));
-                figures.push(distribution::cumulative(results, entry));
-                figures.push(distribution::classes(results, entry));
-                figures.push(latency::averages(results, entry));
+                figures.extend(shares_of_time(results, entry));
                 figures.push(processor::share(results, entry));
                 figures.push(attempts(results, entry));
             }
