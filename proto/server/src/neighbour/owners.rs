@@ -61,7 +61,7 @@ impl Owners {
         if self.reload == Reload::New {
             self.reload = Reload::Until(now + RELOAD_TIME_MAX);
         }
-        // What was known stays: two registrations do no harm, and none does.
+        // Without an answer the nodes of the last look count: a second registration does no harm, a missing one does.
         if let Some(nodes) = env.host.nodes_with_trunks(self.trunks) {
             let is_alone = nodes == [self.own];
             let is_early = matches!(self.reload, Reload::Until(until) if now < until);

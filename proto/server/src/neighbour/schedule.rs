@@ -56,7 +56,7 @@ impl Schedule {
             return None;
         }
         let (at, number) = self.probes.pop_first()?;
-        // What is due since ever is due now: at the start, or since the settings have changed.
+        // A check without a time is due now: at the start, or after a change of the settings.
         let is_delayed = at > Instant::from_secs(0) && now.since(at) >= DELAY_COUNTED;
         Some(Turn { number, is_delayed })
     }

@@ -228,7 +228,7 @@ fn position_of(text: &[u8]) -> Option<usize> {
 /// A URI without the result of a verification.
 pub(crate) fn without_verstat(uri: &[u8]) -> Vec<u8> {
     let (mut kept, mut rest) = (Vec::with_capacity(uri.len()), uri);
-    // What is behind a removed one begins with another delimiter: nothing is joined to a further one.
+    // The rest behind a removed parameter begins with another delimiter, so that no further one arises.
     while let Some(at) = position_of(rest) {
         let (before, from) = rest.split_at_checked(at).unwrap_or((rest, b""));
         kept.extend_from_slice(before);

@@ -250,7 +250,7 @@ fn an_answered_call_of_a_user_ends_with_a_bye_or_with_its_session() {
         let answer = only(world.udp(BOB, &answer));
         world.pass(Duration::from_secs(300));
         assert_eq!(only(call_of(&mut world, "alice", "2")).status(), 403, "it goes on");
-        // What continues the call is never refused; a refresh extends it.
+        // A request in the call is never refused; a refresh extends it.
         let mut update = request("UPDATE", &format!("sip:bob@{BOB}")).cseq(2).to(&answer.header("To"));
         update.from = answer.header("From");
         update.lines = vec![format!("Route: {}", answer.header("Record-Route"))];

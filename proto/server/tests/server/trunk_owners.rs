@@ -54,7 +54,7 @@ fn a_node_registers_only_what_is_its_own() {
     set_nodes(&world, &[1]);
     let register = first(&mut world);
     world.udp(CARRIER, &granted(&register, 60));
-    // What was known stays when nothing is known any more.
+    // Without an answer of the host the nodes of the last look count.
     *world.memory.trunk_nodes.lock().unwrap() = None;
     let refresh = next(&mut world);
     assert_eq!(refresh.header("Contact"), register.header("Contact"));
