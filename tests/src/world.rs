@@ -394,7 +394,7 @@ fn add_server(
     let mut shards: Vec<RealServer> = (0..count)
         .map(|shard| {
             let seed = Seed::from_number(seed).part(3);
-            Server::new(Arc::clone(config), (Arc::clone(services) as _, services.tables()), shard, seed, now)
+            Server::new(Arc::clone(config), Arc::clone(services) as _, services.tables(), shard, seed, now)
         })
         .collect();
     for (aor, record) in services.stored() {

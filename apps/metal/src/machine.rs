@@ -378,8 +378,7 @@ impl<C: Card> Machine<C> {
         let has_no_users = settings.server.auth.enabled && host.users().is_empty();
         let is_open = !settings.server.auth.enabled;
         let message_bytes_max = settings.server.message_limits.message_bytes_max;
-        let server =
-            Server::new(config, (Arc::clone(&host) as _, Arc::new(tables)), 0, self.seed.part(5), now);
+        let server = Server::new(config, Arc::clone(&host) as _, Arc::new(tables), 0, self.seed.part(5), now);
         self.station.serve(CountedNode::new(server), ports.clone(), message_bytes_max);
         self.host = Some(host);
         self.stage = Stage::Serving;

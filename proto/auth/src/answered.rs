@@ -36,11 +36,7 @@ pub struct Covered<'r> {
 
 impl AnsweredChallenge {
     /// Stores a challenge; `field` is the header field of its credentials.
-    pub fn new(
-        field: HeaderName,
-        (challenge, algorithm): (&ReceivedChallenge<'_>, Algorithm),
-        ha1: Ha1,
-    ) -> Self {
+    pub fn new(field: HeaderName, challenge: &ReceivedChallenge<'_>, algorithm: Algorithm, ha1: Ha1) -> Self {
         Self {
             field,
             realm: unfolded(challenge.realm),

@@ -97,9 +97,9 @@ impl NonceMaker {
         let id = NonceId { made_ms: now.as_millis(), counter: self.counter, shard: self.shard };
         let named = named(id);
         if let Some(keys) = self.shared {
-            return write_shared(&keys.current, (named, self.marker(named)), source, out);
+            return write_shared(&keys.current, named, self.marker(named), source, out);
         }
-        let tag = tag(&self.key, (named, None), source);
+        let tag = tag(&self.key, named, None, source);
         let words = [(named >> 32) as u64, (named as u64) << 32 | (tag >> 48) as u64];
         words.iter().for_each(|&word| out.extend_from_slice(&hex16(word)));
         out.extend_from_slice(hex16((tag as u64) << 16).split_at(12).0);
@@ -111,7 +111,7 @@ impl NonceMaker {
             return self.check_shared(keys, now, source, nonce);
         }
         let Some((named, given)) = read(nonce) else { return NonceAge::Foreign };
-        if core::hint::black_box(given ^ tag(&self.key, (named, None), source)) != 0 {
+        if core::hint::black_box(given ^ tag(&self.key, named, None, source)) != 0 {
             return NonceAge::Foreign;
         }
         self.age_of(now, named)
@@ -120,7 +120,7 @@ impl NonceMaker {
     fn check_shared(&self, keys: &SharedKeys, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
         let Some((named, marker, given)) = read_shared(nonce) else { return NonceAge::Foreign };
         let is_by =
-            |key: &[u8; 16]| core::hint::black_box(given ^ tag(key, (named, Some(marker)), source)) == 0;
+            |key: &[u8; 16]| core::hint::black_box(given ^ tag(key, named, Some(marker), source)) == 0;
         if !is_by(&keys.current) && !keys.previous.is_some_and(|key| is_by(&key)) {
             return NonceAge::Foreign;
         }
@@ -153,7 +153,7 @@ impl NonceMaker {
 }
 
 /// Lower 80 bits of the MAC over the identity, the marker if there is one, and the source.
-fn tag(key: &[u8; 16], (named, marker): (u128, Option<u32>), source: IpAddr) -> u128 {
+fn tag(key: &[u8; 16], named: u128, marker: Option<u32>, source: IpAddr) -> u128 {
     let mut hash = PartHasher::new(SipHasher24::new_with_key(key));
     hash.fixed(&named.to_be_bytes());
     if let Some(marker) = marker {
@@ -166,8 +166,8 @@ fn tag(key: &[u8; 16], (named, marker): (u128, Option<u32>), source: IpAddr) -> 
     hash.hasher().finish128().as_u128() & ((1 << 80) - 1)
 }
 
-fn write_shared(key: &[u8; 16], (named, marker): (u128, u32), source: IpAddr, out: &mut Vec<u8>) {
-    let tag = tag(key, (named, Some(marker)), source);
+fn write_shared(key: &[u8; 16], named: u128, marker: u32, source: IpAddr, out: &mut Vec<u8>) {
+    let tag = tag(key, named, Some(marker), source);
     let words = [(named >> 32) as u64, (named as u64) << 32 | u64::from(marker), (tag >> 16) as u64];
     words.iter().for_each(|&word| out.extend_from_slice(&hex16(word)));
     out.extend_from_slice(hex16((tag as u64) << 48).split_at(4).0);

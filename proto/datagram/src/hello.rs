@@ -120,7 +120,7 @@ impl<'a> ClientHello<'a> {
     /// Appends the datagram of the ClientHello that came before this one: without a cookie, with the numbers 0.
     pub fn write_first(&self, out: &mut Vec<u8>) {
         let length = HEAD_BYTES + 1 + 1 + 2 + self.cipher_suites.len() + self.tail.len();
-        write_headers(out, [0xfe, 0xfd], 0, (CLIENT_HELLO, 0), length);
+        write_headers(out, [0xfe, 0xfd], 0, CLIENT_HELLO, 0, length);
         out.extend_from_slice(self.head);
         // Session ID and cookie: empty.
         out.push(0);
@@ -136,8 +136,8 @@ impl<'a> ClientHello<'a> {
 /// RFC 6347 §4.2.1: its version is that of DTLS 1.0, and its record has the sequence number of the ClientHello's.
 pub fn write_hello_verify_request(hello: &ClientHello<'_>, cookie: &[u8; COOKIE_BYTES], out: &mut Vec<u8>) {
     let dtls_1_0 = [0xfe, 0xff];
-    let message = (HELLO_VERIFY_REQUEST, hello.message_sequence);
-    write_headers(out, dtls_1_0, hello.record_sequence, message, 3 + COOKIE_BYTES);
+    let (kind, message_sequence) = (HELLO_VERIFY_REQUEST, hello.message_sequence);
+    write_headers(out, dtls_1_0, hello.record_sequence, kind, message_sequence, 3 + COOKIE_BYTES);
     out.extend_from_slice(&dtls_1_0);
     out.push(COOKIE_BYTES as u8);
     out.extend_from_slice(cookie);
@@ -154,7 +154,8 @@ fn write_headers(
     out: &mut Vec<u8>,
     version: [u8; 2],
     record_sequence: u64,
-    (kind, message_sequence): (u8, u16),
+    kind: u8,
+    message_sequence: u16,
     length: usize,
 ) {
     out.push(22);

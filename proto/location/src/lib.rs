@@ -17,7 +17,7 @@ mod registrations;
 mod update;
 
 pub use record::{
-    BadEntry, Entry, EntryId, NODE_BYTES_MAX, NodeName, Record, RecordEntry, Registered, Removal,
+    BadEntry, Entry, EntryId, NODE_BYTES_MAX, NodeName, Record, RecordEntry, Registered, Removal, UpdateId,
 };
 pub use registrations::{ENTRIES_MAX, Registrations, TRACES_MAX};
 pub use update::{REMOVALS_MAX, Update, UpdateWriter};

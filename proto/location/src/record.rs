@@ -11,8 +11,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Node, its incarnation and the number of its update, and the bytes behind.
-type Head<'a> = ((NodeName, u64, u64), &'a [u8]);
+/// Identity of an update of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateId {
+    /// Node that made it.
+    pub node: NodeName,
+    /// Incarnation of that node.
+    pub incarnation: u64,
+    /// Number of the update; 0 in a record that was looked up.
+    pub number: u64,
+}
 
 /// View of an encoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +61,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// It is cut short, has more bytes than it says, or a version of a later server.
     pub fn read(bytes: &'a [u8]) -> Result<Self, BadEntry> {
-        let ((by, incarnation, number), mut rest) = Self::read_head(bytes)?;
+        let (UpdateId { node: by, incarnation, number }, mut rest) = Self::read_head(bytes)?;
         let rest = &mut rest;
         let count = take_u16(rest)?;
         let all = *rest;
@@ -66,14 +74,15 @@ impl<'a> Record<'a> {
         Ok(Self { by, incarnation, number, entries: (count, all) })
     }
 
-    /// Node, its incarnation and the number of its update, from the head of an encoded record, and the rest.
+    /// Update that led to an encoded record, from its head, and the rest.
     ///
     /// # Errors
     /// It is cut short, or a version of a later server.
-    pub fn read_head(mut bytes: &'a [u8]) -> Result<Head<'a>, BadEntry> {
+    pub fn read_head(mut bytes: &'a [u8]) -> Result<(UpdateId, &'a [u8]), BadEntry> {
         let rest = &mut bytes;
         let [VERSION] = take(rest)? else { return Err(BadEntry) };
-        let update = (read_name(rest)?, take_u64(rest)?, take_u64(rest)?);
+        let update =
+            UpdateId { node: read_name(rest)?, incarnation: take_u64(rest)?, number: take_u64(rest)? };
         Ok((update, rest))
     }
 
@@ -101,15 +110,15 @@ impl<'a> Record<'a> {
     }
 
     /// Appends an encoded record as the one that an update of a node led to.
-    pub fn write_as(record: &[u8], (by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+    pub fn write_as(record: &[u8], update: &UpdateId, out: &mut Vec<u8>) {
         let name = record.get(1).copied().map_or(0, usize::from);
-        write_head((by, incarnation, number), out);
+        write_head(update, out);
         out.extend_from_slice(record.get(2 + name + 16..).unwrap_or_default());
     }
 
     /// Appends a record of these bindings, for a store that keeps ids and values apart.
     pub fn write<'v>(
-        update: (&NodeName, u64, u64),
+        update: &UpdateId,
         entries: impl Iterator<Item = (EntryId, &'v [u8])>,
         out: &mut Vec<u8>,
     ) {
@@ -143,11 +152,11 @@ impl RecordEntry<'_> {
     }
 }
 
-fn write_head((by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+fn write_head(update: &UpdateId, out: &mut Vec<u8>) {
     out.push(VERSION);
-    write_name(by, out);
-    out.extend_from_slice(&incarnation.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
+    write_name(&update.node, out);
+    out.extend_from_slice(&update.incarnation.to_le_bytes());
+    out.extend_from_slice(&update.number.to_le_bytes());
 }
 
 fn write_name(name: &NodeName, out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! The rule by which a store joins updates, as a model in memory.
 
-use crate::{EntryId, NodeName, Record, RecordEntry, Registered, Removal, Update};
+use crate::{EntryId, NodeName, Record, RecordEntry, Registered, Removal, Update, UpdateId};
 use alloc::vec::Vec;
 
 /// Maximum number of bindings of an address-of-record in the store.
@@ -155,13 +155,8 @@ impl Registrations {
         self.entries.iter().filter(move |entry| entry.expires_at_ms > now_ms).map(Stored::shown)
     }
 
-    /// Appends the encoded [`Record`], traces of removals included, after an update; `number` is 0 for a lookup.
-    pub fn write_record(
-        &self,
-        (by, incarnation, number): (&NodeName, u64, u64),
-        now_ms: u64,
-        out: &mut Vec<u8>,
-    ) {
+    /// Appends the encoded [`Record`], traces of removals included, after an update.
+    pub fn write_record(&self, update: &UpdateId, now_ms: u64, out: &mut Vec<u8>) {
         let traces = self.traces.iter().filter(|trace| trace.expires_at_ms > now_ms).map(Stored::shown);
         let values: Vec<(EntryId, Vec<u8>)> = self
             .entries(now_ms)
@@ -172,11 +167,7 @@ impl Registrations {
                 (entry.id, value)
             })
             .collect();
-        Record::write(
-            (by, incarnation, number),
-            values.iter().map(|(id, value)| (*id, value.as_slice())),
-            out,
-        );
+        Record::write(update, values.iter().map(|(id, value)| (*id, value.as_slice())), out);
     }
 }
 

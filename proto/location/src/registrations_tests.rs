@@ -157,7 +157,7 @@ fn damaged_bytes_are_refused() {
     let mut state = Registrations::default();
     apply(&mut state, &bytes, NOW);
     let mut record = Vec::new();
-    state.write_record((&node("node"), 1, 7), NOW, &mut record);
+    state.write_record(&UpdateId { node: node("node"), incarnation: 1, number: 7 }, NOW, &mut record);
     let read = Record::read(&record).unwrap();
     assert_eq!((read.number, read.entries().count()), (7, 2));
     assert!(read.entries().eq(state.entries(NOW)));
@@ -168,7 +168,7 @@ fn damaged_bytes_are_refused() {
         assert!(Record::read(&record[..len]).is_err(), "{len} bytes");
     }
     let mut answer = Vec::new();
-    Record::write_as(&record, (&node("a"), 5, 9), &mut answer);
+    Record::write_as(&record, &UpdateId { node: node("a"), incarnation: 5, number: 9 }, &mut answer);
     let answer = Record::read(&answer).unwrap();
     assert_eq!((answer.by, answer.incarnation, answer.number), (node("a"), 5, 9));
     assert!(answer.entries().eq(state.entries(NOW)));
@@ -182,7 +182,7 @@ fn waited(mut update: Vec<u8>, waited_ms: u32) -> Vec<u8> {
 
 fn traces_len(state: &Registrations, now_ms: u64) -> usize {
     let mut record = Vec::new();
-    state.write_record((&node("a"), 1, 7), now_ms, &mut record);
+    state.write_record(&UpdateId { node: node("a"), incarnation: 1, number: 7 }, now_ms, &mut record);
     Record::read(&record).unwrap().traces_len()
 }
 

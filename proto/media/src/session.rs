@@ -333,7 +333,7 @@ impl MediaSession {
                 self.srtp = SrtpState::None;
             }
             Protection::Sdes { suite, send, receive } => {
-                match self.srtp.set_sdes(now, *suite, (send, receive), self.config.srtp) {
+                match self.srtp.set_sdes(now, *suite, send, receive, self.config.srtp) {
                     Ok(KeyChange::Changed) => {
                         let key_management = KeyManagement::Sdes;
                         self.emit(MediaEvent::Secured { suite: *suite, key_management, sas: None });

@@ -172,7 +172,7 @@ impl<T> Client<T> {
             self.calls.set_timer(request.call, timer);
         }
         let give_up = now + self.time_limit;
-        self.start(now, Job::Ask(of, request), (relay, 1 << relay), give_up);
+        self.start(now, Job::Ask(of, request), relay, 1 << relay, give_up);
     }
 
     /// Handles a datagram. One that comes from another address than the relay's is ignored.
@@ -208,7 +208,7 @@ impl<T> Client<T> {
                 if let Some(relay) = next.filter(|_| request.kind == RelayKind::Offer) {
                     self.counters.relay_failovers += 1;
                     let tried = pending.tried | (1 << relay);
-                    return self.start(now, Job::Ask(of, request), (relay, tried), pending.give_up);
+                    return self.start(now, Job::Ask(of, request), relay, tried, pending.give_up);
                 }
                 None
             }
@@ -223,7 +223,7 @@ impl<T> Client<T> {
             match timer {
                 Timer::Cookie(cookie) => self.on_silence(now, cookie),
                 Timer::Ping(relay) => {
-                    self.start(now, Job::Ping, (relay, 0), now + PING_TIME);
+                    self.start(now, Job::Ping, relay, 0, now + PING_TIME);
                     let is_up = self.relays.get(relay).is_some_and(|relay| relay.is_up);
                     let interval = if is_up { PING_INTERVAL } else { PING_INTERVAL_DOWN };
                     self.timers.arm(now + interval, Timer::Ping(relay));
@@ -358,11 +358,11 @@ impl<T> Client<T> {
                 continue;
             }
             self.counters.relay_requests += 1;
-            self.start(now, Job::Delete(call), (relay, 0), now + self.time_limit);
+            self.start(now, Job::Delete(call), relay, 0, now + self.time_limit);
         }
     }
 
-    fn start(&mut self, now: Instant, job: Job<T>, (relay, tried): (usize, Indices), give_up: Instant) {
+    fn start(&mut self, now: Instant, job: Job<T>, relay: usize, tried: Indices, give_up: Instant) {
         let cookie = u64::from_le_bytes(self.cookies.bytes());
         if let Job::Ask(_, request) = &job {
             self.calls.add_relay(request.call, relay);
@@ -415,7 +415,7 @@ impl<T> Client<T> {
             Some(relay) => {
                 self.counters.relay_failovers += 1;
                 let tried = pending.tried | (1 << relay);
-                self.start(now, Job::Ask(of, request), (relay, tried), pending.give_up);
+                self.start(now, Job::Ask(of, request), relay, tried, pending.give_up);
             }
             None => {
                 self.counters.relay_timeouts += 1;

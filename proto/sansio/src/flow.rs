@@ -108,7 +108,7 @@ pub fn source_of(address: IpAddr) -> IpAddr {
 
 /// Maximum number that one source may have while `in_use` of `total` are in use: `per_source`; from the half on only some, so that
 /// sources at their limits leave room for others.
-pub const fn limit_of_source(per_source: usize, (in_use, total): (usize, usize)) -> usize {
+pub const fn limit_of_source(per_source: usize, in_use: usize, total: usize) -> usize {
     if in_use < total / 2 || per_source < OF_SOURCE_MAX { per_source } else { OF_SOURCE_MAX }
 }
 

@@ -100,7 +100,7 @@ impl OfferAnswer {
         let of_session = params
             .ice
             .as_ref()
-            .map(|params| ice::answer_attributes(params, self.local.rtp, (&offer, section), &mut own));
+            .map(|params| ice::answer_attributes(params, self.local.rtp, &offer, section, &mut own));
         let mut description = self.description();
         description.attributes = of_session.unwrap_or_default();
         description.times.clone_from(&offer.times);

@@ -116,7 +116,8 @@ impl LocalIce {
 pub(crate) fn answer_attributes(
     params: &IceParams,
     rtp: SocketAddr,
-    (offer, offered): (&SessionDescription, &MediaDescription),
+    offer: &SessionDescription,
+    offered: &MediaDescription,
     section: &mut MediaDescription,
 ) -> Vec<Attribute> {
     section.attributes.extend(attributes(&params.local, rtp));

@@ -43,7 +43,8 @@ impl LocalIce {
 pub(crate) const fn answer_attributes(
     params: &IceParams,
     _: SocketAddr,
-    _: (&SessionDescription, &MediaDescription),
+    _: &SessionDescription,
+    _: &MediaDescription,
     _: &mut MediaDescription,
 ) -> Vec<Attribute> {
     match *params {}

@@ -64,7 +64,8 @@ impl Server {
     /// accept each other's nonces. Everything that must survive a restart is derived from [`Config::secret`].
     pub fn new(
         config: Arc<Config>,
-        (host, tables): (Arc<dyn Host>, Arc<SharedTables>),
+        host: Arc<dyn Host>,
+        tables: Arc<SharedTables>,
         shard: u16,
         seed: Seed,
         now: Instant,
@@ -78,12 +79,11 @@ impl Server {
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         let neighbours = Neighbours::new(&config, &seed, shard);
         let registrations = Registrations::new(&config, &seed, shard);
-        let events = Events::new(&config, &seed, now);
-        let messages = Messages::new(&config, &seed, now);
+        let (events, messages) = (Events::new(&config, &seed, now), Messages::new(&config, &seed, now));
         let mut registrar = Registrar::new(&seed, now);
         registrar.note_changes(events.is_on() || messages.is_active());
         Self {
-            environment: Environment::new(config, (host, tables), &seed, now),
+            environment: Environment::new(config, host, tables, &seed, now),
             transactions,
             authenticator,
             registrar,
@@ -186,7 +186,7 @@ impl Server {
         // The record that answers a lookup has the number of an update of this node, if that was the last one of the user.
         let is_looked_up = record.number == 0 || self.locating.looks_up(aor);
         let (config, storage) = (self.environment.config(), self.environment.storage());
-        let taken = self.registrar.on_record(config, &storage, (aor, is_looked_up), &record, time);
+        let taken = self.registrar.on_record(config, &storage, aor, is_looked_up, &record, time);
         let counters = self.environment.counters_mut();
         counters.shared_entries_passed_over += taken.passed_over;
         counters.held_briefly += u64::from(taken.is_brief);
@@ -205,7 +205,7 @@ impl Server {
     /// Needed for all users whenever records are not read on from where reading ended, the first time included, before all users are
     /// looked up: the store may have lost updates, and a record that answers an update may be among those that are not read.
     pub fn share_from(&mut self, now: Instant, since: Instant, from: u32, count: u32) -> Option<u32> {
-        self.registrar.share_from(now, since, &self.environment.storage(), (from, count))
+        self.registrar.share_from(now, since, &self.environment.storage(), from, count)
     }
 
     /// Notes that a read of all records of the store that nodes share begins; the numbers of such reads rise from 1.
@@ -223,7 +223,7 @@ impl Server {
         count: u32,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
-        self.registrar.sweep(now, self.environment.host(), (from, count), is_confirmed)
+        self.registrar.sweep(now, self.environment.host(), from, count, is_confirmed)
     }
 
     fn note_changes(&mut self) {
@@ -243,7 +243,7 @@ impl Server {
     /// Removes all bindings and messages of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
         self.registrar.remove_user(&self.environment.storage(), aor);
-        self.messages.remove_user((self.environment.host(), self.environment.tables()), aor);
+        self.messages.remove_user(self.environment.host(), self.environment.tables(), aor);
     }
 
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
@@ -330,12 +330,13 @@ impl Server {
         request: &Request<'_, '_>,
         waited: Duration,
     ) -> bool {
-        let parts = (&self.transactions, self.registrar.table(), &mut self.urgent);
+        let Self { transactions, registrar, urgent, overload, .. } = self;
         let env = &mut self.environment.env(cx);
         let opened = admission::opened(env, request);
         let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
         let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
-        overload::refuses_late(env, &mut self.overload, parts, inside.as_ref().unwrap_or(request), waited)
+        let request = inside.as_ref().unwrap_or(request);
+        overload::refuses_late(env, overload, transactions, registrar.table(), urgent, request, waited)
     }
 
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
@@ -407,7 +408,7 @@ impl Node for Server {
         self.environment.begin_input();
         if !bytes.starts_with(b"SIP/") {
             let env = &mut self.environment.env(cx);
-            if !admission::is_admitted(env, (&self.transactions, &mut self.urgent), flow, bytes) {
+            if !admission::is_admitted(env, &self.transactions, &mut self.urgent, flow, bytes) {
                 return;
             }
         }
@@ -427,7 +428,7 @@ impl Node for Server {
                             self.on_request(cx, request);
                         }
                     }
-                    Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
+                    Start::Response { status, .. } => self.on_response(cx, message, status, flow, peer),
                 }
             }
             Err(rejected) => admission::on_rejected(&mut self.environment.env(cx), bytes, rejected, flow),

@@ -21,7 +21,8 @@ pub struct Param<'a> {
 impl<'a> Params<'a> {
     /// Checks `bytes`, which is empty or begins with `;`: no empty parameter, no stray separator, each quote closed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        Self::whole(Self::split(bytes, |_, _| Ok(()))?)
+        let (params, rest) = Self::split(bytes, |_, _| Ok(()))?;
+        Self::whole(params, rest)
     }
 
     /// Splits a value from the parameters that follow it: a media type, a disposition, a Call-ID.
@@ -37,7 +38,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
         let mut found = None;
-        let split = Self::split(bytes, |param, _| {
+        let (params, rest) = Self::split(bytes, |param, _| {
             if is_same_name(param.name, name) {
                 let value = param.value.map(unquote).ok_or(Malformed)?;
                 if found.replace(value).is_some_and(|earlier| earlier != value) {
@@ -46,7 +47,7 @@ impl<'a> Params<'a> {
             }
             Ok(())
         })?;
-        Ok((Self::whole(split)?, found))
+        Ok((Self::whole(params, rest)?, found))
     }
 
     /// The parameters at the start of `bytes`, and what follows them without white space before it. Hands each to `check`,
@@ -66,7 +67,7 @@ impl<'a> Params<'a> {
         Ok((Self(params), rest))
     }
 
-    fn whole((params, rest): (Self, &[u8])) -> Result<Self, Malformed> {
+    fn whole(params: Self, rest: &[u8]) -> Result<Self, Malformed> {
         if rest.is_empty() { Ok(params) } else { Err(Malformed) }
     }
 

@@ -80,7 +80,7 @@ impl BranchKey {
         let target = self.target_of(target);
         write_hex(out, connection, 16);
         write_hex(out, u64::from(target), 8);
-        let check = self.stateless_check(request, request.via(), reply, (connection, target));
+        let check = self.stateless_check(request, request.via(), reply, connection, target);
         write_hex(out, check, 16);
     }
 
@@ -115,7 +115,7 @@ impl BranchKey {
         let target = u32::try_from(read_hex(target)?).ok()?;
         let next = Via::parse(response.values(HeaderName::Via).nth(1)?).ok()?;
         let reply = crate::reply_address(&next)?;
-        let check = self.stateless_check(response, &next, reply, (connection, target));
+        let check = self.stateless_check(response, &next, reply, connection, target);
         if *rest.first_chunk()? != hex16(check) {
             return None;
         }
@@ -147,7 +147,8 @@ impl BranchKey {
         message: &Message<'_>,
         via: &Via<'_>,
         reply: SocketAddr,
-        (connection, target): (u64, u32),
+        connection: u64,
+        target: u32,
     ) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
         hash.fixed(STATELESS);

@@ -44,7 +44,7 @@ impl Shares {
         let of_sources = open.count - of_own;
         let (of_source_max, is_over) = match source {
             Some(_) => {
-                let max = limit_of_source(QUERIES_OF_SOURCE_MAX, (of_sources, QUERIES_OF_SOURCES_MAX));
+                let max = limit_of_source(QUERIES_OF_SOURCE_MAX, of_sources, QUERIES_OF_SOURCES_MAX);
                 (max, of_sources >= QUERIES_OF_SOURCES_MAX)
             }
             None => (QUERIES_OF_SOURCE_MAX, false),

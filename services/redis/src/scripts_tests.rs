@@ -5,7 +5,7 @@ use crate::LocationUrl;
 use crate::connection::Connection;
 use redis::{Cmd, Value, cmd};
 use ringway_location::{
-    EntryId, NodeName, Record, Registered, Registrations, Removal, TRACES_MAX, Update, UpdateWriter,
+    EntryId, NodeName, Record, Registered, Registrations, Removal, TRACES_MAX, Update, UpdateId, UpdateWriter,
 };
 use ringway_test_support::programs::has;
 use ringway_test_support::redis::RedisServer;
@@ -83,7 +83,8 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
             let read = Update::read(&update).unwrap();
             model.apply(&read, now);
             let mut expected = Vec::new();
-            model.write_record((&read.node, read.incarnation, read.number), now, &mut expected);
+            let id = UpdateId { node: read.node, incarnation: read.incarnation, number: read.number };
+            model.write_record(&id, now, &mut expected);
             let count = model.entries(now).count();
             (full, empty) = (full + usize::from(count == 64), empty + usize::from(count == 0));
 
@@ -150,7 +151,8 @@ fn record(name: &str, expires_at_ms: u64, registered_at_ms: u64) -> Vec<u8> {
     }
     value.extend_from_slice(&[1, 0, 0, 0, 1, 0, b'x']);
     let (mut out, by) = (Vec::new(), NodeName::read(b"x").unwrap());
-    Record::write((&by, 1, 1), [(EntryId([9; 16]), value.as_slice())].into_iter(), &mut out);
+    let update = UpdateId { node: by, incarnation: 1, number: 1 };
+    Record::write(&update, [(EntryId([9; 16]), value.as_slice())].into_iter(), &mut out);
     out
 }
 

@@ -59,7 +59,7 @@ impl Permits {
         if open.total >= limits.total {
             return Err(Refused::Total);
         }
-        let per_source = limit_of_source(limits.per_source, (open.total, limits.total));
+        let per_source = limit_of_source(limits.per_source, open.total, limits.total);
         let is_full = |holder: LimitHolder| {
             let held = open.by_holder.get(&holder).copied().unwrap_or_default();
             held >= per_source * holder.sources() as usize

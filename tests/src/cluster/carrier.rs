@@ -36,8 +36,8 @@ impl Carrier {
         for listener in &mut config.listeners {
             (listener.bound, listener.advertised) = (address, address);
         }
-        let shared = (Arc::clone(&services) as _, services.tables());
-        let server = Server::new(Arc::new(config), shared, 0, root.part(1), sim.now());
+        let host = Arc::clone(&services) as _;
+        let server = Server::new(Arc::new(config), host, services.tables(), 0, root.part(1), sim.now());
         let hosted: Hosted<RealServer> = Hosted::new(vec![server], |_, _, _: &mut Effects| {});
         let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
         let host = sim.add("carrier", &listeners, Box::new(hosted)).expect("the address is free");

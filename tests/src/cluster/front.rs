@@ -26,8 +26,8 @@ impl Front {
         let services = Arc::new(TestHost::new(LIMITS, &root, sim.now()));
         let config = Arc::new(config(address, nodes, transport));
         let shards = (0..1 + (seed % 3) as u16).map(|shard| {
-            let shared = (Arc::clone(&services) as _, services.tables());
-            Server::new(Arc::clone(&config), shared, shard, root.part(1), sim.now())
+            let host = Arc::clone(&services) as _;
+            Server::new(Arc::clone(&config), host, services.tables(), shard, root.part(1), sim.now())
         });
         let hosted: Hosted<RealServer> = Hosted::new(shards.collect(), |_, action, effects: &mut Effects| {
             // It has the addresses of the nodes, and asks for no name.

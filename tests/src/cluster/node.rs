@@ -143,8 +143,8 @@ impl ClusterNode {
         let config = Arc::new(self.config());
         let shards = (0..self.shards).map(|shard| {
             let seed = Seed::from_number(self.seed).part(1000 * self.incarnation + self.index as u64);
-            let shared = (Arc::clone(&self.services) as _, self.services.tables());
-            Server::new(Arc::clone(&config), shared, shard, seed, sim.now() + ahead)
+            let (host, tables) = (Arc::clone(&self.services) as _, self.services.tables());
+            Server::new(Arc::clone(&config), host, tables, shard, seed, sim.now() + ahead)
         });
         let locates = Rc::clone(&self.locates);
         locates.borrow_mut().clear();

@@ -1,6 +1,6 @@
 //! The store that nodes share, as a model: the rule of `ringway_location`, a stream of records, faults.
 
-use ringway_location::{NodeName, Registrations, Update};
+use ringway_location::{NodeName, Registrations, Update, UpdateId};
 use ringway_sansio::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -51,7 +51,7 @@ struct Data {
 struct User {
     registrations: Registrations,
     /// Node, incarnation and number of the last update.
-    by: (NodeName, u64, u64),
+    by: UpdateId,
     /// Version of the node that wrote it.
     version: u8,
 }
@@ -130,7 +130,7 @@ impl Store {
     pub(super) fn apply(&mut self, now: Instant, aor: &[u8], update: &[u8], version: u8) {
         let now_ms = self.now_ms(now);
         let update = Update::read(update).expect("a node writes valid updates");
-        let by = (update.node, update.incarnation, update.number);
+        let by = UpdateId { node: update.node, incarnation: update.incarnation, number: update.number };
         let new = || User { registrations: Registrations::default(), by, version };
         let user = self.data.users.entry(aor.to_vec()).or_insert_with(new);
         if user.version > version && user.registrations.entries(now_ms).next().is_some() {
@@ -139,7 +139,7 @@ impl Store {
         user.registrations.apply(&update, now_ms);
         (user.by, user.version) = (by, version);
         let mut record = Vec::new();
-        user.registrations.write_record((&by.0, by.1, by.2), now_ms, &mut record);
+        user.registrations.write_record(&by, now_ms, &mut record);
         record[0] = version;
         self.data.stream.push_back((now, aor.to_vec(), record));
     }
@@ -166,10 +166,13 @@ impl Store {
         let mut record = Vec::new();
         let now_ms = self.now_ms(now);
         match self.data.users.get(aor) {
-            None => Registrations::default().write_record((&reader.0, reader.1, 0), now_ms, &mut record),
+            None => {
+                let none = UpdateId { node: reader.0, incarnation: reader.1, number: 0 };
+                Registrations::default().write_record(&none, now_ms, &mut record);
+            }
             Some(User { registrations, by, version }) => {
-                let number = if (by.0, by.1) == reader { by.2 } else { 0 };
-                registrations.write_record((&by.0, by.1, number), now_ms, &mut record);
+                let number = if (by.node, by.incarnation) == reader { by.number } else { 0 };
+                registrations.write_record(&UpdateId { number, ..*by }, now_ms, &mut record);
                 record[0] = *version;
             }
         }

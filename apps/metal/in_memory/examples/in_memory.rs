@@ -108,7 +108,7 @@ impl Bench {
         let make = tables_with::<SimLocks>();
         let tables = make.tables(Duration::from_secs(300), 0, &Seed::from_number(2), now);
         let host = Arc::new(MemoryHost::new(users, make));
-        let server = Server::new(Arc::new(config), (host, Arc::new(tables)), 0, Seed::from_number(3), now);
+        let server = Server::new(Arc::new(config), host, Arc::new(tables), 0, Seed::from_number(3), now);
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];
         station.serve(CountedNode::new(server), ports, 65_535);
         let mut bench = Self { clock, station, now };

@@ -28,8 +28,10 @@ pub(super) fn new_nodes(
     settings.transaction_limits =
         ringway_transaction::Limits { servers_max: transactions, clients_max: transactions };
     let settings = &Arc::new(settings);
-    let shared = || (Arc::clone(host) as _, Arc::clone(host.tables()));
-    let shard = |shard| Server::new(Arc::clone(settings), shared(), shard, seed, now);
+    let shard = |shard| {
+        let tables = Arc::clone(host.tables());
+        Server::new(Arc::clone(settings), Arc::clone(host) as _, tables, shard, seed, now)
+    };
     (0..count as u16).map(shard).collect()
 }
 

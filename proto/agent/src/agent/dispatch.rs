@@ -76,7 +76,7 @@ fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRe
         return cx.refuse(incoming, 404, "Not Found");
     };
     cx.respond(incoming, 200, "OK", None, |response, config| {
-        add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
+        add_contact(response, config, account, incoming.flow, incoming.is_sips());
         add_abilities(response, config);
         response.header(HeaderName::Accept, ACCEPT);
         None

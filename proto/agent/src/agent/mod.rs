@@ -132,7 +132,7 @@ impl UserAgent {
             }
             Purpose::Call(call, request) => {
                 let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
-                self.calls.on_answer(core, (call, request), key, answer);
+                self.calls.on_answer(core, call, request, key, answer);
             }
             Purpose::Query(query) if is_final => {
                 let (status, reason) = (answer.status, answer.reason.clone());
@@ -181,7 +181,7 @@ impl UserAgent {
             matches!(purpose, Purpose::Call(call, CallRequest::Invite) if !self.calls.is_calling(call));
         let challenges = if is_given_up { Challenges::Ignored } else { Challenges::Answered };
         let source = flow.remote;
-        match self.requests.on_answer(&mut self.shared.lend(cx), key, (message, source), status, challenges) {
+        match self.requests.on_answer(&mut self.shared.lend(cx), key, message, source, status, challenges) {
             Outcome::Handled => {}
             Outcome::Challenged => {
                 let cseq = self.next_cseq(purpose);

@@ -278,7 +278,7 @@ impl Calls {
             call.state = CallState::Established;
         }
         match self.negotiate(cx, incoming, id) {
-            Ok(agreed) => self.accept_change(cx, incoming, id, server, agreed),
+            Ok((body, awaits_answer)) => self.accept_change(cx, incoming, id, server, body, awaits_answer),
             Err(why) => {
                 cx.refuse_session(incoming, &why);
                 cx.emit(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
@@ -317,14 +317,15 @@ impl Calls {
         incoming: &IncomingRequest<'_, '_>,
         id: CallId,
         server: ServerId,
-        (body, awaits_answer): (Vec<u8>, bool),
+        body: Vec<u8>,
+        awaits_answer: bool,
     ) {
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(incoming.message);
         let (account, flow) = (call.account, incoming.flow);
         let mut bytes = Vec::new();
         let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
-        add_contact(&mut response, cx.config, account, (flow, incoming.is_sips()));
+        add_contact(&mut response, cx.config, account, flow, incoming.is_sips());
         add_abilities(&mut response, cx.config);
         if !cx.config.user_agent.is_empty() {
             response.header(HeaderName::UserAgent, cx.config.user_agent.as_bytes());
@@ -377,7 +378,7 @@ impl Calls {
         call.dialog_of(incoming.message).refresh_target(incoming.message);
         let account = call.account;
         cx.respond(incoming, 200, "OK", None, |response, config| {
-            add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
+            add_contact(response, config, account, incoming.flow, incoming.is_sips());
             add_abilities(response, config);
             body.map(|bytes| Body { content_type: SDP, bytes })
         });

@@ -27,6 +27,14 @@ enum Replaced {
     Refused(u16, &'static str),
 }
 
+/// Call that an acceptable INVITE begins.
+struct NewCall {
+    account: AccountId,
+    sender: Sender,
+    has_offer: bool,
+    replaces: Option<CallId>,
+}
+
 impl Calls {
     pub(crate) fn on_invite(
         &mut self,
@@ -93,7 +101,9 @@ impl Calls {
             Ok(dialog) if incoming.is_sips() && !is_sips(&dialog.target) => {
                 cx.refuse(incoming, 400, "Missing Or Bad Contact");
             }
-            Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, (has_offer, replaces)),
+            Ok(dialog) => {
+                self.take_call(cx, incoming, dialog, NewCall { account, sender, has_offer, replaces });
+            }
             Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
             Err(NoDialog::Routes) => {
                 cx.counters.too_many_routes += 1;
@@ -180,10 +190,10 @@ impl Calls {
         &mut self,
         cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
-        (account, sender): (AccountId, Sender),
         dialog: Dialog,
-        (has_offer, replaces): (bool, Option<CallId>),
+        new: NewCall,
     ) {
+        let NewCall { account, sender, has_offer, replaces } = new;
         let message = incoming.message;
         let id = self.next_id();
         let mut call = Call::new(id, account, Role::Callee, CallState::Ringing, dialog);
@@ -264,7 +274,7 @@ impl Calls {
         let secure = is_sips(&call.dialog.target);
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, 200, "OK", &mut response, |response, config| {
-            add_contact(response, config, account, (flow, secure));
+            add_contact(response, config, account, flow, secure);
             add_abilities(response, config);
             Some(Body { content_type: SDP, bytes: body })
         });
@@ -351,7 +361,7 @@ impl Calls {
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, status, phrase, &mut response, |response, config| {
             if let Some(account) = account.filter(|_| (101..300).contains(&status)) {
-                add_contact(response, config, account, (flow, secure));
+                add_contact(response, config, account, flow, secure);
                 response.header(HeaderName::Allow, ALLOW);
             }
             add(response);

@@ -169,7 +169,8 @@ impl Calls {
     pub(crate) fn on_answer(
         &mut self,
         cx: &mut CoreContext<'_>,
-        (id, request): (CallId, CallRequest),
+        id: CallId,
+        request: CallRequest,
         key: SlabKey,
         answer: &Answer<'_, '_>,
     ) {

@@ -174,7 +174,7 @@ impl Call {
         let Some(server) = cx.begin(incoming, None) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
         cx.respond(incoming, 202, "Accepted", None, |response, config| {
-            add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
+            add_contact(response, config, account, incoming.flow, incoming.is_sips());
             None
         });
         let referred_by = text(incoming.message.first(HeaderName::ReferredBy).unwrap_or_default());

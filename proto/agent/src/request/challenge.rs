@@ -233,10 +233,11 @@ impl Requests {
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
-        (message, source): (&Message<'_>, SocketAddr),
+        message: &Message<'_>,
+        source: SocketAddr,
         status: u16,
     ) -> Result<(), Unanswered> {
-        match self.judge_challenge(cx.config, key, (message, source), status) {
+        match self.judge_challenge(cx.config, key, message, source, status) {
             Ok(Judged::Peer(answer)) => {
                 let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
@@ -272,7 +273,8 @@ impl Requests {
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
-        (message, source): (&Message<'_>, SocketAddr),
+        message: &Message<'_>,
+        source: SocketAddr,
     ) {
         let Some(request) = self.active.get(key) else { return };
         let Some(flow) = request.flow.filter(|flow| flow.remote == source) else { return };
@@ -297,7 +299,8 @@ impl Requests {
         &self,
         config: &Config,
         key: SlabKey,
-        (message, source): (&Message<'_>, SocketAddr),
+        message: &Message<'_>,
+        source: SocketAddr,
         status: u16,
     ) -> Result<Judged, Unanswered> {
         let request = self.active.get(key).ok_or(Unanswered::NotOurServer)?;
@@ -329,7 +332,7 @@ impl Requests {
         });
         let (peer, (challenge, algorithm)) = match peer {
             Some((peer, chosen)) => (Some(peer), chosen),
-            None => (None, own.map_err(|why| not_the_peers(why, peers, (message, asks)))?),
+            None => (None, own.map_err(|why| not_the_peers(why, peers, message, asks))?),
         };
         // The nonce was new to this request, and it is not stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
@@ -340,7 +343,7 @@ impl Requests {
             Some(peer) => Ha1::new(peer.username.as_bytes(), peer.realm.as_bytes(), peer.password.as_bytes()),
             None => ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?,
         };
-        let challenge = AnsweredChallenge::new(answers, (&challenge, algorithm), ha1);
+        let challenge = AnsweredChallenge::new(answers, &challenge, algorithm, ha1);
         let known = Known { area, challenge };
         Ok(match peer {
             Some(peer) => Judged::Peer(PeerAnswer { username: quoted(peer.username.as_bytes()), known }),
@@ -354,7 +357,8 @@ impl Requests {
 fn not_the_peers(
     why: Unanswered,
     peers: &[PeerCredentials],
-    (message, asks): (&Message<'_>, HeaderName),
+    message: &Message<'_>,
+    asks: HeaderName,
 ) -> Unanswered {
     let [peer, ..] = peers else { return why };
     if why != Unanswered::NotOurServer {

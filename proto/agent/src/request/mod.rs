@@ -366,7 +366,8 @@ impl Requests {
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
-        (message, source): (&'m Message<'a>, SocketAddr),
+        message: &'m Message<'a>,
+        source: SocketAddr,
         status: u16,
         challenges: Challenges,
     ) -> Outcome<'m, 'a> {
@@ -384,14 +385,14 @@ impl Requests {
             reason.push_str(&warning_text(warning));
         }
         if matches!(status, 401 | 407) && challenges == Challenges::Answered {
-            match self.answer_challenge(cx, key, (message, source), status) {
+            match self.answer_challenge(cx, key, message, source, status) {
                 Ok(()) => return Outcome::Challenged,
                 Err(Unanswered::NoSecret) if reason.is_empty() => reason = Unanswered::NoSecret.reason(),
                 Err(why) => reason = why.reason(),
             }
         }
         if status >= 200 {
-            self.take_next_nonce(cx, key, (message, source));
+            self.take_next_nonce(cx, key, message, source);
         }
         if is_accepted_invite {
             self.keep_until_forks_are_over(cx, key);

@@ -158,7 +158,8 @@ pub(crate) fn add_contact(
     response: &mut MessageWriter<'_>,
     config: &Config,
     account: AccountId,
-    (flow, is_sips): (Flow, bool),
+    flow: Flow,
+    is_sips: bool,
 ) {
     response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, is_sips, out));
 }

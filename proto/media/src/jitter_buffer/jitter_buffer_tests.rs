@@ -45,7 +45,7 @@ fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
     flights.sort_by(|one, two| one.arrives_ms.total_cmp(&two.arrives_ms));
     let until_ms = flights.last().map_or(0.0, |flight| flight.arrives_ms) + 500.0;
     let mut played = Vec::new();
-    play_from(buffer, flights, (0.0, until_ms), |_, _, block| played.extend_from_slice(block));
+    play_from(buffer, flights, 0.0, until_ms, |_, _, block| played.extend_from_slice(block));
     played
 }
 
@@ -54,7 +54,8 @@ fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
 fn play_from(
     buffer: &mut JitterBuffer,
     flights: Vec<Flight>,
-    (from_ms, until_ms): (f64, f64),
+    from_ms: f64,
+    until_ms: f64,
     mut each: impl FnMut(f64, BufferCounts, &[i16; 160]),
 ) {
     let mut waiting = flights.into_iter().peekable();
@@ -332,7 +333,7 @@ fn play_streams(
         }
     }
     let (mut measured, until_ms) = (None, stamp as f64 / 8.0 + 1000.0);
-    play_from(buffer, flights, (phase_ms, until_ms), |now_ms, before, _| {
+    play_from(buffer, flights, phase_ms, until_ms, |now_ms, before, _| {
         if now_ms >= measured_ms {
             measured.get_or_insert(before);
         }

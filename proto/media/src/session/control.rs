@@ -31,6 +31,14 @@ pub(super) struct Control {
     has_left: bool,
 }
 
+/// Subject of a report.
+pub(super) struct Reported<'a> {
+    pub(super) outgoing: &'a Outgoing,
+    pub(super) reception: &'a mut Reception,
+    pub(super) params: &'a MediaParams,
+    pub(super) cname: &'a str,
+}
+
 /// Reception of our stream by the peer, from its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteReception {
@@ -80,11 +88,12 @@ impl Control {
     pub(super) fn write(
         &mut self,
         now: Instant,
-        (rng, cname): (&mut Rng, &str),
-        (outgoing, reception, params): (&Outgoing, &mut Reception, &MediaParams),
+        rng: &mut Rng,
+        reported: Reported<'_>,
         kind: ReportKind,
         room: &mut ReportBuffer,
     ) -> usize {
+        let Reported { outgoing, reception, params, cname } = reported;
         let packets = outgoing.counts().packets;
         // RFC 3550 §6.4: a sender has sent packets since the last report but one.
         let is_sender = packets > self.sent_before[1];

@@ -54,7 +54,7 @@ impl MediaSession {
             DatagramKind::Zrtp => self.on_zrtp(now, from, datagram, out),
             DatagramKind::Rtp => self.on_sound(now, arrived, from, datagram),
             DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
-                self.on_control((now, arrived), from, datagram);
+                self.on_control(now, arrived, from, datagram);
             }
             DatagramKind::Dtls => self.on_dtls(now, RTP_PORT, from, datagram, out),
             DatagramKind::Rtcp | DatagramKind::Unknown => {
@@ -79,7 +79,7 @@ impl MediaSession {
             return;
         }
         match kind {
-            DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
+            DatagramKind::Rtcp => self.on_control(now, arrived, from, datagram),
             DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram, out),
             DatagramKind::Dtls => self.on_dtls(now, RTCP_PORT, from, datagram, out),
             DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Unknown => {
@@ -172,7 +172,7 @@ impl MediaSession {
         self.emit(MediaEvent::LatchedTo(from));
     }
 
-    fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
+    fn on_control(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let (Some(params), false) = (&self.params, self.is_closed) else { return self.count_by_sender(from) };
         let is_peer = is_control_peer(params, self.latch.as_ref(), from);
         let srtp = self.control_srtp.as_mut().unwrap_or(&mut self.srtp);

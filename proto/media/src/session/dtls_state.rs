@@ -277,12 +277,13 @@ impl MediaSession {
     }
 
     fn on_dtls_keys(&mut self, now: Instant, port: ListenerId, proved: Option<SocketAddr>, keys: &DtlsKeys) {
-        let (suite, pair) = (keys.suite, (&keys.send, &keys.receive));
+        let DtlsKeys { suite, send, receive, .. } = keys;
         let srtp = match &mut self.control_srtp {
             Some(control) if port == RTCP_PORT => control,
             Some(_) | None => &mut self.srtp,
         };
-        if let Err(error) = srtp.set_agreed(KeyManagement::Dtls, suite, pair, self.config.srtp) {
+        let settings = self.config.srtp;
+        if let Err(error) = srtp.set_agreed(KeyManagement::Dtls, *suite, send, receive, settings) {
             return self.fail(SecurityFailure::Key(error));
         }
         if port == RTCP_PORT {
@@ -295,7 +296,7 @@ impl MediaSession {
         if let Some((from, Sender::NewPeer)) = moved {
             self.on_new_peer(from);
         }
-        self.emit(MediaEvent::Secured { suite, sas: None, key_management: KeyManagement::Dtls });
+        self.emit(MediaEvent::Secured { suite: *suite, sas: None, key_management: KeyManagement::Dtls });
     }
 
     /// Ends a handshake. One with a stranger begins again; one of RTCP ends the call only if somebody is in between.

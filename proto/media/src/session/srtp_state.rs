@@ -69,13 +69,13 @@ impl SrtpState {
         &mut self,
         now: Instant,
         suite: CryptoSuite,
-        keys: (&MasterKey, &MasterKey),
+        send_key: &MasterKey,
+        receive_key: &MasterKey,
         settings: SrtpSettings,
     ) -> Result<KeyChange, SecurityFailure> {
-        let (send_key, receive_key) = keys;
         if let Self::Keyed { key_management: KeyManagement::Sdes, send, receive } = self {
             let changed = !send.is_keyed_by(suite, send_key) || !receive.is_keyed_by(suite, receive_key);
-            let result = rekey(now, suite, keys, settings, (send, receive));
+            let result = rekey(now, suite, send_key, receive_key, settings, send, receive);
             if let Err(error) = result {
                 *self = Self::Failed;
                 return Err(SecurityFailure::Key(error));
@@ -112,10 +112,10 @@ impl SrtpState {
         &mut self,
         key_management: KeyManagement,
         suite: CryptoSuite,
-        keys: (&MasterKey, &MasterKey),
+        send_key: &MasterKey,
+        receive_key: &MasterKey,
         settings: SrtpSettings,
     ) -> Result<(), KeyError> {
-        let (send_key, receive_key) = keys;
         let send = SrtpSender::with_settings(suite, send_key, settings)?;
         let receive = match core::mem::replace(self, Self::Failed) {
             Self::Agreeing { receive: Some(receive) } if receive.is_keyed_by(suite, receive_key) => receive,
@@ -229,9 +229,11 @@ pub(super) enum KeyChange {
 fn rekey(
     now: Instant,
     suite: CryptoSuite,
-    (send_key, receive_key): (&MasterKey, &MasterKey),
+    send_key: &MasterKey,
+    receive_key: &MasterKey,
     settings: SrtpSettings,
-    (send, receive): (&mut SrtpSender, &mut ReceiveContexts),
+    send: &mut SrtpSender,
+    receive: &mut ReceiveContexts,
 ) -> Result<(), KeyError> {
     if !send.is_keyed_by(suite, send_key) {
         // RFC 4568 §7.1.4: a new key has a new context with a rollover counter of 0.

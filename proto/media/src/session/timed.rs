@@ -1,7 +1,7 @@
 //! Timers of the session: reports, keep-alives, retransmissions; and its end.
 
 use super::config::{MediaEvent, Sas, SecurityFailure};
-use super::control::ReportBuffer;
+use super::control::{ReportBuffer, Reported};
 use super::ice_lite::IceLite;
 use super::latch::Latch;
 use super::srtp_state::SrtpState;
@@ -127,8 +127,8 @@ impl MediaSession {
     }
 
     fn on_zrtp_secured(&mut self, secured: Box<Secured>) {
-        let keys = (&secured.send, &secured.receive);
-        if let Err(error) = self.srtp.set_agreed(KeyManagement::Zrtp, secured.suite, keys, self.config.srtp) {
+        let (Secured { suite, send, receive, .. }, settings) = (&*secured, self.config.srtp);
+        if let Err(error) = self.srtp.set_agreed(KeyManagement::Zrtp, *suite, send, receive, settings) {
             return self.fail(SecurityFailure::Key(error));
         }
         let secured = *secured;
@@ -155,10 +155,14 @@ impl MediaSession {
     fn send_report(&mut self, now: Instant, kind: ReportKind, out: &mut Outbox) {
         let Some(params) = &self.params else { return };
         let mut room: ReportBuffer = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
-        let about = (&self.outgoing, &mut self.incoming.reception, params);
-        let (rng, cname) = (&mut self.rng, self.config.cname.as_str());
+        let reported = Reported {
+            outgoing: &self.outgoing,
+            reception: &mut self.incoming.reception,
+            params,
+            cname: &self.config.cname,
+        };
         let may_send = self.control_srtp.as_ref().unwrap_or(&self.srtp).may_send();
-        let len = self.control.write(now, (rng, cname), about, kind, &mut room);
+        let len = self.control.write(now, &mut self.rng, reported, kind, &mut room);
         let listener = if params.rtcp_mux { RTP_PORT } else { RTCP_PORT };
         let Some(target) = self.control_target().filter(|_| may_send) else { return };
         let srtp = self.control_srtp.as_mut().unwrap_or(&mut self.srtp);

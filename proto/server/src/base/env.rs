@@ -6,7 +6,7 @@ use crate::base::request::Request;
 use crate::base::{EndedInvites, RefusedInDialog};
 use crate::config::Features;
 use crate::report::{CallNames, Parts, Report};
-use crate::tables::SharedTables;
+use crate::tables::{Lifetime, SharedTables};
 use crate::{
     Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Config, Counters, Decision, Detail,
     LogEvent, Reason,
@@ -77,7 +77,8 @@ pub(crate) struct Storage<'e> {
 impl Environment {
     pub(crate) fn new(
         config: Arc<Config>,
-        (host, tables): (Arc<dyn Host>, Arc<SharedTables>),
+        host: Arc<dyn Host>,
+        tables: Arc<SharedTables>,
         seed: &Seed,
         now: Instant,
     ) -> Self {
@@ -186,6 +187,12 @@ impl Environment {
 }
 
 impl<'e> Env<'e> {
+    /// Time of an entry that is kept as long as a dialog may last.
+    pub(crate) fn dialog_lifetime(&self) -> Lifetime {
+        let now = self.cx.now;
+        Lifetime { now, until: now + self.config.dialog_lifetime }
+    }
+
     pub(crate) const fn storage(&self) -> Storage<'e> {
         Storage {
             host: self.host,

@@ -39,6 +39,7 @@ impl Keys {
             Some(links) => links.keys(purpose),
         };
         let (current, accepted) = common(b"gruu");
+        let (of_lines, accepted_of_lines) = common(b"line");
         Self {
             tag: common(b"tag").0,
             route: derive(&own, b"route"),
@@ -49,7 +50,7 @@ impl Keys {
             gruu: GruuKeys { current, accepted },
             event: derive(&own, b"event"),
             message: derive(&own, b"message"),
-            lines: Lines::of(&config.trunking, common(b"line")),
+            lines: Lines::of(&config.trunking, of_lines, accepted_of_lines),
             hidden: common(b"hidden").0,
         }
     }

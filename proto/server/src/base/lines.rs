@@ -20,7 +20,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Tokens by a key, and by another one that is accepted too.
-    pub(super) fn of(trunking: &Trunking, (key, accepted): ([u8; 16], Option<[u8; 16]>)) -> Self {
+    pub(super) fn of(trunking: &Trunking, key: [u8; 16], accepted: Option<[u8; 16]>) -> Self {
         let mut tokens = Vec::new();
         if cfg!(feature = "operator") {
             for (index, trunk) in trunking.registering() {

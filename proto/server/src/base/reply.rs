@@ -2,6 +2,7 @@
 
 use crate::base::env::Env;
 use crate::base::grant::Sender;
+use crate::base::keys::Keys;
 use crate::base::request::Request;
 use crate::report::Report;
 use crate::token::caller_uri::as_its_sender_has;
@@ -22,8 +23,8 @@ impl Env<'_> {
         add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let before = self.cx.out.len();
-        let keys = (&self.keys.route, &self.keys.hidden);
-        as_its_sender_has(self.config, keys, (request.message, &request.flow), |message| {
+        let Keys { route, hidden, .. } = self.keys;
+        as_its_sender_has(self.config, route, hidden, request.message, &request.flow, |message| {
             write_reply(&mut self.cx, &self.keys.tag, message, &request.flow, status, phrase, add);
         });
         let is_over =
@@ -64,20 +65,15 @@ impl Env<'_> {
 
     /// Refuses with a status and a phrase only, which say why.
     pub(crate) fn refuse_plainly(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
-        self.refuse_for(request, (status, phrase), Some(reason_of(status)));
+        self.refuse_for(request, status, phrase, Some(reason_of(status)));
     }
 
     /// The same after the decision was reported.
     pub(crate) fn refuse_decided(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
-        self.refuse_for(request, (status, phrase), None);
+        self.refuse_for(request, status, phrase, None);
     }
 
-    fn refuse_for(
-        &mut self,
-        request: &Request<'_, '_>,
-        (status, phrase): (u16, &str),
-        reason: Option<Reason>,
-    ) {
+    fn refuse_for(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str, reason: Option<Reason>) {
         let step = match request.grant.sender {
             Sender::Unknown => CallStep::Refused(status),
             Sender::Proven

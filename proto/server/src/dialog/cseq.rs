@@ -5,7 +5,7 @@
 //! be stored for the dialog. `rc=` in our Record-Route shows that a dialog has such numbers. Its value is the number that the INVITE of the
 //! dialog had at the trunk, which its ACK has too; 0 if the trunk began the dialog.
 
-use crate::tables::EntryOwner;
+use crate::tables::{EntryOwner, Lifetime};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
@@ -126,13 +126,9 @@ impl RepeatedInvites {
     /// Maximum number of those of one user, or of one source without a user; its oldest gives way.
     const INVITES_EACH_MAX: usize = 16;
 
-    /// Notes an INVITE until the second time. False: another one gave way.
-    pub(crate) fn note(
-        &mut self,
-        (now, until): (Instant, Instant),
-        (call, number): (u64, u32),
-        owner: EntryOwner,
-    ) -> bool {
+    /// Notes an INVITE for this time. False: another one gave way.
+    pub(crate) fn note(&mut self, lifetime: Lifetime, call: u64, number: u32, owner: EntryOwner) -> bool {
+        let Lifetime { now, until } = lifetime;
         self.list.retain(|one| one.until > now && !one.is_of(call, number / ATTEMPTS));
         let owners = || self.list.iter().filter(|one| one.owner == owner).count();
         let displaced = if owner != EntryOwner::NONE && owners() >= Self::INVITES_EACH_MAX {
@@ -187,7 +183,8 @@ mod tests {
     fn an_ack_has_the_number_of_its_invite() {
         let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
         let (first, by_trunk) = (TrunkNumbers::begun_with(6), TrunkNumbers::BEGUN_BY_TRUNK);
-        repeated.note((now, now + core::time::Duration::from_secs(9)), (7, 13), EntryOwner::NONE);
+        let lifetime = Lifetime { now, until: now + core::time::Duration::from_secs(9) };
+        repeated.note(lifetime, 7, 13, EntryOwner::NONE);
         for (numbers, call, number, at_trunk) in [
             (first, 7, 1, Some(6)),
             (first, 7, 2, Some(8)),
@@ -206,25 +203,30 @@ mod tests {
     fn repeated_invites_are_forgotten_in_time_and_number() {
         let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
         let end = now + core::time::Duration::from_secs(9);
-        let owner = EntryOwner::NONE;
-        assert!((1..=256).all(|call| repeated.note((now, end), (call, 5), owner)));
-        assert!(repeated.note((now, end), (256, 6), owner) && !repeated.note((now, end), (257, 5), owner));
+        let (lifetime, owner) = (Lifetime { now, until: end }, EntryOwner::NONE);
+        assert!((1..=256).all(|call| repeated.note(lifetime, call, 5, owner)));
+        assert!(repeated.note(lifetime, 256, 6, owner) && !repeated.note(lifetime, 257, 5, owner));
         assert_eq!(
             (repeated.find(1, 1), repeated.find(256, 1), repeated.find(257, 1)),
             (None, Some(6), Some(5))
         );
-        assert!(repeated.note((end, end + core::time::Duration::from_secs(1)), (258, 5), owner));
+        assert!(repeated.note(
+            Lifetime { now: end, until: end + core::time::Duration::from_secs(1) },
+            258,
+            5,
+            owner
+        ));
         assert_eq!(repeated.list.len(), 1);
     }
 
     #[test]
     fn repeated_invites_of_one_user_displace_none_of_others() {
         let (mut repeated, now) = (RepeatedInvites::default(), Instant::from_secs(1));
-        let time = (now, now + core::time::Duration::from_secs(9));
+        let lifetime = Lifetime { now, until: now + core::time::Duration::from_secs(9) };
         let [one, other] =
             [b"one", b"two"].map(|name| EntryOwner::of_user(UserHash::of(&[7; 16], name, b"h")));
-        assert!(repeated.note(time, (1, 5), other));
-        let with_room = (2..1000).filter(|&call| repeated.note(time, (call, 5), one)).count();
+        assert!(repeated.note(lifetime, 1, 5, other));
+        let with_room = (2..1000).filter(|&call| repeated.note(lifetime, call, 5, one)).count();
         assert_eq!((with_room, repeated.list.len()), (16, 17));
         let found = [1, 983, 984, 999].map(|call| repeated.find(call, 1).is_some());
         assert_eq!(found, [true, false, true, true], "its own oldest gave way");

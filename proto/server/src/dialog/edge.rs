@@ -20,16 +20,17 @@ use ringway_sip::{Contact, HeaderName, Uri, read_hex, write_hex, write_host};
 pub(crate) fn part_of(
     config: &Config,
     keys: &Keys,
-    (routed, request): (&Routed<'_>, &Request<'_, '_>),
-    (now, started_s): (Instant, u64),
+    routed: &Routed<'_>,
+    request: &Request<'_, '_>,
+    now: Instant,
+    started_s: u64,
 ) -> EdgePart {
     if let Some(links) = &config.links {
         let token = routed.flow_token.and_then(|token| read_token(&keys.link, token));
-        let token = token.map(|(side, made_s, _)| (side, made_s));
         match (token, request.flow.listener == links.listener) {
-            (Some(token), true) => {
+            (Some((side, made_s, _)), true) => {
                 let lifetime_s = TOKEN_LIFETIME_S.max(u64::from(config.registrar.max_expires_s));
-                return flow_of(token, lifetime_s, (now, started_s));
+                return flow_of(side, made_s, lifetime_s, now, started_s);
             }
             (None, false) => {}
             // A token of nodes is for nodes, and they have nothing else to send here.
@@ -59,7 +60,7 @@ pub(crate) fn part_of(
     if side == side_of(&request.flow) {
         return to_registrar;
     }
-    flow_of((side, made_s), TOKEN_LIFETIME_S, (now, started_s))
+    flow_of(side, made_s, TOKEN_LIFETIME_S, now, started_s)
 }
 
 /// Address of the phone that the token in a request's Route was made for; tokens of earlier versions have none.
@@ -91,14 +92,14 @@ pub(crate) fn on_registered(env: &mut Env<'_>, request: &Request<'_, '_>, routed
         None => [contact.address.uri.as_bytes(), b""],
     };
     let phone = PhoneHash::of(key, user, name);
-    let time = (env.cx.now, env.cx.now + config.dialog_lifetime);
+    let lifetime = env.dialog_lifetime();
     let has_room =
-        env.tables.change_sides(false, |table| table.note_phone(key, phone, (&request.flow, user), time));
+        env.tables.change_sides(false, |table| table.note_phone(key, phone, &request.flow, user, lifetime));
     env.counters.sides_overflow += u64::from(!has_room);
 }
 
 /// Flow of a token, unless it is gone.
-fn flow_of((side, made_s): (Side, u64), lifetime_s: u64, (now, started_s): (Instant, u64)) -> EdgePart {
+fn flow_of(side: Side, made_s: u64, lifetime_s: u64, now: Instant, started_s: u64) -> EdgePart {
     let is_gone = match side {
         // Connections are numbered from the start.
         Side::Connection(..) => made_s < started_s,
@@ -128,12 +129,14 @@ pub(crate) fn user_of(config: &Config, key: &[u8; 16], uri: &Uri<'_>) -> Option<
 pub(crate) fn write_path(
     config: &Config,
     keys: &Keys,
-    (from, to): (&Flow, &Flow),
-    (now, is_first_hop): (Instant, bool),
+    from: &Flow,
+    to: &Flow,
+    now: Instant,
+    is_first_hop: bool,
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"<sip:");
-    write_token((&keys.flow, &keys.route), from, now.as_secs(), out);
+    write_token(&keys.flow, &keys.route, from, now.as_secs(), out);
     out.push(b'@');
     config.sent_by(to.listener, to.remote.ip()).write(out);
     out.extend_from_slice(to.transport.uri_parameter().as_bytes());
@@ -143,13 +146,14 @@ pub(crate) fn write_path(
 /// Appends the Path value by which another node reaches `flow` over its link to this one.
 pub(crate) fn write_link(
     cluster: &Cluster,
-    keys: (&[u8; 16], &[u8; 16]),
+    key: &[u8; 16],
+    source_key: &[u8; 16],
     flow: &Flow,
     made_s: u64,
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"<sip:");
-    write_token(keys, flow, made_s, out);
+    write_token(key, source_key, flow, made_s, out);
     out.push(b'@');
     write_host(out, cluster.link);
     out.extend_from_slice(cluster.transport.uri_parameter().as_bytes());
@@ -161,14 +165,14 @@ pub(crate) fn write_link_path(config: &Config, keys: &Keys, flow: &Flow, now: In
     let listener = config.links.as_ref().and_then(|links| config.listener(links.listener));
     let Some(listener) = listener else { return };
     out.extend_from_slice(b"<sip:");
-    write_token((&keys.link, &keys.route), flow, now.as_secs(), out);
+    write_token(&keys.link, &keys.route, flow, now.as_secs(), out);
     out.push(b'@');
     write_host(out, listener.advertised);
     out.extend_from_slice(b";transport=tls;lr>");
 }
 
 /// Keys: of the token, and of addresses in marks.
-fn write_token((key, source_key): (&[u8; 16], &[u8; 16]), flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+fn write_token(key: &[u8; 16], source_key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + 2 * MAC_BYTES, b'0');
     write_hex(out, made_s, TIME_DIGITS);
@@ -225,7 +229,7 @@ mod tests {
         let tcp = Flow { connection: Some(ConnectionId(u64::MAX)), ..Flow::dial(ListenerId(1), udp.remote) };
         for flow in [udp, Flow::udp(ListenerId(0), "[2001:db8::7]:1".parse().unwrap()), tcp] {
             let mut token = Vec::new();
-            write_token((&KEY, &KEY), &flow, 0x6a00_0000, &mut token);
+            write_token(&KEY, &KEY, &flow, 0x6a00_0000, &mut token);
             let source = SourceHash::of(&KEY, flow.remote.ip());
             assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000, Some(source))));
             assert_eq!(read_token(&[8; 16], &token), None, "of another server");

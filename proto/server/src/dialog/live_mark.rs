@@ -91,7 +91,7 @@ pub(crate) fn live_mark(
             let way = current(
                 &known,
                 |side| reaches(env, side, next_hop_of),
-                |side| registered(env, request.message, side, (user, since_s)),
+                |side| registered(env, request.message, side, user, since_s),
             );
             let reaches_side = way.is_some();
             let hop = match (way, next_hop.get()) {
@@ -113,7 +113,7 @@ pub(crate) fn live_mark(
                 id: (id & !1) | u64::from(is_of_caller),
                 sender: routed.sender.and_then(|sender| sender.user),
                 is_of_trunk: routed.sender.is_some_and(|sender| sender.is_trunk),
-                trunk: trunk_target(env, request, routed, (&identities, is_of_caller), moved_target),
+                trunk: trunk_target(env, request, routed, &identities, is_of_caller, moved_target),
             }))
         }
     }
@@ -124,8 +124,8 @@ fn extend(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, id:
     if !matches!(request.method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify) {
         return;
     }
-    let time = (env.cx.now, env.cx.now + env.config.dialog_lifetime);
-    let is_extended = env.tables.extend_dialog(time, id, owner_of_sender(env, request, routed));
+    let owner = owner_of_sender(env, request, routed);
+    let is_extended = env.tables.extend_dialog(env.dialog_lifetime(), id, owner);
     env.counters.extensions_overflow += u64::from(!is_extended);
 }
 
@@ -163,14 +163,15 @@ fn registered(
     env: &Env<'_>,
     message: &Message<'_>,
     side: Side,
-    (user, since_s): (UserHash, u64),
+    user: UserHash,
+    since_s: u64,
 ) -> Option<Side> {
     if !env.tables.has_moved_sides() {
         return None;
     }
     let (key, to) = (&env.keys.route, &message.to().uri);
     let user = named_user(env, user, to).or_else(|| edge::user_of(env.config, key, to))?;
-    env.tables.read_sides(None, |table| table.registered(key, side, user, (env.cx.now, since_s)))
+    env.tables.read_sides(None, |table| table.registered(key, side, user, env.cx.now, since_s))
 }
 
 /// Compares To tag and Request-URI of a request for a trunk with those of its dialog.
@@ -178,7 +179,8 @@ fn trunk_target(
     env: &Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
-    (identities, is_of_caller): (&Identities, bool),
+    identities: &Identities,
+    is_of_caller: bool,
     moved: Option<UriHash>,
 ) -> TrunkTarget {
     if !identities.is_trunk(!is_of_caller) {
@@ -205,9 +207,7 @@ fn trunk_target(
 fn reaches<'h>(env: &Env<'_>, side: Side, next_hop: impl Fn() -> NextHop<'h>) -> bool {
     match (side, next_hop()) {
         (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name(_)) => true,
-        (Side::Named { name, .. }, NextHop::Name(host)) => {
-            TargetHash::of_name(&env.keys.route, host.parts()) == name
-        }
+        (Side::Named { name, .. }, NextHop::Name(host)) => host.hash(&env.keys.route) == name,
         (Side::Contact(target) | Side::Named { contact: target, .. }, NextHop::Flow(flow)) => {
             TargetHash::of_flow(&env.keys.route, &flow) == target
         }

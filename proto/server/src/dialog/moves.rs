@@ -47,14 +47,17 @@ fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, respo
         && !routed.senders.contains(&source)
         && known_sender.is_none_or(|known| known.source != source);
     let recorded = if is_of_caller { identities.calling_trunk } else { None };
-    let target = target_of(key, request.message, from.is_trunk, (recorded, known_sender));
+    let target = target_of(key, request.message, from.is_trunk, recorded, known_sender);
     let new = New { way: moved.map(Way::Side), source: is_new_source.then_some(source), target };
     let owner = owner_of(
         env,
-        (identities.user(is_of_caller), &request.message.from().uri),
-        (&request.flow, request.client(env.config), from.is_trunk),
+        identities.user(is_of_caller),
+        &request.message.from().uri,
+        &request.flow,
+        request.client(env.config),
+        from.is_trunk,
     );
-    note_side(env, (sender, owner), (known_sender, side), new);
+    note_side(env, sender, owner, known_sender, side, new);
 
     let side = side_of(known_responder, to);
     let way = match request.grant.reach {
@@ -67,13 +70,16 @@ fn note(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, respo
         true => identities.called_trunk.flatten().map(|answer| answer.target),
         false => identities.calling_trunk,
     };
-    let target = target_of(key, response.message, is_trunk, (recorded, known_responder));
+    let target = target_of(key, response.message, is_trunk, recorded, known_responder);
     let owner = owner_of(
         env,
-        (identities.user(!is_of_caller), &request.message.to().uri),
-        (response.flow, response.flow.remote.ip(), is_trunk),
+        identities.user(!is_of_caller),
+        &request.message.to().uri,
+        response.flow,
+        response.flow.remote.ip(),
+        is_trunk,
     );
-    note_side(env, (sender.other(), owner), (known_responder, side), New { way, source: None, target });
+    note_side(env, sender.other(), owner, known_responder, side, New { way, source: None, target });
 }
 
 /// News of a side.
@@ -85,22 +91,23 @@ struct New {
 
 fn note_side(
     env: &mut Env<'_>,
-    (side, owner): (DialogSide, EntryOwner),
-    (known, recorded): (Option<Moved>, Side),
+    side: DialogSide,
+    owner: EntryOwner,
+    known: Option<Moved>,
+    recorded: Side,
     new: New,
 ) {
     if new.way.is_none() && new.source.is_none() && new.target.is_none() {
         return;
     }
-    let now = env.cx.now;
+    let lifetime = env.dialog_lifetime();
     let moved = Moved {
         way: new.way.or(known.map(|known| known.way)).unwrap_or(Way::Side(recorded)),
         source: new.source.or(known.map(|known| known.source)).unwrap_or(SourceHash::NONE),
         target: new.target.or(known.map(|known| known.target)).unwrap_or(UriHash::NONE),
-        at_s: now.as_secs(),
+        at_s: lifetime.now.as_secs(),
     };
-    let time = (now, now + env.config.dialog_lifetime);
-    match env.tables.change_sides(false, |table| table.note_moved(time, side, moved, owner)) {
+    match env.tables.change_sides(false, |table| table.note_moved(lifetime, side, moved, owner)) {
         true => env.counters.sides_moved += 1,
         false => env.counters.sides_overflow += 1,
     }
@@ -119,7 +126,8 @@ fn target_of(
     key: &[u8; 16],
     message: &Message<'_>,
     is_trunk: bool,
-    (recorded, known): (Option<UriHash>, Option<Moved>),
+    recorded: Option<UriHash>,
+    known: Option<Moved>,
 ) -> Option<UriHash> {
     if !is_trunk {
         return None;
@@ -173,7 +181,7 @@ fn sender_side(env: &Env<'_>, request: &Request<'_, '_>, known: Side, is_trunk: 
             Side::Contact(target)
         }
         (Side::Address(..), Side::Named { name, .. }, Some(NextHop::Name(host)))
-            if TargetHash::of_name(key, host.parts()) == name =>
+            if host.hash(key) == name =>
         {
             return None;
         }
@@ -206,7 +214,7 @@ fn responder_side(
         }
         NextHop::Name(host) => {
             let is_believed = calls_for_us(config, responder.ip());
-            let name = TargetHash::of_name(key, host.parts());
+            let name = host.hash(key);
             match known {
                 Side::Named { name: same, .. } if same == name => known,
                 _ => Side::Named { name, contact: known.target(), is_believed },

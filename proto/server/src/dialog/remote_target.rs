@@ -138,7 +138,7 @@ fn changed_token<'a>(
             // The name has any number of addresses.
             sources.callee = [SourceHash::NONE; 2];
             let is_believed = calls_for_us(config, responder.remote.ip());
-            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_believed }
+            Side::Named { name: host.hash(key), contact: sent_to, is_believed }
         }
         (callee, _) => callee,
     };

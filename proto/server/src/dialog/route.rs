@@ -5,7 +5,7 @@ use crate::config::SentBy;
 use crate::dialog::cseq::TrunkNumbers;
 use crate::dialog::gruu;
 use crate::token::sources::SourceHash;
-use crate::token::{Mark, Side, TOKEN, Token, UserHash};
+use crate::token::{Mark, Side, TOKEN, TargetHash, Token, UserHash};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -163,6 +163,11 @@ impl HostName<'_> {
         (transport, self.host, self.port.unwrap_or(transport.default_port()))
     }
 
+    pub(crate) fn hash(&self, key: &[u8; 16]) -> TargetHash {
+        let (transport, host, port) = self.parts();
+        TargetHash::of_name(key, transport, host, port)
+    }
+
     /// Target of a lookup for a request from `source`; equal numbers `draw` choose equally between servers of the same
     /// priority.
     pub(crate) fn target(&self, draw: u64, source: Option<IpAddr>) -> Target {
@@ -308,16 +313,24 @@ fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
     NextHop::Flow(Flow::new(listener.transport, id, remote))
 }
 
+/// URI of this server in a Route or Record-Route.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnUri<'a> {
+    pub(crate) host: SentBy<'a>,
+    pub(crate) transport: Transport,
+    pub(crate) is_sips: bool,
+}
+
 /// Appends the value of our Record-Route, or of a Route to this server.
 pub(crate) fn write_own_route(
     out: &mut Vec<u8>,
     key: &[u8; 16],
     message: &Message<'_>,
-    host: SentBy<'_>,
-    (transport, is_sips): (Transport, bool),
+    uri: OwnUri<'_>,
     token: Token,
     made_s: u64,
 ) {
+    let OwnUri { host, transport, is_sips } = uri;
     out.extend_from_slice(if is_sips { b"<sips:" } else { b"<sip:" });
     host.write(out);
     // RFC 5630 §3.1.4: `transport=tls` is for `sip:` URIs only.

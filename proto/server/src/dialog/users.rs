@@ -55,14 +55,17 @@ pub(crate) fn owner_of_sender(env: &Env<'_>, request: &Request<'_, '_>, routed: 
         None => (UserHash::NONE, false),
     };
     let client = request.client(env.config);
-    owner_of(env, (user, &request.message.from().uri), (&request.flow, client, is_trunk))
+    owner_of(env, user, &request.message.from().uri, &request.flow, client, is_trunk)
 }
 
 /// Owner of the entry of a side: its user, or its source if it is none of ours. Servers that call for many have none.
 pub(crate) fn owner_of(
     env: &Env<'_>,
-    (user, uri): (UserHash, &Uri<'_>),
-    (flow, client, is_trunk): (&Flow, IpAddr, bool),
+    user: UserHash,
+    uri: &Uri<'_>,
+    flow: &Flow,
+    client: IpAddr,
+    is_trunk: bool,
 ) -> EntryOwner {
     let (config, key) = (env.config, &env.keys.route);
     if let Some(user) = named_user(env, user, uri) {

@@ -117,14 +117,22 @@ pub(crate) fn instance_of<'a>(params: &Params<'a>) -> Option<&'a [u8]> {
     (1..=INSTANCE_BYTES_MAX).contains(&instance.len()).then_some(instance)
 }
 
+/// Numbers of bytes of a binding's texts.
+#[derive(Clone, Copy)]
+pub(crate) struct Lengths {
+    /// Bytes of all texts, with those of the Path.
+    pub(crate) texts: usize,
+    pub(crate) path: usize,
+}
+
 impl Text<'_> {
     pub(crate) const fn bytes_len(&self) -> usize {
         self.uri.len() + self.params.len() + self.path.len() + self.call_id.len()
     }
 
     /// Length in bytes of all texts, and that of the Path.
-    pub(crate) const fn lengths(&self) -> (usize, usize) {
-        (self.bytes_len(), self.path.len())
+    pub(crate) const fn lengths(&self) -> Lengths {
+        Lengths { texts: self.bytes_len(), path: self.path.len() }
     }
 }
 
@@ -212,8 +220,8 @@ impl Binding {
     }
 
     /// Length in bytes of all texts, and that of the Path.
-    pub(crate) fn lengths(&self) -> (usize, usize) {
-        (self.text.len(), usize::from(self.path_len))
+    pub(crate) fn lengths(&self) -> Lengths {
+        Lengths { texts: self.text.len(), path: usize::from(self.path_len) }
     }
 
     pub(crate) fn is_permanent(&self) -> bool {

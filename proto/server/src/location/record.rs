@@ -3,7 +3,7 @@
 //! One byte of version, then for each binding its fixed fields and texts, numbers in little-endian. Permanent contacts
 //! are not stored here: the administrator's table has them. Version 1 had neither Path nor key of a flow.
 
-use super::binding::{Binding, BindingKey, Kind, Terms, Text};
+use super::binding::{Binding, BindingKey, Kind, Lengths, Terms, Text};
 use super::owner::{Owner, RegisteredAt};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -98,9 +98,9 @@ fn write_binding(binding: &Binding, link: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Number of bytes that [`write()`] appends for a binding with `texts` bytes of text, of which `path` are its Path.
-pub(crate) const fn bytes_of((texts, path): (usize, usize)) -> usize {
-    FIXED_BYTES + texts + if path == 0 { 0 } else { 2 }
+/// Number of bytes that [`write()`] appends for a binding with texts of these lengths.
+pub(crate) const fn bytes_of(lengths: Lengths) -> usize {
+    FIXED_BYTES + lengths.texts + if lengths.path == 0 { 0 } else { 2 }
 }
 
 /// Reads a record. Expired bindings are omitted, and those that only a connection reached. `listeners` is the number of

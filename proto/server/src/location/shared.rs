@@ -125,7 +125,8 @@ impl LocationTable {
         &self,
         now: Instant,
         age_ms: u32,
-        (from, count): (u32, u32),
+        from: u32,
+        count: u32,
     ) -> (Vec<Box<[u8]>>, Option<u32>) {
         let mut names = Vec::new();
         let end = from.saturating_add(count);
@@ -190,16 +191,17 @@ impl LocationTable {
         aor: &[u8],
         record: &Record<'_>,
         time: RecordTime,
-        (cluster, config): (&Cluster, &Config),
+        cluster: &Cluster,
+        config: &Config,
         ended: impl Fn(&[u8], &Binding),
     ) -> Joined {
-        let mut joined = Joined::default();
+        let (mut joined, walk) = (Joined::default(), self.walk);
         let entries: Vec<_> = record
             .entries()
             .take(ENTRIES_MAX)
             .filter(|entry| entry.expires_at_ms > time.store_now_ms)
             .filter_map(|entry| {
-                let incoming = self.read_entry(&entry, time, (cluster, config));
+                let incoming = self.read_entry(&entry, time, cluster, config);
                 joined.passed_over += u64::from(incoming.is_none());
                 // With the largest number none is later: it ends by its time.
                 if incoming.as_ref().is_some_and(Incoming::is_dead)
@@ -221,7 +223,6 @@ impl LocationTable {
             None if entries.iter().any(Incoming::is_added) => self.add_user(aor),
             None => return joined,
         };
-        let walk = self.walk;
         let Some(user) = self.users.get_mut(key) else { return joined };
         user.walk = walk;
         if is_from_here && record.number >= user.pending {
@@ -276,7 +277,8 @@ impl LocationTable {
     /// user, `changed` the users.
     pub(crate) fn sweep(
         &mut self,
-        (from, count): (u32, u32),
+        from: u32,
+        count: u32,
         host: &dyn Host,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
         ended: impl Fn(&[u8], &Binding),
@@ -336,7 +338,8 @@ impl LocationTable {
         &mut self,
         entry: &RecordEntry<'r>,
         RecordTime { now, store_now_ms, holding }: RecordTime,
-        (cluster, config): (&Cluster, &Config),
+        cluster: &Cluster,
+        config: &Config,
     ) -> Option<Incoming<'r>> {
         let id = entry.id;
         let is_own = entry.node == cluster.node;

@@ -6,7 +6,7 @@ use super::mailbox::{Attempt, Delivery, Mailbox};
 use super::record::{FIELDS, Record};
 use super::{ATTEMPTS_MAX, DELIVERY_BURST, DELIVERY_TIME, Due, End, Messages, RETRY_MAX, RETRY_MIN};
 use crate::base::DateText;
-use crate::base::{Env, Owner, Transactions};
+use crate::base::{Env, Owner, Response, Transactions};
 use crate::config::SentBy;
 use crate::location::{Binding, LocationTable};
 use crate::neighbour::Sending;
@@ -17,7 +17,7 @@ use crate::{Caller, Detail, LogEvent, MessageDrop, Reason};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_via};
+use ringway_sip::{HeaderName, MessageWriter, Method, NameAddr, hex16, write_via};
 use ringway_transaction::{Outgoing, SlabKey};
 
 /// Meaning of a final response for the message.
@@ -99,12 +99,8 @@ impl Messages {
     }
 
     /// Handles the response to a delivery.
-    pub(crate) fn on_response(
-        &mut self,
-        env: &mut Env<'_>,
-        key: SlabKey,
-        (message, status): (&Message<'_>, u16),
-    ) {
+    pub(crate) fn on_response(&mut self, env: &mut Env<'_>, key: SlabKey, response: &Response<'_, '_>) {
+        let Response { message, status, .. } = *response;
         let Some(mailbox) = self.boxes.mailbox_mut(key) else { return };
         let Delivery::UnderWay(attempt) = mailbox.delivery else { return };
         if status < 200 {
@@ -118,7 +114,7 @@ impl Messages {
         env.decided_about(message.as_bytes(), reason, Detail::Status(status, ""));
         if verdict == Verdict::NotReady {
             let pause = retry_after(message);
-            self.on_failure(env, (key, attempt), (status, pause.unwrap_or_default()));
+            self.on_failure(env, key, attempt, status, pause.unwrap_or_default());
             return self.release(env);
         }
         mailbox.delivery = Delivery::Idle;
@@ -140,16 +136,18 @@ impl Messages {
     }
 
     /// Handles an attempt without a response.
-    pub(super) fn on_silence(&mut self, env: &mut Env<'_>, (key, attempt): (SlabKey, Attempt)) {
-        self.on_failure(env, (key, attempt), (SILENT, Duration::ZERO));
+    pub(super) fn on_silence(&mut self, env: &mut Env<'_>, key: SlabKey, attempt: Attempt) {
+        self.on_failure(env, key, attempt, SILENT, Duration::ZERO);
     }
 
     /// Handles an attempt that says that the phone is not ready, which is not tried again for `pause` at least.
     fn on_failure(
         &mut self,
         env: &mut Env<'_>,
-        (key, attempt): (SlabKey, Attempt),
-        (status, pause): (u16, Duration),
+        key: SlabKey,
+        attempt: Attempt,
+        status: u16,
+        pause: Duration,
     ) {
         env.end_call_request(attempt.dialled, CallResult::Other);
         env.counters.message_failures += 1;
@@ -251,7 +249,7 @@ impl Messages {
                 return;
             }
         }
-        self.send(env, transactions, (key, message), (contact, hop));
+        self.send(env, transactions, key, message, contact, hop);
     }
 
     /// True if the sender was blocked since the receipt of the message.
@@ -268,8 +266,10 @@ impl Messages {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (key, message): (SlabKey, SlabKey),
-        (contact, hop): (ContactId, &BindingHop),
+        key: SlabKey,
+        message: SlabKey,
+        contact: ContactId,
+        hop: &BindingHop,
     ) {
         let now = env.cx.now;
         let Some(kept) = self.boxes.message_mut(message) else { return };
@@ -291,7 +291,7 @@ impl Messages {
         let (is_tracing, mut sent) = (env.is_tracing, Vec::new());
         let client = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
             let start = out.len();
-            write_message(&record, (&call_id, hop), (host, branch, offers_alias), out);
+            write_message(&record, &call_id, hop, host, branch, offers_alias, out);
             if is_tracing {
                 sent.extend_from_slice(out.get(start..).unwrap_or_default());
             }
@@ -340,8 +340,11 @@ fn call_id_of(number: u64) -> Vec<u8> {
 /// Appends the request that delivers a message; nothing if a text is not safe.
 fn write_message(
     record: &Record<'_>,
-    (call_id, hop): (&[u8], &BindingHop),
-    (host, branch, offers_alias): (SentBy<'_>, &[u8], bool),
+    call_id: &[u8],
+    hop: &BindingHop,
+    host: SentBy<'_>,
+    branch: &[u8],
+    offers_alias: bool,
     out: &mut Vec<u8>,
 ) {
     let mut request = MessageWriter::request(out, Method::Message, &hop.uri);

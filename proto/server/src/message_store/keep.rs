@@ -148,7 +148,7 @@ impl Messages {
         env.tables.shrink(SOURCE, for_others);
         env.host.store(&self.key, &written);
         let mailbox = self.boxes.find_or_add(recipient.as_bytes());
-        self.add(Kept::new((mailbox, number), &record, &written, now, reserved));
+        self.add(Kept::new(mailbox, number, &record, &written, now, reserved));
         // A phone that did not answer may do so later.
         let retry = self
             .boxes

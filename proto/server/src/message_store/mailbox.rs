@@ -43,7 +43,8 @@ pub(super) struct Kept {
 impl Kept {
     /// A message that was not sent yet; `record` is also in the store, and `reserved` bytes are reserved for it.
     pub(super) fn new(
-        (mailbox, number): (SlabKey, u64),
+        mailbox: SlabKey,
+        number: u64,
         read: &Record<'_>,
         record: &[u8],
         now: Instant,
@@ -119,7 +120,7 @@ struct Sum {
 
 impl Sum {
     /// True if one more message with this record is within the limits.
-    const fn has_room(self, bytes: usize, (count_max, bytes_max): (usize, usize)) -> bool {
+    const fn has_room(self, bytes: usize, count_max: usize, bytes_max: usize) -> bool {
         self.count < count_max && self.bytes + bytes <= bytes_max
     }
 }
@@ -173,7 +174,7 @@ impl Mailboxes {
                 of_pair = Sum { count: of_pair.count + 1, bytes: of_pair.bytes + kept.record.len() };
             }
         }
-        match of_pair.has_room(bytes, (OF_PAIR_MAX, OF_PAIR_BYTES_MAX)) {
+        match of_pair.has_room(bytes, OF_PAIR_MAX, OF_PAIR_BYTES_MAX) {
             true => Ok(()),
             false => Err(Refusal::PairFull),
         }
@@ -186,7 +187,7 @@ impl Mailboxes {
         let (count, rest) =
             (OF_SHARD_MAX.saturating_sub(used), OF_SHARD_BYTES_MAX.saturating_sub(self.bytes));
         let is_scarce = count < OF_SHARD_MAX / 2 || rest < OF_SHARD_BYTES_MAX / 2;
-        !is_scarce || of_sender.has_room(bytes, (count / SENDER_SHARE, rest / SENDER_SHARE))
+        !is_scarce || of_sender.has_room(bytes, count / SENDER_SHARE, rest / SENDER_SHARE)
     }
 
     /// Bytes of the records of a sender.

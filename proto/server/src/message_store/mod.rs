@@ -151,7 +151,7 @@ impl Messages {
         // It was accepted: it is kept also where there is no memory left for it.
         let reserved = if tables.reserve(SOURCE, bytes) { bytes } else { 0 };
         let mailbox = self.boxes.find_or_add(aor);
-        self.add(Kept::new((mailbox, number), &read, record, now, reserved));
+        self.add(Kept::new(mailbox, number, &read, record, now, reserved));
         // Its user may have registered before the restart.
         self.schedule(mailbox, now + AFTER_RESTART);
         Ok(())
@@ -175,7 +175,7 @@ impl Messages {
     }
 
     /// Removes the messages of a removed subscriber.
-    pub(crate) fn remove_user(&mut self, (host, tables): (&dyn Host, &SharedTables), aor: &[u8]) {
+    pub(crate) fn remove_user(&mut self, host: &dyn Host, tables: &SharedTables, aor: &[u8]) {
         for key in self.boxes.keys_of(aor) {
             self.end_stored(host, key);
         }
@@ -192,7 +192,7 @@ impl Messages {
             if let Some(Delivery::UnderWay(attempt)) = delivery
                 && attempt.client == client
             {
-                self.on_silence(env, (key, attempt));
+                self.on_silence(env, key, attempt);
             }
             false
         });

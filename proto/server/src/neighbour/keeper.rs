@@ -4,7 +4,7 @@ use super::link::{Link, Step};
 use super::probe::write_options;
 use super::schedule::{Due, Schedule};
 use super::{Asker, CSEQ_MAX};
-use crate::base::{Env, Owner, ProbeId, Transactions};
+use crate::base::{Env, Owner, ProbeId, Response, Transactions};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{PAUSE_MAX, retry_after};
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind};
@@ -116,7 +116,7 @@ impl Neighbours {
             moved.push(position);
             self.list.push(match same {
                 Some(same) => same,
-                None => Neighbour::new((free.next().unwrap_or_default(), wanted), &mut self.rng),
+                None => Neighbour::new(free.next().unwrap_or_default(), wanted, &mut self.rng),
             });
         }
         self.moved = Some(moved);
@@ -256,7 +256,7 @@ impl Neighbours {
         }
         let Some((number, attempt)) = Asker::Neighbour.read(query) else { return false };
         if let Some(index) = self.index_of(number) {
-            self.on_servers(env, transactions, (index, attempt), servers);
+            self.on_servers(env, transactions, index, attempt, servers);
             self.reschedule(index);
         }
         true
@@ -266,7 +266,8 @@ impl Neighbours {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (index, attempt): (usize, u32),
+        index: usize,
+        attempt: u32,
         servers: LocatedServers,
     ) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
@@ -296,11 +297,11 @@ impl Neighbours {
         &mut self,
         env: &mut Env<'_>,
         probe: ProbeId,
-        response: (&Message<'_>, u16),
-        (flow, peer): (&Flow, Option<&PeerNames>),
+        response: &Response<'_, '_>,
+        peer: Option<&PeerNames>,
     ) {
         if let Some(index) = self.index_of(probe.neighbour) {
-            self.on_answer(env, (index, probe.attempt), response, (flow, peer));
+            self.on_answer(env, index, probe.attempt, response, peer);
             self.reschedule(index);
         }
     }
@@ -308,10 +309,12 @@ impl Neighbours {
     fn on_answer(
         &mut self,
         env: &mut Env<'_>,
-        (index, attempt): (usize, u32),
-        (message, status): (&Message<'_>, u16),
-        (flow, peer): (&Flow, Option<&PeerNames>),
+        index: usize,
+        attempt: u32,
+        response: &Response<'_, '_>,
+        peer: Option<&PeerNames>,
     ) {
+        let Response { message, status, flow, .. } = *response;
         let now = env.cx.now;
         let Some(neighbour) = self.list.get_mut(index) else { return };
         let connection = flow.connection;
@@ -325,7 +328,7 @@ impl Neighbours {
         if status == NOT_A_NODE && kind_of(env.config, index) == NeighbourKind::Node {
             return self.fail(env, index, attempt, NeighbourDown::Refused);
         }
-        if status == 503 && self.refuse(env, (index, attempt), message, flow) {
+        if status == 503 && self.refuse(env, index, attempt, message, flow) {
             return;
         }
         let Some(neighbour) = self.list.get_mut(index) else { return };
@@ -348,7 +351,8 @@ impl Neighbours {
     fn refuse(
         &mut self,
         env: &mut Env<'_>,
-        (index, attempt): (usize, u32),
+        index: usize,
+        attempt: u32,
         message: &Message<'_>,
         flow: &Flow,
     ) -> bool {
@@ -369,8 +373,8 @@ impl Neighbours {
         if kind != NeighbourKind::Trunk {
             return false;
         }
-        let answer = (attempt, flow.connection);
-        if neighbour.link.on_refusal(now, answer, pause.unwrap_or_default(), &mut self.rng) {
+        let pause = pause.unwrap_or_default();
+        if neighbour.link.on_refusal(now, attempt, flow.connection, pause, &mut self.rng) {
             env.cx.out.keep(flow, neighbour.kept_until(now));
             self.connections.extend(flow.connection.map(|connection| (connection, neighbour.number)));
             neighbour.report_down(env, index, NeighbourDown::Unavailable);
@@ -462,7 +466,7 @@ impl Neighbours {
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Probe(probe) };
         let config = env.config;
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
-            write_options(config, index, &flow, (call, cseq), branch, out);
+            write_options(config, index, &flow, call, cseq, branch, out);
         });
         neighbour.probe = sent;
         if sent.is_none() {
@@ -492,7 +496,7 @@ impl Neighbours {
 
 impl Neighbour {
     /// A neighbour whose first attempt begins at once.
-    fn new((number, settings): (u16, &crate::Neighbour), rng: &mut Rng) -> Self {
+    fn new(number: u16, settings: &crate::Neighbour, rng: &mut Rng) -> Self {
         let call = rng.next_u64();
         Self {
             number,

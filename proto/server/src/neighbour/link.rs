@@ -164,7 +164,8 @@ impl Link {
     pub(super) fn on_refusal(
         &mut self,
         now: Instant,
-        (attempt, connection): (u32, Option<ConnectionId>),
+        attempt: u32,
+        connection: Option<ConnectionId>,
         pause: Duration,
         rng: &mut Rng,
     ) -> bool {

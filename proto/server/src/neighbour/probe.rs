@@ -10,7 +10,8 @@ pub(super) fn write_options(
     config: &Config,
     index: usize,
     flow: &Flow,
-    (call, cseq): (u64, u32),
+    call: u64,
+    cseq: u32,
     branch: &[u8],
     out: &mut Vec<u8>,
 ) {

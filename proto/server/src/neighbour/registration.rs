@@ -75,7 +75,7 @@ impl Phase {
 }
 
 impl Registration {
-    pub(super) fn new((number, trunk): (u16, usize), of: &Trunk, rng: &mut Rng) -> Self {
+    pub(super) fn new(number: u16, trunk: usize, of: &Trunk, rng: &mut Rng) -> Self {
         // Spread over a second: a restart of a server with many trunks is no burst.
         let spread = Duration::from_millis(rng.below(1000));
         let call = rng.next_u64();
@@ -113,7 +113,8 @@ impl Registration {
     /// Writes the REGISTER (RFC 3261 §10.2).
     pub(super) fn write(
         &self,
-        (flow, host): (&Flow, SentBy<'_>),
+        flow: &Flow,
+        host: SentBy<'_>,
         credentials: Option<&(HeaderName, Vec<u8>)>,
         branch: &[u8],
         out: &mut Vec<u8>,

@@ -12,7 +12,7 @@ use super::rate::RequestRate;
 use super::registration::{ATTEMPT_MASK, EXPIRES_S_MAX, Phase, Registration};
 use super::sending::Sending;
 use super::{Asker, CSEQ_MAX};
-use crate::base::{Env, Owner, RegistrationId, Transactions};
+use crate::base::{Env, Owner, RegistrationId, Response, Transactions};
 use crate::config::Advertised;
 use crate::dialog::route::{NextHop, hop_of, hop_to};
 use crate::tables::{CallRequest, PAUSE_MAX, ServiceRoute, put_last, retry_after};
@@ -109,7 +109,7 @@ impl Registrations {
                     // A number of one that was replaced stays unused: answers to it may be on their way.
                     let Some(number) = free.find(|number| !used.contains(number)) else { break };
                     used.insert(number);
-                    let mut new = Registration::new((number, index), trunk, &mut self.rng);
+                    let mut new = Registration::new(number, index, trunk, &mut self.rng);
                     if self.owners.is_some() {
                         new.phase = Phase::OfOtherNode;
                     }
@@ -159,7 +159,7 @@ impl Registrations {
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
         self.ended.drain(..).for_each(|client| transactions.drop_client(client));
         for (name, uri) in self.without_route.drain(..) {
-            env.tables.set_service_route((&name, &uri), &ServiceRoute::default());
+            env.tables.set_service_route(&name, &uri, &ServiceRoute::default());
         }
         if core::mem::take(&mut self.has_new) {
             for index in 0..self.list.len() {
@@ -205,7 +205,7 @@ impl Registrations {
         (registration.failures, registration.is_registered) = (0, false);
         if core::mem::take(&mut registration.has_route) {
             let of = &registration.of;
-            env.tables.set_service_route((&of.name, &of.uri), &ServiceRoute::default());
+            env.tables.set_service_route(&of.name, &of.uri, &ServiceRoute::default());
         }
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::OfOtherNode);
     }
@@ -365,7 +365,7 @@ impl Registrations {
         let host = config.sent_by(flow.listener, flow.remote.ip());
         registration.contact = contact_of(lines, &registration.of, host, flow.transport);
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
-            registration.write((&flow, host), credentials.as_ref(), branch, out);
+            registration.write(&flow, host, credentials.as_ref(), branch, out);
         });
         registration.client = sent;
         if sent.is_none() {
@@ -380,8 +380,9 @@ impl Registrations {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         id: RegistrationId,
-        (message, status, flow): (&Message<'_>, u16, &Flow),
+        response: &Response<'_, '_>,
     ) {
+        let Response { message, status, .. } = *response;
         let Some(index) = self.index_of(id.registration) else { return };
         let Some(registration) = self.list.get_mut(index) else { return };
         if registration.attempt != id.attempt || registration.phase != Phase::Sent || status < 200 {
@@ -389,12 +390,12 @@ impl Registrations {
         }
         registration.client = None;
         match status {
-            200..=299 => self.on_success(env, transactions, index, (message, status, flow)),
+            200..=299 => self.on_success(env, transactions, index, response),
             401 | 407 => {
                 let (trunking, trunk) = (&env.config.trunking, registration.trunk);
                 let learnt = env
                     .tables
-                    .change_trunk_logins(None, |logins| logins.learn(trunking, trunk, (message, status)));
+                    .change_trunk_logins(None, |logins| logins.learn(trunking, trunk, message, status));
                 registration.logins += 1;
                 match learnt.is_some() && registration.logins <= LOGINS_MAX {
                     true => self.go_on(env, transactions, index),
@@ -424,8 +425,9 @@ impl Registrations {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         index: usize,
-        (message, status, flow): (&Message<'_>, u16, &Flow),
+        response: &Response<'_, '_>,
     ) {
+        let Response { message, status, flow, .. } = *response;
         let Some(registration) = self.list.get_mut(index) else { return };
         let granted_s = registration.granted_s(&env.keys.lines, message);
         let had_removed = core::mem::replace(&mut registration.has_removed, true);
@@ -453,7 +455,7 @@ impl Registrations {
         let had_route = core::mem::replace(&mut registration.has_route, !route.is_empty());
         if had_route || !route.is_empty() {
             let of = &registration.of;
-            env.tables.set_service_route((&of.name, &of.uri), &route);
+            env.tables.set_service_route(&of.name, &of.uri, &route);
         }
     }
 

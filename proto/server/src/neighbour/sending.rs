@@ -1,8 +1,8 @@
 //! Flows of requests to neighbours.
 
-use crate::NeighbourConnection;
 use crate::base::Env;
 use crate::tables::{CallRequest, CallResult, NeighbourRoute};
+use crate::{NeighbourConnection, NeighbourTable};
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::{DialledId, Flow};
@@ -59,8 +59,9 @@ impl Env<'_> {
         call_id: &[u8],
         request: CallRequest,
     ) -> Result<Flow, u16> {
-        let (now, call) = (self.cx.now, (self.call_hash_of(call_id), index));
-        let begun = self.tables.change_neighbours(None, |table| table.begin_call(now, call, flow, request));
+        let (now, call) = (self.cx.now, self.call_hash_of(call_id));
+        let begin = |table: &mut NeighbourTable| table.begin_call(now, call, index, flow, request);
+        let begun = self.tables.change_neighbours(None, begin);
         self.calls_checked_at.get_or_insert(now + CHECK_INTERVAL);
         begun.ok_or_else(|| {
             self.counters.neighbour_calls_refused += 1;

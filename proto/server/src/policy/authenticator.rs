@@ -162,7 +162,7 @@ impl Authenticator {
                 self.challenge(env, request, header, realm, is_stale);
             }
             Outcome::Unusable { user, why } => {
-                self.refuse_unusable(env, request, header, (&user, domain), why);
+                self.refuse_unusable(env, request, header, &user, domain, why);
             }
             Outcome::Wrong { user } => {
                 env.counters.wrong_passwords += 1;
@@ -197,7 +197,8 @@ impl Authenticator {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         header: HeaderName,
-        (user, domain): (&[u8], &[u8]),
+        user: &[u8],
+        domain: &[u8],
         why: Unusable,
     ) {
         env.counters.unusable_digests += 1;

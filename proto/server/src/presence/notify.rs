@@ -6,12 +6,11 @@ use super::presentity::Presentity;
 use super::subscription::{Delivery, End, Subscription};
 use super::{Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, documents, reg};
 use crate::ShownCall;
-use crate::base::{Env, Owner};
+use crate::base::{Env, Owner, Response};
 use crate::location::LocationTable;
 use crate::tables::{PAUSE_MAX, retry_after};
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
-use ringway_sip::Message;
 use ringway_transaction::{Outgoing, SlabKey};
 
 impl Events {
@@ -21,15 +20,15 @@ impl Events {
         env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         key: SlabKey,
-        (message, status): (&Message<'_>, u16),
+        response: &Response<'_, '_>,
     ) {
-        let now = env.cx.now;
+        let (now, status) = (env.cx.now, response.status);
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         if status < 200 {
             return;
         }
         subscription.delivery = Delivery::Idle;
-        let pause = retry_after(message);
+        let pause = retry_after(response.message);
         match (status, pause) {
             (200..=299, _) => {}
             (_, Some(pause)) if subscription.end.is_none() => {
@@ -86,7 +85,7 @@ impl Events {
         if subscription.package == Package::Dialog {
             env.tables.change_dialog_states((), |states| states.calls_of(user.aor.as_bytes(), &mut calls));
         }
-        let left_out = write_document(user, subscription, (parts.table, &calls), now, &mut self.body);
+        let left_out = write_document(user, subscription, parts.table, &calls, now, &mut self.body);
         env.counters.lamps_left_out += left_out as u64;
         subscription.cseq = subscription.cseq.wrapping_add(1) & CSEQ_MASK;
         let (flow, body) = (subscription.flow, &self.body);
@@ -113,7 +112,8 @@ impl Events {
 fn write_document(
     user: &Presentity,
     subscription: &Subscription,
-    (table, calls): (&LocationTable, &[ShownCall]),
+    table: &LocationTable,
+    calls: &[ShownCall],
     now: Instant,
     out: &mut Vec<u8>,
 ) -> usize {

@@ -8,6 +8,7 @@ use crate::dialog::route::Routed;
 use crate::policy::proven_sender;
 use crate::{Aor, Payer};
 use alloc::boxed::Box;
+use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::{HeaderName, hex16, read_hex};
@@ -22,6 +23,14 @@ enum Matched {
     Tag(u64),
     /// The tag that this very request made: a retransmission.
     Repeated,
+}
+
+/// Publication that a request makes.
+#[derive(Clone, Copy)]
+struct NewPublication {
+    package: Package,
+    etag: u64,
+    lifetime_s: u32,
 }
 
 impl Events {
@@ -39,7 +48,7 @@ impl Events {
         }
         match EventHeader::of(request.message) {
             EventHeader::Served(event) if event.package.is_published() => {
-                self.publish(env, parts, request, (event.package, &aor));
+                self.publish(env, parts, request, event.package, &aor);
             }
             EventHeader::Served(_) | EventHeader::Other | EventHeader::Absent => {
                 refuse_event(env, request, PUBLISHED_EVENTS);
@@ -53,7 +62,8 @@ impl Events {
         env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
-        (package, aor): (Package, &Aor),
+        package: Package,
+        aor: &Aor,
     ) {
         let message = request.message;
         if proven_sender(env, request).is_none_or(|sender| sender != *aor) {
@@ -65,7 +75,7 @@ impl Events {
         let Some(lifetime_s) = lifetime_of(env, request) else { return };
         let etag = read_hex(&to_tag(&env.keys.event, message)).unwrap_or_default();
         let body = message.body();
-        let Some(matched) = self.matched(request, (package, aor), etag) else {
+        let Some(matched) = self.matched(request, package, aor, etag) else {
             return env.refuse_plainly(request, 412, "Conditional Request Failed");
         };
         if matched == Matched::None && body.is_empty() {
@@ -77,15 +87,16 @@ impl Events {
         if matched == Matched::Repeated {
             return confirm(env, request, etag, lifetime_s);
         }
+        let new = NewPublication { package, etag, lifetime_s };
         if let Matched::Tag(earlier) = matched
             && body.is_empty()
             && lifetime_s > 0
         {
-            return self.extend(env, request, aor, (package, earlier, etag), lifetime_s);
+            return self.extend(env, request, aor, earlier, new);
         }
         let now = env.cx.now;
         let key = self.presentities.find_or_add(aor, parts.table, now);
-        if lifetime_s > 0 && !self.store(env, request, (key, package), (matched, etag), lifetime_s) {
+        if lifetime_s > 0 && !self.store(env, request, key, matched, new) {
             return self.presentities.settle(key);
         }
         if let Matched::Tag(earlier) = matched {
@@ -103,9 +114,10 @@ impl Events {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
-        (package, earlier, etag): (Package, u64, u64),
-        lifetime_s: u32,
+        earlier: u64,
+        new: NewPublication,
     ) {
+        let NewPublication { package, etag, lifetime_s } = new;
         let Some(key) = self.presentities.find(aor.as_bytes()) else { return };
         let publication = self.presentities.get(key).and_then(|user| user.publication(earlier));
         let bytes = publication.map_or(0, |publication| publication.body.len());
@@ -126,10 +138,11 @@ impl Events {
         &mut self,
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
-        (key, package): (SlabKey, Package),
-        (matched, etag): (Matched, u64),
-        lifetime_s: u32,
+        key: SlabKey,
+        matched: Matched,
+        new: NewPublication,
     ) -> bool {
+        let NewPublication { package, etag, lifetime_s } = new;
         let Some(user) = self.presentities.get(key) else { return false };
         let body = request.message.body();
         let is_new = matched == Matched::None;
@@ -148,15 +161,17 @@ impl Events {
         };
         env.counters.publications += 1;
         let expires = env.cx.now + Duration::from_secs(u64::from(lifetime_s));
-        self.add(key, (package, etag), (body.into(), reserved), expires);
+        self.add(key, package, etag, body.into(), reserved, expires);
         true
     }
 
     fn add(
         &mut self,
         key: SlabKey,
-        (package, etag): (Package, u64),
-        (body, reserved): (Box<[u8]>, (core::net::IpAddr, usize)),
+        package: Package,
+        etag: u64,
+        body: Box<[u8]>,
+        reserved: (IpAddr, usize),
         expires: Instant,
     ) {
         let timer = self.wheel.arm(expires, Due::Publication(key, etag));
@@ -164,12 +179,7 @@ impl Events {
     }
 
     /// Publication that the request is for; `None`: it does not exist.
-    fn matched(
-        &self,
-        request: &Request<'_, '_>,
-        (package, aor): (Package, &Aor),
-        etag: u64,
-    ) -> Option<Matched> {
+    fn matched(&self, request: &Request<'_, '_>, package: Package, aor: &Aor, etag: u64) -> Option<Matched> {
         let user = self.presentities.find(aor.as_bytes()).and_then(|key| self.presentities.get(key));
         let is_there = |etag| {
             user.and_then(|user| user.publication(etag))
@@ -225,7 +235,7 @@ impl Events {
             self.unreleased.push(earlier.reserved);
         }
         env.counters.publications += 1;
-        self.add(key, (package, SUMMARY_TAG), (body.into(), (source.ip(), bytes)), now + SUMMARY_LIFETIME);
+        self.add(key, package, SUMMARY_TAG, body.into(), (source.ip(), bytes), now + SUMMARY_LIFETIME);
         self.note_change(now, key, package);
         let has_phones = parts.table.lookup(aor.as_bytes(), now).next().is_some();
         if !has_phones {

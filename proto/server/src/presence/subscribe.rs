@@ -45,7 +45,7 @@ impl Events {
         if env.config.auth.enabled && !env.host.is_known(aor.user(), aor.domain()) {
             return false;
         }
-        self.subscribe(env, parts, request, (&event, &aor));
+        self.subscribe(env, parts, request, &event, &aor);
         true
     }
 
@@ -55,7 +55,8 @@ impl Events {
         env: &mut Env<'_>,
         parts: &mut Parts<'_>,
         request: &Request<'_, '_>,
-        (event, aor): (&Event<'_>, &Aor),
+        event: &Event<'_>,
+        aor: &Aor,
     ) {
         let message = request.message;
         let watcher = proven_sender(env, request)
@@ -94,8 +95,7 @@ impl Events {
         let Some(reserved) = self.admit(env, request, &watcher, presentity) else {
             return self.presentities.settle(presentity);
         };
-        let now = env.cx.now;
-        let flow = reply_flow(message.via(), request.flow);
+        let (now, flow) = (env.cx.now, reply_flow(message.via(), request.flow));
         let expires = now + Duration::from_secs(u64::from(lifetime_s));
         let key = self.subscriptions.insert(Subscription {
             package: event.package,

@@ -141,7 +141,7 @@ impl Proxy {
     }
 
     /// Notes the pause that the server of a branch asks for, so that other requests try it last (RFC 3261 §21.5.4).
-    pub(super) fn note_pause(&self, env: &Env<'_>, id: BranchId, (message, status): (&Message<'_>, u16)) {
+    pub(super) fn note_pause(&self, env: &Env<'_>, id: BranchId, message: &Message<'_>, status: u16) {
         let Some(until) = paused_until(env.cx.now, message, status) else { return };
         let Some(context) = self.contexts.get(id.context()) else { return };
         let Some(branch) = context.branches.get(id.parts().1) else { return };

@@ -32,8 +32,10 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (request, routed): (&Request<'_, '_>, &Routed<'_>),
-        (mut planned, counted): (Planned<'_>, &mut Option<Box<CountedCall>>),
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        mut planned: Planned<'_>,
+        counted: &mut Option<Box<CountedCall>>,
     ) {
         let message = request.message;
         let is_new = request.grant.dialog.is_none() && request.grant.above_limits.is_none();
@@ -46,7 +48,7 @@ impl Proxy {
         let cost =
             cost_of(message) + flows * of_branch + planned.targets.rewrite_bytes() + env.answer_info.len();
         let strangers_user = planned.strangers_user;
-        let Some(reserved) = self.pending.reserve(env, request, strangers_user, (cost, of_branch)) else {
+        let Some(reserved) = self.pending.reserve(env, request, strangers_user, cost, of_branch) else {
             return refuse_now(env, request, "Too Many Requests Under Way");
         };
         let is_invite = request.method == Method::Invite;
@@ -86,13 +88,13 @@ impl Proxy {
             // RFC 3261 §16.2: so that the caller stops retransmitting. Over a link nothing is retransmitted, and the first response of the
             // phone replaces it: it usually follows within the time that §17.2.1 permits.
             if !env.config.is_link(&request.flow) {
-                answer_trying(env, transactions, server, (message, request.flow));
+                answer_trying(env, transactions, server, message, request.flow);
             }
         }
         for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, Forwarding { request, routed, targets }, target);
         }
-        self.with_call(env, transactions, key, (request, routed), |call, forwarded| {
+        self.with_call(env, transactions, key, request, routed, |call, forwarded| {
             stages::started(call, forwarded);
         });
         self.finish_if_done(env, transactions, key);
@@ -111,7 +113,7 @@ impl Proxy {
             return;
         };
         if let Ok(message) = &Message::parse(bytes, &Limits::STORED) {
-            answer_trying(env, transactions, context.server, (message, context.source));
+            answer_trying(env, transactions, context.server, message, context.source);
         }
     }
 
@@ -121,7 +123,8 @@ impl Proxy {
         env: &mut Env<'_>,
         transactions: &Transactions,
         key: SlabKey,
-        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
         act: impl FnOnce(&mut Call<'_, '_>, &mut Forwarded<'_>) -> T,
     ) -> Option<T> {
         let context = self.contexts.get_mut(key)?;
@@ -143,7 +146,7 @@ impl Proxy {
         };
         let mut next = N::default();
         self.with_stored(env, key, &bytes, |proxy, env, request, routed| {
-            if let Some(decided) = proxy.with_call(env, transactions, key, (request, routed), decide) {
+            if let Some(decided) = proxy.with_call(env, transactions, key, request, routed, decide) {
                 next = decided;
             }
         });
@@ -163,7 +166,7 @@ impl Proxy {
         }
         let Some(bytes) = self.contexts.get(key).and_then(|context| context.request.clone()) else { return };
         self.with_stored(env, key, &bytes, |proxy, env, request, routed| {
-            let first = proxy.with_call(env, transactions, key, (request, routed), |call, forwarded| {
+            let first = proxy.with_call(env, transactions, key, request, routed, |call, forwarded| {
                 stages::take_first(call, forwarded, targets)
             });
             let mut set = Targets::default();
@@ -172,7 +175,7 @@ impl Proxy {
             for target in set.list() {
                 proxy.start_branch(env, transactions, key, forwarding, target);
             }
-            proxy.with_call(env, transactions, key, (request, routed), |call, forwarded| {
+            proxy.with_call(env, transactions, key, request, routed, |call, forwarded| {
                 stages::started(call, forwarded);
             });
         });
@@ -227,9 +230,9 @@ impl Proxy {
             NextHop::Name(host) => {
                 // A peer must not use up the lookups of what the configuration names.
                 let source = target.configured_hop().is_none().then(|| request.client(env.config));
-                let asked = (request.message, source);
                 env.decided(request, Reason::Resolving, Detail::Text(host.parts().1.as_bytes()));
-                let query = self.lookups.start(&mut env.cx, host, asked, Lookup::Branch(id));
+                let lookup = Lookup::Branch(id);
+                let query = self.lookups.start(&mut env.cx, host, request.message, source, lookup);
                 branch.target = Some(Box::new(targets.stored(target)));
                 branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
@@ -298,8 +301,8 @@ impl Proxy {
             }
             None => plan,
         };
-        let mut client = start_client(env, transactions, (outgoing, offers_alias), plan, space);
-        let over = client.and_then(|sent| self.send_over_tcp(env, transactions, (sent, outgoing), plan));
+        let mut client = start_client(env, transactions, outgoing, offers_alias, plan, space);
+        let over = client.and_then(|sent| self.send_over_tcp(env, transactions, sent, outgoing, plan));
         let datagrams = over.map(|_| flow);
         if let Some((long, _)) = over {
             client = long;
@@ -341,7 +344,8 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (sent, outgoing): (ClientId, Outgoing<Owner>),
+        sent: ClientId,
+        outgoing: Outgoing<Owner>,
         plan: &Plan<'_, '_, '_>,
     ) -> Option<(Option<ClientId>, Flow)> {
         let is_short = env.cx.out.last_bytes().len() <= env.config.datagram_bytes_max as usize;
@@ -361,7 +365,7 @@ impl Proxy {
         transactions.drop_client(sent);
         env.counters.long_over_tcp += 1;
         let outgoing = Outgoing { flow, ..outgoing };
-        let client = start_client(env, transactions, (outgoing, false), &plan.over(&flow), space);
+        let client = start_client(env, transactions, outgoing, false, &plan.over(&flow), space);
         Some((client, flow))
     }
 
@@ -480,7 +484,8 @@ impl Proxy {
 fn start_client(
     env: &mut Env<'_>,
     transactions: &mut Transactions,
-    (outgoing, offers_alias): (Outgoing<Owner>, bool),
+    outgoing: Outgoing<Owner>,
+    offers_alias: bool,
     plan: &Plan<'_, '_, '_>,
     space: &mut EditSpace,
 ) -> Option<ClientId> {
@@ -505,9 +510,10 @@ fn answer_trying(
     env: &mut Env<'_>,
     transactions: &mut Transactions,
     server: ServerId,
-    (message, source): (&Message<'_>, Flow),
+    message: &Message<'_>,
+    source: Flow,
 ) {
-    as_its_sender_has(env.config, (&env.keys.route, &env.keys.hidden), (message, &source), |message| {
+    as_its_sender_has(env.config, &env.keys.route, &env.keys.hidden, message, &source, |message| {
         transactions.respond(&mut env.cx, server, 100, |arena| {
             let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
         });

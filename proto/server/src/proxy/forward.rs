@@ -8,7 +8,7 @@ use crate::Config;
 use crate::base::{Env, Grant, Keys, Reach, Request, Sender, StageDecision};
 use crate::dialog::edge;
 use crate::dialog::gruu::Gruu;
-use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, write_own_route};
+use crate::dialog::route::{LOOP_MARK, OwnUri, Routed, loop_hash, write_own_route};
 use crate::dialog::{caller_side, target_hash_on};
 use crate::policy::{Border, Permitted, remove_fields};
 use crate::token::sources::{SourceHash, Sources};
@@ -281,16 +281,14 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             self.add_path(&mut edit);
         }
         if self.returns_here() {
-            let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
-                let hop = (self.flow.transport, self.is_sips());
+                let uri = self.own_uri(&self.flow);
                 let made_s = self.now.as_secs();
                 let Grant { sender, dialog, .. } = self.request.grant;
                 let (sender, client) = (sender.letter(), self.request.client(self.config));
                 let has_own_uri = self.has_own_uri();
-                let returned = Returned { sender, dialog, client, has_own_uri };
-                let token = Token::Accepted(returned);
-                write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
+                let token = Token::Accepted(Returned { sender, dialog, client, has_own_uri });
+                write_own_route(out, &self.keys.route, message, uri, token, made_s);
                 add_params(out, &self.changes.own_route_params);
             });
         }
@@ -451,12 +449,16 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// URI of this server for the side of a flow.
+    fn own_uri(&self, flow: &Flow) -> OwnUri<'_> {
+        let host = self.config.sent_by(flow.listener, flow.remote.ip());
+        OwnUri { host, transport: flow.transport, is_sips: self.is_sips() }
+    }
+
     /// Appends a Record-Route of this server for the side of a flow, with one more parameter.
     fn write_record_route(&self, flow: &Flow, token: Token, param: &[u8], out: &mut Vec<u8>) {
-        let host = self.config.sent_by(flow.listener, flow.remote.ip());
         let (message, made_s) = (self.request.message, self.now.as_secs());
-        let hop = (flow.transport, self.is_sips());
-        write_own_route(out, &self.keys.route, message, host, hop, token, made_s);
+        write_own_route(out, &self.keys.route, message, self.own_uri(flow), token, made_s);
         add_params(out, &self.changes.route_params);
         add_params(out, param);
     }
@@ -471,10 +473,10 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !edge::serves(self.config, self.routed.next_uri()) {
             return;
         }
-        let flows = (&self.request.flow, &self.flow);
         let is_first_hop = self.request.message.has_one_via();
         edit.push_first(HeaderName::Path, |out| {
-            edge::write_path(self.config, self.keys, flows, (self.now, is_first_hop), out);
+            let (from, to) = (&self.request.flow, &self.flow);
+            edge::write_path(self.config, self.keys, from, to, self.now, is_first_hop, out);
         });
     }
 

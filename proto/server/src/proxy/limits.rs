@@ -242,7 +242,8 @@ impl Pending {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         strangers_user: Option<u64>,
-        (bytes, of_branch): (usize, usize),
+        bytes: usize,
+        of_branch: usize,
     ) -> Option<Reserved> {
         if strangers_user.is_some_and(|user| !self.strangers.has_room(user, Self::REQUESTS_MAX)) {
             env.counters.over_user_requests += 1;

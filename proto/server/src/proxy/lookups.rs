@@ -111,7 +111,8 @@ impl Lookups {
         &mut self,
         cx: &mut Context<'_, Action>,
         host: HostName<'_>,
-        (message, source): (&Message<'_>, Option<IpAddr>),
+        message: &Message<'_>,
+        source: Option<IpAddr>,
         lookup: Lookup,
     ) -> u64 {
         let draw = self.queries.hasher().hash_one(message.call_id());

@@ -131,7 +131,8 @@ impl Proxy {
         env: &mut Env<'_>,
         transactions: &mut Transactions,
         table: &LocationTable,
-        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
         candidate: Option<Candidate>,
     ) -> Option<Candidate> {
         let mut targets = core::mem::take(&mut self.targets);
@@ -170,7 +171,7 @@ impl Proxy {
             stateless.forward(env, &mut Parts { transactions, lookups, memory }, forwarding);
         } else {
             stages::keep_candidate(&mut planned, candidate);
-            self.fork(env, transactions, (request, routed), (planned, &mut counted));
+            self.fork(env, transactions, request, routed, planned, &mut counted);
         }
         stages::abandon(env, counted);
         self.targets = targets;
@@ -210,8 +211,8 @@ impl Proxy {
                 );
             }
             Some(_) if !cfg!(feature = "operator") => {}
-            Some(Lookup::Number(id)) => self.on_number(env, transactions, (id, query), &[]),
-            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), None),
+            Some(Lookup::Number(id)) => self.on_number(env, transactions, id, query, &[]),
+            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, id, flow, None),
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
@@ -229,7 +230,7 @@ impl Proxy {
         uris: &[Box<str>],
     ) {
         if let Some(Lookup::Number(id)) = self.lookups.end(query) {
-            self.on_number(env, transactions, (id, query), uris);
+            self.on_number(env, transactions, id, query, uris);
         }
     }
 
@@ -238,7 +239,8 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (id, query): (BranchId, u64),
+        id: BranchId,
+        query: u64,
         uris: &[Box<str>],
     ) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
@@ -269,7 +271,7 @@ impl Proxy {
         result: Option<RelayResult>,
     ) {
         match self.lookups.end(query) {
-            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), result),
+            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, id, flow, result),
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, result);
             }
@@ -283,7 +285,8 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
-        (id, flow): (BranchId, Flow),
+        id: BranchId,
+        flow: Flow,
         result: Option<RelayResult>,
     ) {
         let Some(context) = self.contexts.get_mut(id.context()) else { return };
@@ -306,7 +309,7 @@ impl Proxy {
         let StoredResponse { branch: id, status, flow, sent_to, .. } = stored;
         let Some(context) = self.contexts.get_mut(id.context()) else { return };
         let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
-        match stages::answered(env, context, query, (*id, &response), result) {
+        match stages::answered(env, context, query, *id, &response, result) {
             MessageStep::Pass => self.on_passed(env, transactions, *id, &response),
             MessageStep::Replace(bytes) => self.on_replaced(env, transactions, *id, &response, &bytes),
             MessageStep::Wait => {}

@@ -55,7 +55,7 @@ pub(super) fn plan(
         refuse_fork(call.env, call.request, why);
         return false;
     }
-    report(call.env, (call.request, call.routed), planned);
+    report(call.env, call.request, call.routed, planned);
     true
 }
 
@@ -223,7 +223,7 @@ fn refuse_fork(env: &mut Env<'_>, request: &Request<'_, '_>, reason: TooBroad) {
 
 /// Reports the target set of a request. Routes and lookups of numbers were reported when they were found.
 #[inline]
-fn report(env: &Env<'_>, (request, routed): (&Request<'_, '_>, &Routed<'_>), planned: &Planned<'_>) {
+fn report(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, planned: &Planned<'_>) {
     if env.is_tracing {
         report_targets(env, request, routed, planned);
     }

@@ -5,7 +5,7 @@ use super::context::{Best, BranchState};
 use super::forward::write_cseq;
 use super::stages;
 use super::{Proxy, ends};
-use crate::base::{BranchId, Env, Grant, Reach, Response, Transactions};
+use crate::base::{BranchId, Env, Grant, Keys, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
 use crate::token::caller_uri::as_its_sender_has;
@@ -198,7 +198,7 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
-        self.note_pause(env, id, (message, status));
+        self.note_pause(env, id, message, status);
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
         let end = BranchEnd { id, status, response: Some(response), is_superseded };
         if (status == 503 && self.fail_over(env, transactions, id)) || self.goes_on(env, transactions, &end) {
@@ -463,7 +463,6 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
         let (server, flow, source) = (context.server, context.source, context.source.remote);
-        let keys = (&env.keys.route, &env.keys.hidden);
         let Ok(message) = Message::parse(&request, &Limits::STORED) else {
             return transactions.drop_server(server);
         };
@@ -475,7 +474,8 @@ impl Proxy {
         }
         let tag = to_tag(&env.keys.tag, &message);
         let info = &*context.answer_info;
-        let was_sent = as_its_sender_has(env.config, keys, (&message, &flow), |message| {
+        let Keys { route, hidden, .. } = env.keys;
+        let was_sent = as_its_sender_has(env.config, route, hidden, &message, &flow, |message| {
             transactions.respond(&mut env.cx, server, status, |arena| {
                 let mut response = MessageWriter::answer(arena, message, status, phrase, source, Some(&tag));
                 if !info.is_empty() {

@@ -66,8 +66,7 @@ impl Stateless {
                 let waiting = Lookup::Stateless(Box::new(waiting));
                 // A peer must not use up the lookups of what the configuration names.
                 let source = target.configured_hop().is_none().then(|| request.client(env.config));
-                let asked = (request.message, source);
-                parts.lookups.start(&mut env.cx, host, asked, waiting);
+                parts.lookups.start(&mut env.cx, host, request.message, source, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }

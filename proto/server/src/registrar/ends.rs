@@ -17,7 +17,7 @@ impl Registrar {
         if table.forget(aor) {
             storage.host.on_change(aor, BindingChange::Removed, None);
             let removed = Removed { all: true, ..Removed::default() };
-            sharing::store(storage, table, (aor, None), &removed, Instant::default(), record);
+            sharing::store(storage, table, aor, None, &removed, Instant::default(), record);
         }
         self.changes.note(aor, ContactEnd::UserRemoved);
     }
@@ -43,7 +43,7 @@ impl Registrar {
                 // Other nodes dial it too from now on.
                 if storage.cluster.is_some() {
                     let key = table.key_of(aor);
-                    sharing::store(storage, table, (aor, key), &Removed::default(), now, record);
+                    sharing::store(storage, table, aor, key, &Removed::default(), now, record);
                 }
                 return;
             }
@@ -75,14 +75,15 @@ impl Registrar {
         now: Instant,
         since: Instant,
         storage: &Storage<'_>,
-        slots: (u32, u32),
+        from: u32,
+        count: u32,
     ) -> Option<u32> {
         let Self { table, record, .. } = self;
         let age_ms = u32::try_from(now.since(since).as_millis()).unwrap_or(u32::MAX);
-        let (users, next) = table.own_users_from(now, age_ms, slots);
+        let (users, next) = table.own_users_from(now, age_ms, from, count);
         for aor in users {
             let key = table.key_of(&aor);
-            sharing::store(storage, table, (&aor, key), &Removed::default(), now, record);
+            sharing::store(storage, table, &aor, key, &Removed::default(), now, record);
         }
         next
     }
@@ -103,12 +104,13 @@ impl Registrar {
         &mut self,
         now: Instant,
         host: &dyn Host,
-        slots: (u32, u32),
+        from: u32,
+        count: u32,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
         let Self { table, changes, .. } = self;
         let ended = ended(host, now, BindingEnd::OtherNode);
-        table.sweep(slots, host, is_confirmed, ended, |aor| {
+        table.sweep(from, count, host, is_confirmed, ended, |aor| {
             host.on_change(aor, BindingChange::Ended, None);
             changes.note(aor, ContactEnd::Unregistered);
         })
@@ -120,7 +122,8 @@ impl Registrar {
         &mut self,
         config: &Config,
         storage: &Storage<'_>,
-        (aor, is_looked_up): (&[u8], bool),
+        aor: &[u8],
+        is_looked_up: bool,
         record: &Record<'_>,
         time: RecordTime,
     ) -> Taken {
@@ -137,7 +140,7 @@ impl Registrar {
         let host = storage.host;
         let before = self.table.bindings_len();
         let ended = ended(host, time.now, BindingEnd::OtherNode);
-        let joined = self.table.join(aor, record, time, (cluster, config), ended);
+        let joined = self.table.join(aor, record, time, cluster, config, ended);
         if joined.is_changed {
             host.on_change(aor, change_of(before, self.table.bindings_len()), None);
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
@@ -147,7 +150,7 @@ impl Registrar {
             let Registered { age_ms, call, cseq } = dead.registered;
             let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), age_ms, call, cseq };
             let key = self.table.key_of(aor);
-            sharing::store(storage, &mut self.table, (aor, key), &removed, time.now, &mut self.record);
+            sharing::store(storage, &mut self.table, aor, key, &removed, time.now, &mut self.record);
         }
         Taken { passed_over: joined.passed_over, is_brief: holding == Holding::Briefly && joined.is_changed }
     }

@@ -197,12 +197,12 @@ impl Registrar {
                     .map_err(|error| refusal_of(env.counters, error))
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
-            Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, (&path, count)),
+            Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, &path, count),
         };
         match outcome {
             Ok(accepted) => {
-                self.report_accepted(env, request, aor, (before, &accepted));
-                self.confirm(env, request, aor, (accepted, &path));
+                self.report_accepted(env, request, aor, before, &accepted);
+                self.confirm(env, request, aor, accepted, &path);
             }
             Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
             Err(Refusal::TooBrief) => {
@@ -231,7 +231,8 @@ impl Registrar {
         env: &Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
-        (before, accepted): (usize, &Accepted),
+        before: usize,
+        accepted: &Accepted,
     ) {
         let message = request.message;
         if !accepted.saved.changed {
@@ -290,7 +291,8 @@ impl Registrar {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         proof: &Authenticated<&Aor>,
-        (path, count): (&Path, usize),
+        path: &Path,
+        count: usize,
     ) -> Result<Accepted, Refusal> {
         let message = request.message;
         let max = env.config.registrar.max_contacts;
@@ -351,7 +353,8 @@ impl Registrar {
         env: &mut Env<'_>,
         request: &Request<'_, '_>,
         aor: &Aor,
-        (accepted, path): (Accepted, &Path),
+        accepted: Accepted,
+        path: &Path,
     ) {
         let Accepted { saved, by_flow } = accepted;
         let key = saved.key;
@@ -360,7 +363,7 @@ impl Registrar {
         let change = if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
             let Self { table, record, removed, .. } = self;
             let now = env.cx.now;
-            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record)
+            sharing::store(&env.storage(), table, aor.as_bytes(), key, removed, now, record)
         } else if env.config.cluster.is_some() {
             // The same REGISTER again: what it changed may be refused by the store.
             self.table.pending(key)
@@ -429,11 +432,9 @@ fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
 
 /// Notes that a phone has another flow, so that requests in its dialogs follow it.
 fn note_left(env: &mut Env<'_>, aor: &Aor, left: &Flow, flow: &Flow) {
-    let (key, now) = (&env.keys.route, env.cx.now);
+    let (key, lifetime) = (&env.keys.route, env.dialog_lifetime());
     let user = UserHash::of(key, aor.user(), aor.domain());
-    let until = now + env.config.dialog_lifetime;
-    let has_room =
-        env.tables.change_sides(false, |table| table.note_left(key, (left, flow), user, (now, until)));
+    let has_room = env.tables.change_sides(false, |table| table.note_left(key, left, flow, user, lifetime));
     env.counters.sides_overflow += u64::from(!has_room);
 }
 

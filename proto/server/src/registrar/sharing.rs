@@ -14,7 +14,8 @@ use ringway_transaction::SlabKey;
 pub(super) fn store(
     storage: &Storage<'_>,
     table: &mut LocationTable,
-    (aor, key): (&[u8], Option<SlabKey>),
+    aor: &[u8],
+    key: Option<SlabKey>,
     removed: &Removed,
     now: Instant,
     record: &mut Vec<u8>,
@@ -31,7 +32,7 @@ pub(super) fn store(
     // Connections are numbered from the start: an earlier token names none.
     let made_s = now.as_secs().max(storage.started_s);
     table.write_update(key, writer, removed, now, |flow, out| {
-        edge::write_link(cluster, (storage.link_key, storage.source_key), flow, made_s, out);
+        edge::write_link(cluster, storage.link_key, storage.source_key, flow, made_s, out);
     });
     let number = storage.host.share(aor, record);
     table.set_pending(key, number);
@@ -48,6 +49,6 @@ pub(super) fn store_fewer(
     record: &mut Vec<u8>,
 ) {
     let key = table.key_of(aor);
-    store(storage, table, (aor, key), removed, now, record);
+    store(storage, table, aor, key, removed, now, record);
     storage.host.on_change(aor, BindingChange::Ended, None);
 }

@@ -75,7 +75,7 @@ pub(super) fn accept_caller(
     if may_be_listed && env.config.trunking.emergency.lets_in(request.client(env.config)) {
         return Some(Grant { above_limits, ..Grant::new(Reach::Anywhere, Sender::Stranger) });
     }
-    accept_by_rules(env, authenticator, request, routed, (parties, above_limits))
+    accept_by_rules(env, authenticator, request, routed, parties, above_limits)
 }
 
 /// Applies the access rules, and notes the next hop that they compared. `None` if the request was answered or dropped. One that may go
@@ -85,10 +85,11 @@ fn accept_by_rules(
     authenticator: &mut Authenticator,
     request: &Request<'_, '_>,
     routed: &mut Routed<'_>,
-    (parties, above_limits): (Parties, Option<u64>),
+    parties: Parties,
+    above_limits: Option<u64>,
 ) -> Option<Grant> {
     let mark = live_mark(env, request, routed);
-    let facts = facts_of(env, request, routed, (parties, mark));
+    let facts = facts_of(env, request, routed, parties, mark);
     let in_dialog = match mark {
         Some(LiveMark::Dialog(mark)) if mark.reaches_side => Some(mark),
         Some(LiveMark::Dialog(_) | LiveMark::Accepted(_)) | None => None,
@@ -134,7 +135,7 @@ fn accept_by_rules(
     let is_in_dialog =
         grant.dialog.is_some() || (grant.returned.is_some() && request.message.to().tag().is_some());
     let source = Request { grant, ..*request }.source();
-    (is_in_dialog || grant.above_limits.is_some() || !is_blocked(env, request, routed, (parties, source)))
+    (is_in_dialog || grant.above_limits.is_some() || !is_blocked(env, request, routed, parties, source))
         .then_some(grant)
 }
 
@@ -143,7 +144,8 @@ fn facts_of<'r>(
     env: &Env<'_>,
     request: &Request<'r, '_>,
     routed: &Routed<'_>,
-    (parties, mark): (Parties, Option<LiveMark>),
+    parties: Parties,
+    mark: Option<LiveMark>,
 ) -> Facts<'r> {
     Facts {
         method: request.method,
@@ -151,7 +153,7 @@ fn facts_of<'r>(
         to_us: parties.to_us,
         mark,
         edge: match env.features.flow_tokens() {
-            true => edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
+            true => edge::part_of(env.config, env.keys, routed, request, env.cx.now, env.started_s),
             false => EdgePart::Absent,
         },
         is_of_node: env.config.is_link(&request.flow),
@@ -224,7 +226,8 @@ fn is_blocked(
     env: &mut Env<'_>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
-    (parties, source): (Parties, IpAddr),
+    parties: Parties,
+    source: IpAddr,
 ) -> bool {
     // They have no answer, or end what was accepted before (RFC 3261 §22.1).
     if matches!(request.method, Method::Ack | Method::Cancel) {

@@ -50,7 +50,8 @@ impl UrgentRates {
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
 pub(super) fn is_admitted(
     env: &mut Env<'_>,
-    (transactions, urgent): (&Transactions, &mut UrgentRates),
+    transactions: &Transactions,
+    urgent: &mut UrgentRates,
     flow: Flow,
     bytes: &[u8],
 ) -> bool {

@@ -35,7 +35,7 @@ impl Server {
         if had.trunks()
             && let Some((bytes, line)) = translated(&mut self.environment.env(cx), &request)
         {
-            return self.on_translated(cx, request, (&bytes, line));
+            return self.on_translated(cx, request, &bytes, line);
         }
         self.on_own_request(cx, request);
     }
@@ -52,8 +52,8 @@ impl Server {
         if !may_use_link(env, &request) {
             return;
         }
-        let ends = (self.refuses, self.registrar.is_draining());
-        if refuses_new_work(env, &mut self.transactions, &request, ends) {
+        let drains = self.registrar.is_draining();
+        if refuses_new_work(env, &mut self.transactions, &request, self.refuses, drains) {
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
@@ -70,7 +70,7 @@ impl Server {
         };
         request.key = Some(key);
         let holds = had.cluster() || had.stir();
-        if (holds && absorbs(env, had, (&mut self.locating, &mut self.verifying), &request))
+        if (holds && absorbs(env, had, &mut self.locating, &mut self.verifying, &request))
             || (method == Method::Ack && env.acknowledges_us(message, key))
         {
             return;
@@ -96,8 +96,8 @@ impl Server {
         let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
         env.count_root_dots([&routed.uri, &message.from().uri]);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
-            let cancelled = (self.transactions.key_of_cancelled(message), &request);
-            if cancels(env, had, (&mut self.locating, &mut self.verifying), cancelled) {
+            let key = self.transactions.key_of_cancelled(message);
+            if cancels(env, had, &mut self.locating, &mut self.verifying, key, &request) {
                 return;
             }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
@@ -137,13 +137,13 @@ impl Server {
         if to_us
             && !is_urgent
             && may_wait(env)
-            && self.locating.begin(env, self.registrar.table(), (request, &routed))
+            && self.locating.begin(env, self.registrar.table(), request, &routed)
         {
             return;
         }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
-        proceed(env, handlers, (request, &routed), to_us);
+        proceed(env, handlers, request, &routed, to_us);
     }
 
     /// Handles a request of a carrier in place of the one that came.
@@ -151,7 +151,8 @@ impl Server {
         &mut self,
         cx: &mut Context<'_, Action>,
         request: Request<'_, '_>,
-        (bytes, line): (&[u8], Option<usize>),
+        bytes: &[u8],
+        line: Option<usize>,
     ) {
         let Ok(message) = &Message::parse(bytes, &Limits::STORED) else { return };
         let Request { flow, peer, key, grant, .. } = request;
@@ -166,7 +167,8 @@ impl Server {
         cx: &mut Context<'_, Action>,
         message: &Message<'_>,
         status: u16,
-        (flow, peer): (Flow, Option<&PeerNames>),
+        flow: Flow,
+        peer: Option<&PeerNames>,
     ) {
         let env = &mut self.environment.env(cx);
         env.counters.responses += 1;
@@ -179,7 +181,7 @@ impl Server {
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
             Answer::Pass { owner: Owner::Probe(probe), .. } => {
-                self.neighbours.on_response(env, probe, (message, status), (&flow, peer));
+                self.neighbours.on_response(env, probe, &response, peer);
             }
             Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);
@@ -189,13 +191,13 @@ impl Server {
             Answer::Pass { owner: Owner::Notify(key), .. } => {
                 let parts =
                     &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
-                self.events.on_response(env, parts, key, (message, status));
+                self.events.on_response(env, parts, key, &response);
             }
             Answer::Pass { owner: Owner::Registration(id), .. } => {
-                self.registrations.on_response(env, &mut self.transactions, id, (message, status, &flow));
+                self.registrations.on_response(env, &mut self.transactions, id, &response);
             }
             Answer::Pass { owner: Owner::Message(key), .. } => {
-                self.messages.on_response(env, key, (message, status));
+                self.messages.on_response(env, key, &response);
             }
             Answer::Absorbed => {}
             Answer::Stateless(branch) => {
@@ -218,7 +220,8 @@ fn refuses_new_work(
     env: &mut Env<'_>,
     transactions: &mut Transactions,
     request: &Request<'_, '_>,
-    (stops, drains): (Option<&'static str>, bool),
+    stops: Option<&'static str>,
+    drains: bool,
 ) -> bool {
     // Usually there is no reason to look at the request.
     if stops.is_none() && !drains {
@@ -228,7 +231,7 @@ fn refuses_new_work(
         let may_still = env.config.is_link(&request.flow) || is_to_emergency(env, request, &request.uri);
         drains && request.method != Method::Register && !may_still
     };
-    let refusal = match stops {
+    let (phrase, reason) = match stops {
         _ if !is_new_work(request) => return false,
         Some(reason) => (reason, Reason::Stopping),
         None if is_drained(env) => (DRAINING, Reason::Draining),
@@ -236,7 +239,7 @@ fn refuses_new_work(
     };
     // Retransmissions of pending requests are still matched.
     if let Incoming::New(_) = transactions.receive_request(&mut env.cx, request.message) {
-        refuse_new(env, request, refusal);
+        refuse_new(env, request, phrase, reason);
     }
     true
 }
@@ -250,7 +253,8 @@ fn is_new_work(request: &Request<'_, '_>) -> bool {
 pub(super) fn proceed(
     env: &mut Env<'_>,
     handlers: Handlers<'_>,
-    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
     to_us: bool,
 ) {
     let Handlers { transactions, table, proxy, events, messages } = handlers;
@@ -273,7 +277,7 @@ pub(super) fn proceed(
             {
                 return;
             }
-            let absent = proxy.forward(env, transactions, table, (request, routed), candidate);
+            let absent = proxy.forward(env, transactions, table, request, routed, candidate);
             if let Some(candidate) = absent {
                 messages.keep(env, request, &candidate);
             }
@@ -281,7 +285,7 @@ pub(super) fn proceed(
     }
 }
 
-fn refuse_new(env: &mut Env<'_>, request: &Request<'_, '_>, (phrase, reason): (&str, Reason)) {
+fn refuse_new(env: &mut Env<'_>, request: &Request<'_, '_>, phrase: &str, reason: Reason) {
     env.report(request, Report::NotReady { phrase, reason });
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);

@@ -130,7 +130,8 @@ impl HeldIndex {
 pub(super) fn absorbs(
     env: &mut Env<'_>,
     had: Features,
-    (locating, verifying): (&mut impl Holds, &mut impl Holds),
+    locating: &mut impl Holds,
+    verifying: &mut impl Holds,
     request: &Request<'_, '_>,
 ) -> bool {
     (had.cluster() && locating.index().absorbs(env, request))
@@ -141,8 +142,10 @@ pub(super) fn absorbs(
 pub(super) fn cancels(
     env: &mut Env<'_>,
     had: Features,
-    (locating, verifying): (&mut impl Holds, &mut impl Holds),
-    (key, cancel): (MatchKey, &Request<'_, '_>),
+    locating: &mut impl Holds,
+    verifying: &mut impl Holds,
+    key: MatchKey,
+    cancel: &Request<'_, '_>,
 ) -> bool {
     (had.cluster() && locating.on_cancel(env, key, cancel))
         || (had.stir() && verifying.on_cancel(env, key, cancel))

@@ -79,7 +79,8 @@ impl Locating {
         &mut self,
         env: &mut Env<'_>,
         table: &LocationTable,
-        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
     ) -> bool {
         let mut aor = Aor::default();
         if !matches!(request.method, Method::Invite | Method::Message)
@@ -210,14 +211,14 @@ impl Server {
             Some(Checked::Passes(verstat)) => {
                 request.grant.verstat = verstat;
                 let table = self.registrar.table();
-                if to_us && may_wait(env) && self.locating.begin(env, table, (&request, &routed)) {
+                if to_us && may_wait(env) && self.locating.begin(env, table, &request, &routed) {
                     return;
                 }
             }
         }
         let Self { transactions, registrar, proxy, events, messages, .. } = self;
         let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
-        proceed(env, handlers, (&request, &routed), to_us);
+        proceed(env, handlers, &request, &routed, to_us);
     }
 
     /// Goes on with the requests whose time has passed.

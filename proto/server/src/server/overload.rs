@@ -122,7 +122,8 @@ impl Overload {
         waited: Duration,
         config: &OverloadConfig,
         class: WorkClass,
-        (source, call_id): (Option<IpAddr>, &[u8]),
+        source: Option<IpAddr>,
+        call_id: &[u8],
     ) -> Verdict {
         let share = source.map_or(1, |source| {
             let hash = self.hash.hash_one(source_of(source));
@@ -195,7 +196,9 @@ impl Shares {
 pub(super) fn refuses_late(
     env: &mut Env<'_>,
     overload: &mut Overload,
-    (transactions, table, urgent): (&Transactions, &LocationTable, &mut UrgentRates),
+    transactions: &Transactions,
+    table: &LocationTable,
+    urgent: &mut UrgentRates,
     request: &Request<'_, '_>,
     waited: Duration,
 ) -> bool {
@@ -208,7 +211,7 @@ pub(super) fn refuses_late(
     let is_named = env.config.trunking.is_trunk(request.flow.remote.ip());
     let source = (!is_named).then(|| request.flow.remote.ip());
     let call_id = request.message.call_id();
-    let verdict = overload.judge(env.cx.now, waited, &env.config.overload, class, (source, call_id));
+    let verdict = overload.judge(env.cx.now, waited, &env.config.overload, class, source, call_id);
     if verdict == Verdict::Admit {
         return false;
     }

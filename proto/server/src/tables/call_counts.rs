@@ -1,6 +1,7 @@
 //! Calls of those that have a limit of them, trunks, users and domains: those under way, and those of the present second.
 
 use crate::config::TrunkLimits;
+use crate::tables::owned::Lifetime;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -109,16 +110,17 @@ impl CallCounts {
         }
     }
 
-    /// Counts a call for all these accounts, or for none, until `until` at most.
+    /// Counts a call for all these accounts, or for none, for this time at most.
     ///
     /// # Errors
     /// It would be one too many for an account, or there is no room to count it.
     pub(crate) fn begin(
         &mut self,
-        (now, until): (Instant, Instant),
+        lifetime: Lifetime,
         accounts: &[Limited<'_>],
         call: u64,
     ) -> Result<Box<CountedCall>, NotCounted> {
+        let Lifetime { now, until } = lifetime;
         for (index, account) in accounts.iter().enumerate() {
             if let Some(reached) = self.reached(now, account) {
                 return Err(NotCounted::Full(index, reached));
@@ -149,7 +151,8 @@ impl CallCounts {
     }
 
     /// Limit of an account that permits no further call at present.
-    pub(crate) fn reached(&mut self, now: Instant, (account, limits): &Limited<'_>) -> Option<ReachedLimit> {
+    pub(crate) fn reached(&mut self, now: Instant, limited: &Limited<'_>) -> Option<ReachedLimit> {
+        let (account, limits) = limited;
         let key = self.key_of(account);
         let count = self.accounts.get(&key).copied()?;
         if limits.per_second.is_some_and(|most| count.in_second_of(now) >= most) {
@@ -280,8 +283,9 @@ mod tests {
         CallCounts::new(&Seed::from_number(1))
     }
 
-    fn at(second: u64) -> (Instant, Instant) {
-        (Instant::from_secs(T + second), Instant::from_secs(T + second + 100))
+    fn at(second: u64) -> Lifetime {
+        let now = Instant::from_secs(T + second);
+        Lifetime { now, until: now + Duration::from_secs(100) }
     }
 
     fn lines(trunk: &str, most: u32) -> Limited<'_> {
@@ -310,7 +314,7 @@ mod tests {
         assert!(begin(&mut table, "a", 4).is_ok() && begin(&mut table, "a", 5).is_err());
         table.end_answered(2, 9);
         assert_eq!(table.of("a"), 2, "it is not answered");
-        table.answered(&second, 9, at(0).1);
+        table.answered(&second, 9, at(0).until);
         table.end(&second);
         table.end_answered(2, 8);
         assert_eq!(table.of("a"), 2, "the BYE of another callee ends nothing");
@@ -324,8 +328,8 @@ mod tests {
         let mut table = table();
         let admitted: Vec<_> = (0..10).filter_map(|_| table.begin(at(0), &[lines("a", 3)], 7).ok()).collect();
         assert_eq!((admitted.len(), table.of("a")), (3, 3));
-        table.answered(&admitted[0], 1, at(0).1);
-        table.answered(&admitted[1], 1, at(0).1);
+        table.answered(&admitted[0], 1, at(0).until);
+        table.answered(&admitted[1], 1, at(0).until);
         table.end_answered(7, 1);
         assert_eq!(table.of("a"), 2, "one BYE ends one call, also of two with the same tags");
         table.end(&admitted[2]);
@@ -339,7 +343,7 @@ mod tests {
     fn a_bye_ends_the_call_of_the_trunk_that_answered() {
         let mut table = table();
         let [silent, other] = ["a", "b"].map(|trunk| table.begin(at(0), &[lines(trunk, 3)], 7).unwrap());
-        table.answered(&other, 1, at(0).1);
+        table.answered(&other, 1, at(0).until);
         table.end_answered(7, 1);
         assert_eq!((table.of("a"), table.of("b")), (1, 0));
         table.end(&silent);
@@ -358,7 +362,7 @@ mod tests {
         );
         let under_way = |table: &CallCounts| accounts.map(|(account, _)| table.len_of(&account));
         assert_eq!((under_way(&table), table.of_callers), ([1, 1, 1], 2));
-        table.answered(&call, 3, at(0).1);
+        table.answered(&call, 3, at(0).until);
         table.end(&call);
         assert_eq!(under_way(&table), [1, 1, 1], "it is answered");
         table.end_answered(1, 3);
@@ -371,13 +375,14 @@ mod tests {
         let mut table = table();
         assert!(table.begin(at(0), &[lines("a", 1)], 1).is_ok());
         assert!(table.begin(at(99), &[lines("a", 1)], 2).is_err());
-        let is_full = |table: &mut CallCounts, second| table.reached(at(second).0, &lines("a", 1)).is_some();
+        let is_full =
+            |table: &mut CallCounts, second| table.reached(at(second).now, &lines("a", 1)).is_some();
         assert!(is_full(&mut table, 99) && !is_full(&mut table, 101));
         let second = table.begin(at(101), &[lines("a", 1)], 2).unwrap();
         assert_eq!((table.of("a"), table.calls.len()), (1, 1));
-        table.answered(&second, 7, at(110).0);
-        table.extend(2, 8, at(500).0);
-        table.extend(2, 7, at(120).0);
+        table.answered(&second, 7, at(110).now);
+        table.extend(2, 8, at(500).now);
+        table.extend(2, 7, at(120).now);
         assert!(is_full(&mut table, 119) && !is_full(&mut table, 121));
     }
 

@@ -240,7 +240,7 @@ impl DialogStates {
     /// Ends the answered calls with these tags, in either order.
     pub fn end_dialog(&mut self, now: Instant, call_id: &[u8], tags: (&[u8], &[u8]), changed: &mut Vec<Aor>) {
         self.expire(now, changed);
-        for key in self.of_dialog(call_id, tags) {
+        for key in self.of_dialog(call_id, tags.0, tags.1) {
             self.end(now, key, changed);
         }
     }
@@ -249,7 +249,7 @@ impl DialogStates {
     pub fn end_side(&mut self, now: Instant, call_id: &[u8], tags: (&[u8], &[u8]), changed: &mut Vec<Aor>) {
         self.expire(now, changed);
         let side = self.filter.hash(tags.0);
-        for key in self.of_dialog(call_id, tags) {
+        for key in self.of_dialog(call_id, tags.0, tags.1) {
             let own = self.legs.get(key).map(|leg| match leg.role {
                 Role::Initiator => leg.from,
                 Role::Recipient => leg.to,
@@ -270,7 +270,7 @@ impl DialogStates {
         changed: &mut Vec<Aor>,
     ) {
         self.expire(now, changed);
-        for key in self.of_dialog(call_id, tags) {
+        for key in self.of_dialog(call_id, tags.0, tags.1) {
             if let Some(leg) = self.legs.get_mut(key) {
                 self.ends.cancel(leg.timer);
                 (leg.until, leg.timer) = (until, self.ends.arm(until, key));
@@ -388,7 +388,7 @@ impl DialogStates {
         true
     }
 
-    fn of_dialog(&self, call_id: &[u8], (one, other): (&[u8], &[u8])) -> SmallVec<[SlabKey; 2]> {
+    fn of_dialog(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> SmallVec<[SlabKey; 2]> {
         let Some(legs) = self.by_call.get(&self.filter.hash(call_id)) else { return SmallVec::new() };
         let tags = (self.filter.hash(one), self.filter.hash(other));
         let is_it = |key: &SlabKey| {

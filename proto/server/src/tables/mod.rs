@@ -23,7 +23,7 @@ pub use failed_servers::FailedServers;
 pub(crate) use failed_servers::{PAUSE_MAX, paused_until, put_last, retry_after};
 pub use neighbours::{CALLS_MAX, NeighbourRoute, NeighbourTable};
 pub(crate) use neighbours::{CallRequest, CallResult};
-pub(crate) use owned::EntryOwner;
+pub(crate) use owned::{EntryOwner, Lifetime};
 pub(crate) use phone_flows::{PhoneHash, side_of};
 pub use rate::{LocateLimits, LocateRefusal, SourceRates, Traffic, TrafficRates};
 pub use shared::{SharedTables, TableLimits};

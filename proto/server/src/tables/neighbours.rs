@@ -172,7 +172,8 @@ impl NeighbourTable {
     pub(crate) fn begin_call(
         &mut self,
         now: Instant,
-        (call_id, neighbour): (u64, usize),
+        call_id: u64,
+        neighbour: usize,
         flow: Flow,
         request: CallRequest,
     ) -> Option<Flow> {

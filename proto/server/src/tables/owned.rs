@@ -11,6 +11,13 @@ use ringway_sansio::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EntryOwner(u64);
 
+/// Time of an entry: the present one, and its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) now: Instant,
+    pub(crate) until: Instant,
+}
+
 /// Number of entries of each owner.
 #[derive(Debug)]
 pub(super) struct Shares {
@@ -89,13 +96,8 @@ impl<V> Owned<V> {
     }
 
     /// Adds or replaces an entry; false if the table, or the share of its owner, is full.
-    pub(super) fn insert(
-        &mut self,
-        (now, until): (Instant, Instant),
-        key: u64,
-        value: V,
-        owner: EntryOwner,
-    ) -> bool {
+    pub(super) fn insert(&mut self, lifetime: Lifetime, key: u64, value: V, owner: EntryOwner) -> bool {
+        let Lifetime { now, until } = lifetime;
         let known = self.remove(key);
         if !self.has_room(owner) && now.since(self.swept) >= SWEEP_INTERVAL {
             self.swept = now;
@@ -145,8 +147,8 @@ mod tests {
 
     const NOW: Instant = Instant::from_secs(1000);
 
-    fn until(seconds: u64) -> (Instant, Instant) {
-        (NOW, NOW + Duration::from_secs(seconds))
+    fn until(seconds: u64) -> Lifetime {
+        Lifetime { now: NOW, until: NOW + Duration::from_secs(seconds) }
     }
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
         assert!(!owned.insert(until(10), 100, 'h', other), "all are in use");
         let later = NOW + Duration::from_secs(15);
         assert_eq!((owned.get(later, 1), owned.get(later, 2)), (None, Some(&'e')));
-        assert!(owned.insert((later, later + Duration::from_secs(9)), 100, 'h', one));
+        assert!(owned.insert(Lifetime { now: later, until: later + Duration::from_secs(9) }, 100, 'h', one));
         assert_eq!(owned.len(), 3, "what has ended is removed");
         for key in [2, 4, 100] {
             owned.end(key);

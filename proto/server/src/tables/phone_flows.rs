@@ -1,6 +1,6 @@
 //! Flows that phones left, and the present flows of phones behind a front.
 
-use super::owned::{EntryOwner, Owned, Shares};
+use super::owned::{EntryOwner, Lifetime, Owned, Shares};
 use crate::token::{Side, TargetHash, UserHash};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -76,10 +76,12 @@ impl LeftFlows {
     pub(super) fn note(
         &mut self,
         key: &[u8; 16],
-        (from, to): (Side, Side),
+        from: Side,
+        to: Side,
         user: UserHash,
-        (now, until): (Instant, Instant),
+        lifetime: Lifetime,
     ) -> bool {
+        let Lifetime { now, until } = lifetime;
         let (from, owner) = (key_of(key, from), EntryOwner::of_user(user));
         self.remove(from);
         let mut has_room = true;
@@ -119,7 +121,8 @@ impl LeftFlows {
         key: &[u8; 16],
         side: Side,
         user: UserHash,
-        (now, mut since_s): (Instant, u64),
+        now: Instant,
+        mut since_s: u64,
     ) -> Option<Side> {
         let mut current = None;
         for _ in 0..Self::STEPS_MAX {
@@ -141,12 +144,13 @@ impl PhoneFlows {
     pub(super) fn note(
         &mut self,
         phone: PhoneHash,
-        (flow, user): (&Flow, UserHash),
-        (now, until): (Instant, Instant),
+        flow: &Flow,
+        user: UserHash,
+        lifetime: Lifetime,
     ) -> (Option<Side>, bool) {
         let side = side_of(flow);
-        let before = self.0.get(now, phone.0).copied().filter(|before| *before != side);
-        let has_room = self.0.insert((now, until), phone.0, side, EntryOwner::of_user(user));
+        let before = self.0.get(lifetime.now, phone.0).copied().filter(|before| *before != side);
+        let has_room = self.0.insert(lifetime, phone.0, side, EntryOwner::of_user(user));
         (before, has_room)
     }
 }
@@ -184,6 +188,7 @@ mod tests {
     const KEY: [u8; 16] = [7; 16];
     const NOW: Instant = Instant::from_secs(1000);
     const UNTIL: Instant = Instant::from_secs(1100);
+    const LIFETIME: Lifetime = Lifetime { now: NOW, until: UNTIL };
 
     fn flow(port: u16) -> Flow {
         Flow::udp(ListenerId(0), ([192, 0, 2, 1], port).into())
@@ -205,18 +210,18 @@ mod tests {
     fn a_phone_is_followed_over_several_flows() {
         let (mut table, alice) = (table(4 * OWNER_SHARE), user("alice"));
         for port in 1..4 {
-            assert!(table.note(&KEY, (side(port), side(port + 1)), alice, (NOW, UNTIL)));
+            assert!(table.note(&KEY, side(port), side(port + 1), alice, LIFETIME));
         }
         let of =
-            |table: &LeftFlows, port, user, since_s| table.registered(&KEY, side(port), user, (NOW, since_s));
+            |table: &LeftFlows, port, user, since_s| table.registered(&KEY, side(port), user, NOW, since_s);
         assert_eq!(of(&table, 1, alice, 1000), Some(side(4)));
         assert_eq!(of(&table, 4, alice, 1000), None);
         assert_eq!(of(&table, 1, alice, 1001), None, "the dialog began over that flow afterwards");
         assert_eq!(of(&table, 1, UserHash::UNNAMED, 1000), None, "another user has the flow now");
-        assert_eq!(table.registered(&KEY, side(1), alice, (UNTIL, 0)), None);
-        table.note(&KEY, (side(4), side(1)), alice, (NOW, UNTIL));
+        assert_eq!(table.registered(&KEY, side(1), alice, UNTIL, 0), None);
+        table.note(&KEY, side(4), side(1), alice, LIFETIME);
         assert!(of(&table, 1, alice, 0).is_some(), "a circle ends");
-        assert!(!table.note(&KEY, (side(5), side(9)), alice, (NOW, UNTIL)), "the earliest gives way");
+        assert!(!table.note(&KEY, side(5), side(9), alice, LIFETIME), "the earliest gives way");
         assert_eq!((of(&table, 5, alice, 0), of(&table, 1, alice, 0)), (Some(side(9)), None));
         assert_eq!(table.len(), 4);
     }
@@ -225,19 +230,19 @@ mod tests {
     fn one_user_takes_no_flow_of_another_one() {
         let mut table = table(2 * OWNER_SHARE);
         let (alice, mallory) = (user("alice"), user("mallory"));
-        assert!(table.note(&KEY, (side(1), side(2)), alice, (NOW, UNTIL)));
+        assert!(table.note(&KEY, side(1), side(2), alice, LIFETIME));
         let kept =
-            (10..1000).filter(|port| table.note(&KEY, (side(*port), side(1)), mallory, (NOW, UNTIL))).count();
+            (10..1000).filter(|port| table.note(&KEY, side(*port), side(1), mallory, LIFETIME)).count();
         assert_eq!((kept, table.len()), (2, 3));
-        assert_eq!(table.registered(&KEY, side(1), alice, (NOW, 0)), Some(side(2)));
-        let later = (UNTIL, UNTIL + Duration::from_secs(1));
-        assert!(table.note(&KEY, (side(9), side(1)), mallory, later), "the one that gives way has ended");
+        assert_eq!(table.registered(&KEY, side(1), alice, NOW, 0), Some(side(2)));
+        let later = Lifetime { now: UNTIL, until: UNTIL + Duration::from_secs(1) };
+        assert!(table.note(&KEY, side(9), side(1), mallory, later), "the one that gives way has ended");
         for number in 0..1000_u16 {
-            table.note(&KEY, (side(number), side(1)), user(&number.to_string()), later);
+            table.note(&KEY, side(number), side(1), user(&number.to_string()), later);
         }
         assert_eq!((table.len(), table.order.len()), (2 * OWNER_SHARE, 2 * OWNER_SHARE));
         assert_eq!(table.order_of_owner.len(), 2 * OWNER_SHARE);
-        assert_eq!(table.registered(&KEY, side(1), alice, (NOW, 0)), None, "the earliest of all");
+        assert_eq!(table.registered(&KEY, side(1), alice, NOW, 0), None, "the earliest of all");
     }
 
     #[test]
@@ -245,7 +250,8 @@ mod tests {
         let mut phones = PhoneFlows::new(SeededHash::new(&Seed::from_number(1)), 2 * OWNER_SHARE);
         let (alice, bob) = (user("alice"), user("bob"));
         let phone = |user, instance: &str| PhoneHash::of(&KEY, user, [instance.as_bytes(), b"1"]);
-        let mut note = |phone, port, user, now| phones.note(phone, (&flow(port), user), (now, UNTIL));
+        let mut note =
+            |phone, port, user, now| phones.note(phone, &flow(port), user, Lifetime { now, until: UNTIL });
         assert_eq!(note(phone(alice, "a"), 1, alice, NOW), (None, true));
         assert_eq!(note(phone(alice, "a"), 1, alice, NOW), (None, true), "a refresh");
         assert_eq!(note(phone(alice, "b"), 2, alice, NOW), (None, true), "another phone");

@@ -2,7 +2,7 @@
 
 use super::{
     Account, BlockList, CallCounts, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates,
-    EntryOwner, FailedServers, Limited, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
+    EntryOwner, FailedServers, Lifetime, Limited, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
     NeighbourTable, NotCounted, PausedTrunks, Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic,
     TrafficRates, TrunkLogins, TrunkPause,
 };
@@ -239,9 +239,9 @@ impl SharedTables {
         self.budgets.iter().any(|budget| budget.read(true, |budget| !budget.is_empty()))
     }
 
-    /// Extends a dialog's Record-Route mark until the second time; false: there is no room (see [`DialogExtensions`]).
-    pub(crate) fn extend_dialog(&self, time: (Instant, Instant), mark: u64, owner: EntryOwner) -> bool {
-        self.dialogs.change(false, |dialogs| dialogs.extend(time, mark, owner))
+    /// Extends a dialog's Record-Route mark for this time; false: there is no room (see [`DialogExtensions`]).
+    pub(crate) fn extend_dialog(&self, lifetime: Lifetime, mark: u64, owner: EntryOwner) -> bool {
+        self.dialogs.change(false, |dialogs| dialogs.extend(lifetime, mark, owner))
     }
 
     /// True if this mark was extended and has not ended.
@@ -389,9 +389,9 @@ impl SharedTables {
     }
 
     /// Replaces the route for requests to a trunk that its carrier gave; an empty one is none.
-    pub(crate) fn set_service_route(&self, (name, uri): (&str, &str), route: &ServiceRoute) {
+    pub(crate) fn set_service_route(&self, name: &str, uri: &str, route: &ServiceRoute) {
         self.service_routes.change((), |routes| {
-            routes.set((name, uri), route);
+            routes.set(name, uri, route);
             self.has_service_routes.store(!routes.is_empty(), Ordering::Relaxed);
         });
     }
@@ -418,19 +418,20 @@ impl SharedTables {
     /// It would be one too many for an account, or there is no room to count it.
     pub(crate) fn begin_counted(
         &self,
-        time: (Instant, Instant),
+        lifetime: Lifetime,
         accounts: &[Limited<'_>],
         call: u64,
     ) -> Result<Box<CountedCall>, NotCounted> {
         self.has_counted_calls.store(true, Ordering::Relaxed);
-        self.call_counts.change(Err(NotCounted::NoRoom), |calls| calls.begin(time, accounts, call))
+        self.call_counts.change(Err(NotCounted::NoRoom), |calls| calls.begin(lifetime, accounts, call))
     }
 
     /// Counts a call of a trunk that is verified; false: there are as many in this second as may be.
     pub(crate) fn admit_check(&self, now: Instant, trunk: &str, per_second: u32) -> bool {
         let limits = TrunkLimits { under_way: None, per_second: Some(per_second) };
         let accounts = [(Account::FromTrunk(trunk), limits)];
-        self.trunk_checks.change(false, |checks| checks.begin((now, now), &accounts, 0).is_ok())
+        let present = Lifetime { now, until: now };
+        self.trunk_checks.change(false, |checks| checks.begin(present, &accounts, 0).is_ok())
     }
 
     /// True if a call was ever counted, also under an earlier configuration.

@@ -1,6 +1,6 @@
 //! Sides of dialogs that moved, flows that phones left, and extensions of marks.
 
-use super::owned::{EntryOwner, Owned};
+use super::owned::{EntryOwner, Lifetime, Owned};
 use super::phone_flows::{LeftFlows, PhoneFlows, PhoneHash, side_of};
 use crate::token::sources::SourceHash;
 use crate::token::{Side, UriHash, UserHash};
@@ -102,12 +102,12 @@ impl SideTable {
     /// Notes where a side is; false, if the table, or the share of its owner, is full.
     pub(crate) fn note_moved(
         &mut self,
-        time: (Instant, Instant),
+        lifetime: Lifetime,
         side: DialogSide,
         moved: Moved,
         owner: EntryOwner,
     ) -> bool {
-        self.moved.insert(time, side.0, moved, owner)
+        self.moved.insert(lifetime, side.0, moved, owner)
     }
 
     /// Forgets both sides of a dialog.
@@ -120,11 +120,12 @@ impl SideTable {
     pub(crate) fn note_left(
         &mut self,
         key: &[u8; 16],
-        (from, to): (&Flow, &Flow),
+        from: &Flow,
+        to: &Flow,
         user: UserHash,
-        time: (Instant, Instant),
+        lifetime: Lifetime,
     ) -> bool {
-        self.left.note(key, (side_of(from), side_of(to)), user, time)
+        self.left.note(key, side_of(from), side_of(to), user, lifetime)
     }
 
     /// Notes that a phone behind this front has registered over `flow`; false, if there is no room for it, or another flow was
@@ -133,11 +134,12 @@ impl SideTable {
         &mut self,
         key: &[u8; 16],
         phone: PhoneHash,
-        (flow, user): (&Flow, UserHash),
-        time: (Instant, Instant),
+        flow: &Flow,
+        user: UserHash,
+        lifetime: Lifetime,
     ) -> bool {
-        let (before, has_room) = self.phones.note(phone, (flow, user), time);
-        let has_left = before.is_none_or(|before| self.left.note(key, (before, side_of(flow)), user, time));
+        let (before, has_room) = self.phones.note(phone, flow, user, lifetime);
+        let has_left = before.is_none_or(|before| self.left.note(key, before, side_of(flow), user, lifetime));
         has_room && has_left
     }
 
@@ -147,9 +149,10 @@ impl SideTable {
         key: &[u8; 16],
         side: Side,
         user: UserHash,
-        time: (Instant, u64),
+        now: Instant,
+        since_s: u64,
     ) -> Option<Side> {
-        self.left.registered(key, side, user, time)
+        self.left.registered(key, side, user, now, since_s)
     }
 }
 
@@ -172,9 +175,9 @@ impl DialogExtensions {
         Self { marks: Owned::new(SeededHash::new(seed), Self::DIALOGS_MAX) }
     }
 
-    /// Extends a mark until the second time; false, if the table, or the share of its owner, is full.
-    pub(crate) fn extend(&mut self, time: (Instant, Instant), mark: u64, owner: EntryOwner) -> bool {
-        self.marks.insert(time, mark, (), owner)
+    /// Extends a mark for this time; false, if the table, or the share of its owner, is full.
+    pub(crate) fn extend(&mut self, lifetime: Lifetime, mark: u64, owner: EntryOwner) -> bool {
+        self.marks.insert(lifetime, mark, (), owner)
     }
 
     /// True if the mark was extended and has not ended.
@@ -197,14 +200,14 @@ mod tests {
             target: UriHash::NONE,
             at_s: 1000,
         });
-        let until = (now, now + Duration::from_secs(10));
+        let lifetime = Lifetime { now, until: now + Duration::from_secs(10) };
         for side in [DialogSide(100), DialogSide(101), DialogSide(102)] {
-            assert!(table.note_moved(until, side, moved(Way::User), EntryOwner::NONE));
+            assert!(table.note_moved(lifetime, side, moved(Way::User), EntryOwner::NONE));
         }
         table.end(DialogSide(101));
         assert_eq!((table.moved(now, DialogSide(100)), table.len()), (None, 1));
         assert_eq!(table.moved(now, DialogSide(102)), Some(&moved(Way::User)));
-        assert_eq!(table.moved(until.1, DialogSide(102)), None);
+        assert_eq!(table.moved(lifetime.until, DialogSide(102)), None);
     }
 }
 
@@ -218,15 +221,17 @@ mod dialogs_tests {
     fn an_extension_ends_and_one_user_takes_no_room_of_others() {
         let now = Instant::from_secs(1000);
         let end = now + Duration::from_secs(10);
+        let lifetime = Lifetime { now, until: end };
         let mut dialogs = DialogExtensions::new(&Seed::from_number(1));
         let [one, other] =
             [b"one", b"two"].map(|name| EntryOwner::of_user(UserHash::of(&[7; 16], name, b"h")));
-        assert!(dialogs.extend((now, end), 7, one));
+        assert!(dialogs.extend(lifetime, 7, one));
         assert!(dialogs.is_extended(now, 7) && !dialogs.is_extended(now, 8) && !dialogs.is_extended(end, 7));
-        let taken = (0..70_000).filter(|&mark| dialogs.extend((now, end), 100 + mark, one)).count();
+        let taken = (0..70_000).filter(|&mark| dialogs.extend(lifetime, 100 + mark, one)).count();
         assert_eq!(taken, DialogExtensions::DIALOGS_MAX / 32 - 1);
-        assert!(dialogs.extend((now, end), 1, other) && dialogs.extend((now, end), 7, one));
+        assert!(dialogs.extend(lifetime, 1, other) && dialogs.extend(lifetime, 7, one));
         let later = end + Duration::from_secs(1);
-        assert!(dialogs.extend((later, later + Duration::from_secs(9)), 2, one), "ended entries make room");
+        let lifetime = Lifetime { now: later, until: later + Duration::from_secs(9) };
+        assert!(dialogs.extend(lifetime, 2, one), "ended entries make room");
     }
 }

@@ -104,7 +104,7 @@ pub(crate) struct ServiceRoutes(BTreeMap<String, (String, ServiceRoute)>);
 
 impl ServiceRoutes {
     /// Replaces the route of a trunk; an empty one is none.
-    pub(crate) fn set(&mut self, (name, uri): (&str, &str), route: &ServiceRoute) {
+    pub(crate) fn set(&mut self, name: &str, uri: &str, route: &ServiceRoute) {
         match route.is_empty() {
             true => drop(self.0.remove(name)),
             false => drop(self.0.insert(name.into(), (uri.into(), Arc::clone(route)))),
@@ -188,14 +188,15 @@ impl TrunkLogins {
         &mut self,
         trunking: &Trunking,
         trunk: usize,
-        (message, status): (&Message<'_>, u16),
+        message: &Message<'_>,
+        status: u16,
     ) -> Option<Learnt> {
         let Trunk { uri, login: Some(login), .. } = trunking.trunks.get(trunk)? else { return None };
         let (asks, answers) = fields_of(status);
         let (challenge, algorithm) =
             strongest(message, asks, |realm| login.is_for(realm).then_some(())).ok()?;
         let ha1 = Ha1::new(login.username.as_bytes(), &unescape(challenge.realm), login.password.as_bytes());
-        let answered = AnsweredChallenge::new(answers, (&challenge, algorithm), ha1);
+        let answered = AnsweredChallenge::new(answers, &challenge, algorithm, ha1);
         if answered.bytes_len() > Self::CHALLENGE_BYTES_MAX {
             return None;
         }

@@ -96,8 +96,10 @@ pub(crate) fn with_own_uri(config: &Config, key: &[u8; 16], message: &Message<'_
 /// Calls `act` with a request as its sender has it, for a response of this server.
 pub(crate) fn as_its_sender_has<T>(
     config: &Config,
-    (key, hidden): (&[u8; 16], &[u8; 16]),
-    (message, source): (&Message<'_>, &Flow),
+    key: &[u8; 16],
+    hidden: &[u8; 16],
+    message: &Message<'_>,
+    source: &Flow,
     act: impl FnOnce(&Message<'_>) -> T,
 ) -> T {
     if cfg!(feature = "operator")

@@ -54,7 +54,9 @@ impl<'k> Cover<'k> {
         self,
         call_id: &[u8],
         uri: &[u8],
-        (user, host, transport): (&[u8], SentBy<'_>, Transport),
+        user: &[u8],
+        host: SentBy<'_>,
+        transport: Transport,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(b"sip:");
@@ -132,7 +134,7 @@ mod tests {
     fn what_another_call_has_opens_nothing() {
         let host = SentBy::Name("out.example", 5060);
         let mut uri = Vec::new();
-        COVER.write_uri(b"1", b"sip:alice@10.0.0.7", (b"", host, Transport::Tcp), &mut uri);
+        COVER.write_uri(b"1", b"sip:alice@10.0.0.7", b"", host, Transport::Tcp, &mut uri);
         assert!(uri.starts_with(b"sip:out.example:5060;transport=tcp;rt="));
         let parsed = Uri::parse(&uri).unwrap();
         assert_eq!(COVER.open_uri(b"1", &parsed).unwrap(), b"sip:alice@10.0.0.7");

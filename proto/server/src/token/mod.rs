@@ -132,7 +132,7 @@ impl TargetHash {
         Self((hash.hasher().finish() as u32).max(1))
     }
 
-    pub(crate) fn of_name(key: &[u8; 16], (transport, host, port): (Transport, &str, u16)) -> Self {
+    pub(crate) fn of_name(key: &[u8; 16], transport: Transport, host: &str, port: u16) -> Self {
         let mut hash = SipHasher13::new_with_key(key);
         hash.write(b"name");
         hash.write(transport.name().as_bytes());

@@ -59,7 +59,7 @@ impl<'e> Outside<'e> {
         };
         edit.push_last(HeaderName::Contact, |out| {
             out.push(b'<');
-            self.cover.write_uri(call_id, uri, (user, self.host, self.transport), out);
+            self.cover.write_uri(call_id, uri, user, self.host, self.transport, out);
             out.push(b'>');
         });
     }
@@ -84,7 +84,7 @@ impl<'e> Outside<'e> {
         let start = memchr::memmem::find(before, bare)?;
         target.extend_from_slice(before.get(..start)?);
         match is_inside && bare.len() <= HIDDEN_BYTES_MAX {
-            true => self.cover.write_uri(&inside, bare, (b"", self.host, self.transport), &mut target),
+            true => self.cover.write_uri(&inside, bare, b"", self.host, self.transport, &mut target),
             false => target.extend_from_slice(bare),
         }
         target.extend_from_slice(before.get(start + bare.len()..)?);

@@ -44,8 +44,7 @@ pub(crate) fn run(data: &[u8]) {
     for user in ["alice", "bob"] {
         services.subscribe(user, "example.org", "example.org", "password");
     }
-    let server =
-        Server::new(Arc::new(config), (Arc::clone(&services) as _, services.tables()), 0, seed, START);
+    let server = Server::new(Arc::new(config), Arc::clone(&services) as _, services.tables(), 0, seed, START);
     let (out, reached) = (Outbox::new(), BTreeSet::new());
     let mut world = World { server, now: START, out, reached };
     world.datagram(SENDER, REGISTER.as_bytes());

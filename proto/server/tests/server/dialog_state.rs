@@ -477,7 +477,7 @@ fn a_late_shard_forgets_no_watcher_of_another_one() {
         Arc::new(config)
     });
     let (host, tables) = (Arc::clone(&world.memory), world.memory.tables());
-    let mut late = Server::new(Arc::clone(&configs[1]), (host, tables), 1, Seed::from_number(9), world.now);
+    let mut late = Server::new(Arc::clone(&configs[1]), host, tables, 1, Seed::from_number(9), world.now);
     configs.iter().for_each(|config| world.server.reconfigure(Arc::clone(config)));
     assert!(!world.memory.tables().dialog_state_filter().is_watching(), "its own are forgotten");
     let request = subscribe("dave", WATCHER, "bob", "dialog").call_id("anew").line("Expires: 600");

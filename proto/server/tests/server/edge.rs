@@ -266,12 +266,7 @@ fn behind_another_proxy_our_path_promises_no_flow() {
 // Phones that register over another flow during a call
 
 /// REGISTER of dave over TCP, and the registrar's answer.
-fn registers_over(
-    world: &mut World,
-    (connection, at): (u64, &str),
-    register: &Request,
-    status: u16,
-) -> String {
+fn registers_over(world: &mut World, connection: u64, at: &str, register: &Request, status: u16) -> String {
     world.tcp(connection, at, &register.clone().tcp());
     let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
     world.udp(REGISTRAR, &sent.answer(status, &[]));
@@ -288,7 +283,7 @@ fn of(user: &str, parameters: &str, number: u32) -> Request {
 
 /// Call of eve, behind the registrar, to dave over connection 5; returns her next request in it.
 fn called_over_5(world: &mut World) -> Request {
-    let path = registers_over(world, (5, PHONE), &of("dave", INSTANCE, 1), 200);
+    let path = registers_over(world, 5, PHONE, &of("dave", INSTANCE, 1), 200);
     let got = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
     assert_eq!(got.flow.connection, Some(ConnectionId(5)));
     let answer = only(world.tcp(5, PHONE, &got.answer(200, &["Contact: <sip:dave@10.0.0.5>"])));
@@ -309,7 +304,7 @@ fn a_phone_is_followed_to_the_flow_that_its_registrar_accepted() {
         if is_closed {
             world.event(Event::Closed(ConnectionId(5)));
         }
-        registers_over(&mut world, (6, ELSEWHERE), &of("dave", INSTANCE, 2), 200);
+        registers_over(&mut world, 6, ELSEWHERE, &of("dave", INSTANCE, 2), 200);
         for method in ["ACK", "INFO", "BYE"] {
             let request = Request { method: method.into(), ..info.clone() };
             let sent = forwarded(world.udp(REGISTRAR, &request));
@@ -322,10 +317,10 @@ fn a_phone_is_followed_to_the_flow_that_its_registrar_accepted() {
 #[test]
 fn a_phone_behind_a_front_without_an_instance_is_known_by_its_contact() {
     let mut world = world();
-    let path = registers_over(&mut world, (5, PHONE), &of("dave", "", 1), 200);
+    let path = registers_over(&mut world, 5, PHONE, &of("dave", "", 1), 200);
     let got = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
     let answer = only(world.tcp(5, PHONE, &got.answer(200, &["Contact: <sip:dave@10.0.0.5>"])));
-    registers_over(&mut world, (6, ELSEWHERE), &of("dave", "", 2), 200);
+    registers_over(&mut world, 6, ELSEWHERE, &of("dave", "", 2), 200);
     let mut bye = Request { from: answer.header("From"), ..request("BYE", "sip:dave@10.0.0.5") };
     bye.lines = answer.headers("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
     let sent = forwarded(world.udp(REGISTRAR, &bye.cseq(9).to(&answer.header("To"))));
@@ -348,15 +343,15 @@ fn nobody_else_takes_the_requests_of_a_phone_behind_a_front() {
     ] {
         let mut world = world();
         let info = called_over_5(&mut world);
-        registers_over(&mut world, (6, ELSEWHERE), &register, status);
+        registers_over(&mut world, 6, ELSEWHERE, &register, status);
         let sent = forwarded(world.udp(REGISTRAR, &info));
         assert_eq!(sent.flow.connection, Some(ConnectionId(5)), "{what}");
     }
     // A user who shares a connection with dave leaves it, and dave stays.
     let mut world = world();
     let info = called_over_5(&mut world);
-    registers_over(&mut world, (5, PHONE), &of("mallory", INSTANCE, 2), 200);
-    registers_over(&mut world, (6, ELSEWHERE), &of("mallory", INSTANCE, 3), 200);
+    registers_over(&mut world, 5, PHONE, &of("mallory", INSTANCE, 2), 200);
+    registers_over(&mut world, 6, ELSEWHERE, &of("mallory", INSTANCE, 3), 200);
     assert_eq!(forwarded(world.udp(REGISTRAR, &info)).flow.connection, Some(ConnectionId(5)));
 }
 
@@ -366,9 +361,9 @@ fn one_user_behind_a_front_has_a_limited_number_of_phones() {
     let info = called_over_5(&mut world);
     for number in 2..200 {
         let instance = format!(";+sip.instance=\"<urn:{number}>\"");
-        registers_over(&mut world, (6, ELSEWHERE), &of("mallory", &instance, number), 200);
+        registers_over(&mut world, 6, ELSEWHERE, &of("mallory", &instance, number), 200);
     }
     assert!(world.server.counters().sides_overflow > 100);
-    registers_over(&mut world, (7, ELSEWHERE), &of("dave", INSTANCE, 2), 200);
+    registers_over(&mut world, 7, ELSEWHERE, &of("dave", INSTANCE, 2), 200);
     assert_eq!(forwarded(world.udp(REGISTRAR, &info)).flow.connection, Some(ConnectionId(7)));
 }

@@ -124,7 +124,7 @@ impl World {
             record_bytes_max: 1 << 20,
         };
         let memory = Arc::new(TestHost::new(limits, &seed, now));
-        let server = Server::new(Arc::new(config), (Arc::clone(&memory) as _, memory.tables()), 0, seed, now);
+        let server = Server::new(Arc::new(config), Arc::clone(&memory) as _, memory.tables(), 0, seed, now);
         let mut world = Self {
             server,
             memory,

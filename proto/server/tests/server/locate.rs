@@ -2,7 +2,7 @@
 
 use crate::ends::nothing_is_left;
 use crate::harness::{ALICE, BOB, Request, World, invite, only, register, request, requests, statuses};
-use ringway_location::{NodeName, Registrations, Update};
+use ringway_location::{NodeName, Registrations, Update, UpdateId};
 use ringway_sansio::{Event, Transport};
 use ringway_server::{Cluster, Hold, LocateLimits};
 use std::sync::atomic::Ordering;
@@ -37,7 +37,11 @@ fn numbered_record(contact: &str, number: u64) -> Vec<u8> {
     let (update, mut registrations) = (Update::read(&update).unwrap(), Registrations::default());
     registrations.apply(&update, STORE_MS);
     let mut record = Vec::new();
-    registrations.write_record((&update.node, 1, number), STORE_MS, &mut record);
+    registrations.write_record(
+        &UpdateId { node: update.node, incarnation: 1, number },
+        STORE_MS,
+        &mut record,
+    );
     record
 }
 

@@ -4,7 +4,7 @@ use crate::harness::{
     ALICE, BOB, CAROL, Request, Sent, World, forwarded, invite, only, query, register, requests, statuses,
 };
 use crate::messages;
-use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update};
+use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update, UpdateId};
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Transport};
 use ringway_server::{Cluster, Config, Hold, NodeState};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Nodes {
             registrations.apply(&update, now_ms);
             let mut record = Vec::new();
             registrations.write_record(
-                (&update.node, update.incarnation, update.number),
+                &UpdateId { node: update.node, incarnation: update.incarnation, number: update.number },
                 now_ms,
                 &mut record,
             );
@@ -529,7 +529,11 @@ fn a_restarted_node_takes_back_what_needs_no_connection() {
     nodes.worlds[0] = World::later(Duration::from_secs(2), |config| config_of(config, 1, 2));
     nodes.node(2).pass(Duration::from_secs(2));
     let mut record = Vec::new();
-    nodes.store[BOBS].write_record((&name(1), 2, 0), Nodes::store_ms(nodes.worlds[0].now), &mut record);
+    nodes.store[BOBS].write_record(
+        &UpdateId { node: name(1), incarnation: 2, number: 0 },
+        Nodes::store_ms(nodes.worlds[0].now),
+        &mut record,
+    );
     let records = [(BOBS.to_vec(), record)];
     assert_eq!(nodes.read_and_write(1, &records), 1, "the binding of the lost connection is removed");
     assert_eq!(nodes.contacts(), [2, 3]);
@@ -561,7 +565,11 @@ fn the_end_of_a_lost_connection_keeps_out_nothing_that_the_phone_did_since() {
     nodes.sync();
     nodes.worlds[0] = World::later(Duration::from_secs(2), |config| config_of(config, 1, 2));
     let mut record = Vec::new();
-    nodes.store[BOBS].write_record((&name(1), 2, 0), Nodes::store_ms(nodes.worlds[0].now), &mut record);
+    nodes.store[BOBS].write_record(
+        &UpdateId { node: name(1), incarnation: 2, number: 0 },
+        Nodes::store_ms(nodes.worlds[0].now),
+        &mut record,
+    );
     assert_eq!(nodes.read_and_write(1, &[(BOBS.to_vec(), record)]), 1);
     nodes.write(1);
     assert_eq!(nodes.entries(1), 0);

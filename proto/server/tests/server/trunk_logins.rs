@@ -230,8 +230,7 @@ fn all_shards_use_one_nonce_of_a_trunk() {
     let mut settings = config();
     with_login(&mut settings);
     let (settings, host) = (Arc::new(settings), Arc::clone(&world.memory));
-    let other_shard =
-        Server::new(settings, (host, world.memory.tables()), 1, Seed::from_number(1), world.now);
+    let other_shard = Server::new(settings, host, world.memory.tables(), 1, Seed::from_number(1), world.now);
     let first_shard = std::mem::replace(&mut world.server, other_shard);
     let next = call(&mut world, "two");
     proves(&next, "Authorization", "n1", "00000002");

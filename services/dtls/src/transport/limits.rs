@@ -76,14 +76,14 @@ impl Gate {
             return None;
         }
         let holders = LimitHolder::of(address).map(|holder| (holder, state.held(holder)));
-        let per_source = limit_of_source(limits.per_source, (state.total, limits.total));
+        let per_source = limit_of_source(limits.per_source, state.total, limits.total);
         if holders.clone().any(|(holder, held)| held.open >= per_source * holder.sources() as usize) {
             add(&counters.dtls_refused_source);
             return None;
         }
         let used = state.paid_until.since(now).as_nanos() / interval(limits.rate).as_nanos();
-        let used = (used as usize, limits.burst as usize);
-        let rate_per_source = limit_of_source(limits.rate_per_source as usize, used) as u32;
+        let (rate, burst) = (limits.rate_per_source as usize, limits.burst as usize);
+        let rate_per_source = limit_of_source(rate, used as usize, burst) as u32;
         let paid_of = |(holder, held): (LimitHolder, Held)| {
             let rate = rate_per_source * holder.sources();
             let paid_until = paid(held.paid_until, now, rate, rate.div_ceil(2))?;

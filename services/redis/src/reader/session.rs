@@ -10,7 +10,7 @@ use crate::scripts::{self, Scripts, TAGS};
 use crate::shared::{Part, Shared, lock};
 use crate::{Event, Kind, StoreError, nodes};
 use redis::{Cmd, Value, cmd};
-use ringway_location::{BYTES_MAX, Record};
+use ringway_location::{BYTES_MAX, Record, UpdateId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -408,10 +408,11 @@ impl<'r> ReadSession<'r> {
                 // The update of this node was in the store before: it is in the record, which another one may have written.
                 [_, Value::BulkString(read)] if is_valid(&aor, read) => {
                     let number = number.max(number_of(read, own).unwrap_or_default());
-                    Record::write_as(read, (&node, incarnation, number), &mut record);
+                    Record::write_as(read, &UpdateId { node, incarnation, number }, &mut record);
                 }
                 [] if page.damaged == 0 => {
-                    Record::write((&node, incarnation, number), std::iter::empty(), &mut record);
+                    let update = UpdateId { node, incarnation, number };
+                    Record::write(&update, std::iter::empty(), &mut record);
                 }
                 _ => {
                     self.state.note_damaged(1, "a record");

@@ -3,7 +3,7 @@
 use crate::connection::{bytes, items, text};
 use crate::scripts::{self, AOR_BYTES_MAX, TAGS};
 use redis::Value;
-use ringway_location::{BYTES_MAX, NodeName, Record};
+use ringway_location::{BYTES_MAX, NodeName, Record, UpdateId};
 use std::collections::HashMap;
 
 /// Identity of an entry of a stream: milliseconds and a number. Those of a stream rise.
@@ -204,7 +204,7 @@ impl Content<'_> {
 
 /// Number of the update that led to a record, if it is one of the node `own`.
 pub(crate) fn number_of(record: &[u8], own: (NodeName, u64)) -> Option<u64> {
-    let ((by, incarnation, number), _) = Record::read_head(record).ok()?;
+    let (UpdateId { node: by, incarnation, number }, _) = Record::read_head(record).ok()?;
     ((by, incarnation) == own).then_some(number)
 }
 
@@ -227,7 +227,8 @@ mod tests {
 
     fn record(number: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        Registrations::default().write_record((&NodeName::read(b"a").unwrap(), 1, number), 0, &mut out);
+        let update = UpdateId { node: NodeName::read(b"a").unwrap(), incarnation: 1, number };
+        Registrations::default().write_record(&update, 0, &mut out);
         out
     }
 
@@ -285,7 +286,7 @@ mod tests {
         let (this, earlier) = (NodeName::read(b"own").unwrap(), 0);
         let as_own = |number, incarnation| {
             let mut out = Vec::new();
-            Record::write_as(&record(0), (&this, incarnation, number), &mut out);
+            Record::write_as(&record(0), &UpdateId { node: this, incarnation, number }, &mut out);
             out
         };
         let entries = [
@@ -305,7 +306,8 @@ mod tests {
         let mut streams = Streams::new();
         let of = |name: &[u8], number| {
             let mut out = Vec::new();
-            Record::write_as(&record(0), (&NodeName::read(name).unwrap(), 1, number), &mut out);
+            let update = UpdateId { node: NodeName::read(name).unwrap(), incarnation: 1, number };
+            Record::write_as(&record(0), &update, &mut out);
             out.truncate(out.len() - 2);
             out
         };

@@ -247,7 +247,7 @@ fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server>> {
     let make = tables_with::<SimLocks>();
     let tables = make.tables(Duration::from_secs(300), 0, &Seed::from_number(2), now);
     let host = Arc::new(MemoryHost::new(users, make));
-    let server = Server::new(Arc::new(config), (host, Arc::new(tables)), 0, Seed::from_number(3), now);
+    let server = Server::new(Arc::new(config), host, Arc::new(tables), 0, Seed::from_number(3), now);
     station.serve(CountedNode::new(server), ports, 65_535);
     station
 }

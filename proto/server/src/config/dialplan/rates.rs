@@ -213,7 +213,7 @@ const NONE: u32 = u32::MAX;
 mod tests {
     use super::*;
 
-    fn rate((prefix, trunk, cost): (&str, u16, u64)) -> Rate {
+    fn rate(prefix: &str, trunk: u16, cost: u64) -> Rate {
         Rate { prefix: RatePrefix::parse(prefix.as_bytes()).unwrap(), trunk, cost }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             ("49", 3, 12),
             ("49", 3, 13),
         ];
-        let table = RateTable::new(rates.map(rate).to_vec());
+        let table = RateTable::new(rates.map(|(prefix, trunk, cost)| rate(prefix, trunk, cost)).to_vec());
         for (text, trunks) in [
             ("+49891", [0, 2, 1, 3].as_slice()),
             ("+49301", &[1, 2, 3, 0]),
@@ -266,7 +266,7 @@ mod tests {
             })
             .collect();
         let table =
-            RateTable::new(texts.iter().map(|(text, trunk, cost)| rate((text, *trunk, *cost))).collect());
+            RateTable::new(texts.iter().map(|(text, trunk, cost)| rate(text, *trunk, *cost)).collect());
         for wanted in (0..20_000_u32).map(|number| alloc::format!("{number}")) {
             let mut of_trunks: BTreeMap<u16, (usize, u64)> = BTreeMap::new();
             for (prefix, trunk, cost) in texts.iter().filter(|(prefix, ..)| wanted.starts_with(prefix)) {
@@ -288,7 +288,7 @@ mod tests {
         for text in ["", "+", "49x", "4 9", "1234567890123456", "++4", "-4"] {
             assert_eq!(RatePrefix::parse(text.as_bytes()), None, "{text}");
         }
-        let long = rate(("123456789012345", 3, 1));
+        let long = rate("123456789012345", 3, 1);
         let table = RateTable::new([long].to_vec());
         assert_eq!(table.find(&number("+1234567890123456789")), [3]);
         assert!(table.find(&number("+12345678901234")).is_empty());

@@ -170,9 +170,8 @@ fn begin(
     request: &Request<'_, '_>,
     accounts: &[Limited<'_>],
 ) -> Result<Box<CountedCall>, NotCounted> {
-    let until = env.cx.now + env.config.dialog_lifetime;
     let call = hash_of(env, request.message, request.message.from().tag());
-    env.tables.begin_counted((env.cx.now, until), accounts, call)
+    env.tables.begin_counted(env.dialog_lifetime(), accounts, call)
 }
 
 /// Leaves the end of an answered call to its BYE, or to that of its session (RFC 4028).

@@ -111,7 +111,8 @@ pub(super) fn admit_number(
 pub(super) fn admit_user_part(
     call: &mut Call<'_, '_>,
     payer: &Payer,
-    (dialled, trunks): (&[u8], &[usize]),
+    dialled: &[u8],
+    trunks: &[usize],
     counts: bool,
 ) -> Result<(), RouteRefusal> {
     let trunking = &call.env.config.trunking;
@@ -195,7 +196,7 @@ pub(super) fn admit_in_dialog(call: &mut Call<'_, '_>) -> Result<(), RouteRefusa
     let payer = Payer::of(call.env.config, &request.message.from().uri);
     if is_other {
         let uri = call.routed.last_uri(request.message);
-        admit_user_part(call, &payer, (dialled(&uri), &[]), false)?;
+        admit_user_part(call, &payer, dialled(&uri), &[], false)?;
     }
     admit_refer(call, &payer)
 }
@@ -222,7 +223,7 @@ pub(super) fn admit_refer(call: &mut Call<'_, '_>, payer: &Payer) -> Result<(), 
             // A list of targets in the body (RFC 5368), or what a trunk alone can read.
             Some(_) | None => value,
         };
-        admit_user_part(call, payer, (dialled, &[]), true)?;
+        admit_user_part(call, payer, dialled, &[], true)?;
     }
     Ok(())
 }
@@ -249,7 +250,7 @@ fn admit(
     let rules = &call.env.config.trunking.destinations;
     let found = || numbers.iter().filter_map(|number| Some((number, rules.of_number(number)?)));
     if let Some((number, denied)) = found().find(|(_, rule)| rule.rule == DestinationRule::Deny) {
-        refuse(call, payer, (number, &denied.prefix), DestinationRefusal::Denied);
+        refuse(call, payer, number, &denied.prefix, DestinationRefusal::Denied);
         return Err(RouteRefusal::Forbidden);
     }
     let before = payer.counted.as_ref().and_then(|number| rules.of_number(number));
@@ -266,19 +267,14 @@ fn admit(
             CallRate::Exceeded => DestinationRefusal::Rate,
             CallRate::Full => DestinationRefusal::Overflow,
         };
-        refuse(call, payer, (number, &rule.prefix), why);
+        refuse(call, payer, number, &rule.prefix, why);
         return Err(RouteRefusal::TooManyCalls);
     }
     Ok(())
 }
 
 /// Reports a refusal.
-fn refuse(
-    call: &mut Call<'_, '_>,
-    payer: &Payer,
-    (number, prefix): (&Number, &str),
-    why: DestinationRefusal,
-) {
+fn refuse(call: &mut Call<'_, '_>, payer: &Payer, number: &Number, prefix: &str, why: DestinationRefusal) {
     let (aor, number, source) = (payer.aor.as_bytes(), number.as_bytes(), call.request.flow.remote);
     call.env.report(call.request, Report::DestinationRefused { aor, number, prefix, source, why });
 }

@@ -46,7 +46,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next
     let Some(forwards) = forwards else { return Next::Pass };
     let diversion = Diversion { forwards: Arc::clone(forwards), timer: TimerKey::NONE, spirals: 0 };
     if forwards.always.is_some() {
-        return begin(call, planned, (&diversion.forwards, Condition::Always));
+        return begin(call, planned, &diversion.forwards, Condition::Always);
     }
     planned.states.keep(Box::new(diversion));
     Next::Pass
@@ -55,7 +55,7 @@ pub(super) fn before(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next
 /// Calls the target of the forward for a user without a phone.
 pub(super) fn before_absent(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) -> Next {
     match planned.states.take::<Box<Diversion>>() {
-        Some(diversion) => begin(call, planned, (&diversion.forwards, Condition::Unregistered)),
+        Some(diversion) => begin(call, planned, &diversion.forwards, Condition::Unregistered),
         None => Next::Pass,
     }
 }
@@ -64,9 +64,10 @@ pub(super) fn before_absent(call: &mut Call<'_, '_>, planned: &mut Planned<'_>) 
 fn begin(
     call: &mut Call<'_, '_>,
     planned: &mut Planned<'_>,
-    (forwards, condition): (&Arc<Forwards>, Condition),
+    forwards: &Arc<Forwards>,
+    condition: Condition,
 ) -> Next {
-    let Some(new) = targets_of(call, (forwards, condition)) else { return Next::Targets(Vec::new()) };
+    let Some(new) = targets_of(call, forwards, condition) else { return Next::Targets(Vec::new()) };
     planned.states.keep(condition);
     planned.leaves_by = new.leaves_by;
     Next::Targets(new.targets)
@@ -167,7 +168,7 @@ fn divert(
     forwarded.timers.cancel(diversion.timer);
     let running = forwarded.context.running_breadth();
     let share = Share::of_forward(call.env.config, call.request.message, diversion.spirals, running)?;
-    let new = targets_of(call, (&diversion.forwards, condition))?;
+    let new = targets_of(call, &diversion.forwards, condition)?;
     let share = share.divided(new.targets.len());
     let targets: Vec<_> = new.targets.into_iter().map(|target| target.with_share(share)).collect();
     let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
@@ -187,10 +188,7 @@ fn divert(
 }
 
 /// Targets of a forward; `None`, and counted, if a limit is reached or a rule forbids it.
-fn targets_of(
-    call: &mut Call<'_, '_>,
-    (forwards, condition): (&Arc<Forwards>, Condition),
-) -> Option<NewTargets> {
+fn targets_of(call: &mut Call<'_, '_>, forwards: &Arc<Forwards>, condition: Condition) -> Option<NewTargets> {
     let uri = forwards.target(condition)?.as_str().as_bytes();
     if !may_divert(call.env, call.request.message) {
         return None;

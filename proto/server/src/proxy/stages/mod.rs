@@ -324,7 +324,7 @@ pub(super) fn change(
     }
     if is_at_trunk {
         let trunk = branch.and_then(|branch| branch.states.trunk);
-        trunks::change(env, &mut memory.repeated, (plan, trunk), &mut changes);
+        trunks::change(env, &mut memory.repeated, plan, trunk, &mut changes);
         identity::change(env, plan, &mut changes);
         if env.features.stir() {
             stir::change(env, plan, &mut changes);
@@ -348,7 +348,7 @@ fn change_at_border(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Change
 pub(super) fn change_stateless(env: &Env<'_>, memory: &Memory, plan: &Plan<'_, '_, '_>) -> Changes {
     let mut changes = Changes::default();
     if env.features.trunks() {
-        trunks::change_any(env, (plan, 0), &memory.repeated, &mut changes);
+        trunks::change_any(env, plan, 0, &memory.repeated, &mut changes);
         // Without state no response would get its From back.
         if env.config.stateful {
             identity::change(env, plan, &mut changes);

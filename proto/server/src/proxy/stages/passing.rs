@@ -59,8 +59,9 @@ pub(in crate::proxy) fn answered(
     env: &mut Env<'_>,
     context: &mut ResponseContext,
     query: u64,
-    response: (BranchId, &Response<'_, '_>),
+    id: BranchId,
+    response: &Response<'_, '_>,
     result: Option<RelayResult>,
 ) -> MessageStep {
-    relays::answered(env, context, query, response, result)
+    relays::answered(env, context, query, id, response, result)
 }

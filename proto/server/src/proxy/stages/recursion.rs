@@ -74,7 +74,7 @@ pub(super) fn failed(
     let (mut found, mut uncalled) = (Vec::new(), Vec::new());
     for value in response.message.values(HeaderName::Contact) {
         let is_free = found.len() < share.recursed_max();
-        let accepted = is_free.then(|| accept(call, forwarded, (authority, by), value));
+        let accepted = is_free.then(|| accept(call, forwarded, authority, by, value));
         match accepted.flatten() {
             Some(contact) => found.push(contact),
             None => uncalled.push(value.to_vec()),
@@ -108,7 +108,8 @@ pub(super) fn failed(
 fn accept(
     call: &mut Call<'_, '_>,
     forwarded: &mut Forwarded<'_>,
-    (authority, by): (Authority, IpAddr),
+    authority: Authority,
+    by: IpAddr,
     value: &[u8],
 ) -> Option<Found> {
     let (config, routed) = (call.env.config, call.routed);

@@ -155,7 +155,8 @@ pub(super) fn answered(
     env: &mut Env<'_>,
     context: &mut ResponseContext,
     query: u64,
-    (id, response): (BranchId, &Response<'_, '_>),
+    id: BranchId,
+    response: &Response<'_, '_>,
     result: Option<RelayResult>,
 ) -> MessageStep {
     let branch = context.branches.get_mut(id.parts().1);

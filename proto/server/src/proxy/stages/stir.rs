@@ -44,7 +44,7 @@ pub(super) fn change(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut C
     let config = env.config;
     let trunk = plan.configured_hop().and_then(|hop| config.trunking.trunks.get(hop));
     if let (Some(signature), Some(trunk), Some(signer)) = (plan.signature(), trunk, &config.stir.signer) {
-        sign(env, plan, (signature, trunk, signer), changes);
+        sign(env, plan, signature, trunk, signer, changes);
     }
 }
 
@@ -52,7 +52,9 @@ pub(super) fn change(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut C
 fn sign(
     env: &mut Env<'_>,
     plan: &Plan<'_, '_, '_>,
-    (signature, trunk, signer): (Signature, &Trunk, &CallSigner),
+    signature: Signature,
+    trunk: &Trunk,
+    signer: &CallSigner,
     changes: &mut Changes,
 ) {
     let (request, form) = (plan.request(), &trunk.numbers_out);

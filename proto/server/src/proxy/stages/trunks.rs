@@ -15,7 +15,7 @@ use crate::proxy::stages::{call_limits, emergency, identity, relays, stir};
 use crate::proxy::states::{GroupTimer, KeptStates, LaterGroups, TrunkBranch};
 use crate::proxy::targets::StoredTarget;
 use crate::report::Report;
-use crate::tables::{CallResult, Learnt};
+use crate::tables::{CallResult, Learnt, Lifetime};
 use crate::token::{Identities, UriHash, UserHash};
 use crate::{Aor, Config, Detail, Number, PausedTrunks, Reason, TrunkEvent, TrunkPause};
 use alloc::borrow::Cow;
@@ -239,8 +239,8 @@ fn targets_at(
         Dialled::Number(number) => destinations::admit_number(call, payer, number, &order)?,
         Dialled::Uri(uri) | Dialled::Other(uri) => {
             let counts = destinations::is_counted(call.request);
-            let dialled = (uri.user().unwrap_or_default(), order.as_slice());
-            destinations::admit_user_part(call, payer, dialled, counts)?;
+            let dialled = uri.user().unwrap_or_default();
+            destinations::admit_user_part(call, payer, dialled, &order, counts)?;
         }
     }
     destinations::admit_refer(call, payer)?;
@@ -324,11 +324,12 @@ pub(super) fn may_be_challenged(config: &Config, reach: Reach, trunk: Option<usi
 pub(super) fn change(
     env: &mut Env<'_>,
     repeated: &mut RepeatedInvites,
-    (plan, trunk): (&Plan<'_, '_, '_>, Option<TrunkBranch>),
+    plan: &Plan<'_, '_, '_>,
+    trunk: Option<TrunkBranch>,
     changes: &mut Changes,
 ) {
     let challenges = trunk.map_or(0, |trunk| trunk.logins);
-    change_any(env, (plan, challenges), repeated, changes);
+    change_any(env, plan, challenges, repeated, changes);
     let Request { message, method, .. } = plan.request();
     if challenges > 0
         && *method == Method::Invite
@@ -338,7 +339,7 @@ pub(super) fn change(
         let now = env.cx.now;
         let until = now + env.config.timer_c + env.config.timers.t1 * 64;
         let owner = owner_of_sender(env, plan.request(), plan.routed());
-        let has_room = repeated.note((now, until), (env.call_hash(message), number), owner);
+        let has_room = repeated.note(Lifetime { now, until }, env.call_hash(message), number, owner);
         env.counters.trunk_invites_forgotten += u64::from(!has_room);
     }
     changes.credentials = credentials(env, trunk, plan.covered());
@@ -347,7 +348,8 @@ pub(super) fn change(
 /// Changes of any request of a server with trunks, for which so many challenges were answered.
 pub(super) fn change_any(
     env: &Env<'_>,
-    (plan, challenges): (&Plan<'_, '_, '_>, u8),
+    plan: &Plan<'_, '_, '_>,
+    challenges: u8,
     repeated: &RepeatedInvites,
     changes: &mut Changes,
 ) {
@@ -362,7 +364,7 @@ pub(super) fn change_any(
     if plan.begins_dialog() {
         changes.identities = Some(identities(env, plan));
     }
-    number(env, (plan, challenges), repeated, changes);
+    number(env, plan, challenges, repeated, changes);
 }
 
 /// Header fields that the next hop of a request may get.
@@ -403,7 +405,8 @@ fn identities(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> Identities {
 /// Sets the numbers of a request to or from a trunk that may challenge, after so many challenges.
 fn number(
     env: &Env<'_>,
-    (plan, challenges): (&Plan<'_, '_, '_>, u8),
+    plan: &Plan<'_, '_, '_>,
+    challenges: u8,
     repeated: &RepeatedInvites,
     changes: &mut Changes,
 ) {
@@ -540,7 +543,7 @@ fn answer_challenge(env: &mut Env<'_>, context: &mut ResponseContext, end: &Bran
         || trunking.login_at(flow).filter(|_| is_in_dialog && uses_accounts).map(TrunkBranch::new);
     let Some(mut trunk) = branch.states.trunk.or_else(of_dialog) else { return BranchNext::Pass };
     let learnt = env.tables.change_trunk_logins(None, |logins| {
-        logins.learn(trunking, trunk.trunk, (response.message, response.status))
+        logins.learn(trunking, trunk.trunk, response.message, response.status)
     });
     let is_answered = match learnt {
         Some(Learnt::New) => trunk.logins == 0,

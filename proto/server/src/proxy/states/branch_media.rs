@@ -101,14 +101,16 @@ impl BranchMedia {
             }
             _ => return None,
         };
-        Some(Self::new(env, request, hop, (role, mark, offerer)))
+        Some(Self::new(env, request, hop, role, mark, offerer))
     }
 
     fn new(
         env: &Env<'_>,
         request: &Request<'_, '_>,
         hop: Hop<'_>,
-        (role, mark, offerer): (Role, MediaMark, RelaySide),
+        role: Role,
+        mark: MediaMark,
+        offerer: RelaySide,
     ) -> Self {
         Self {
             role,

@@ -319,7 +319,7 @@ impl CallTable {
     }
 
     fn note(&mut self, now: Instant, name: &CallName, step: CallStep) {
-        let Some((_, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+        let Some((_, call)) = call_of_pass(&self.by_via, &self.by_name, &mut self.calls, name) else {
             return;
         };
         match step {
@@ -341,7 +341,7 @@ impl CallTable {
 
     fn on_answer(&mut self, now: Instant, name: &CallName, status: u16, event: &CallEvent<'_>) {
         let lifetime = self.limits.dialog_lifetime;
-        let Some((key, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+        let Some((key, call)) = call_of_pass(&self.by_via, &self.by_name, &mut self.calls, name) else {
             return;
         };
         if call.answered.is_some() {
@@ -363,7 +363,7 @@ impl CallTable {
 
     /// Ends a transaction of a call; the call ends with the last one.
     fn on_failure(&mut self, now: Instant, name: &CallName, status: u16, each: &mut impl FnMut(CallRecord)) {
-        let Some((key, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+        let Some((key, call)) = call_of_pass(&self.by_via, &self.by_name, &mut self.calls, name) else {
             return;
         };
         call.passes.retain(|pass| *pass != name.pass());
@@ -437,7 +437,8 @@ fn remove_if<N: Copy + Eq + Hash>(keys: &mut HashMap<N, SlabKey, NameHash>, name
 
 /// Open call that a transaction is part of. It borrows three fields only, as its callers change the others.
 fn call_of_pass<'c>(
-    (by_via, by_name): (&KeysByVia, &KeysByName),
+    by_via: &KeysByVia,
+    by_name: &KeysByName,
     calls: &'c mut Slab<OpenCall>,
     name: &CallName,
 ) -> Option<(SlabKey, &'c mut OpenCall)> {
