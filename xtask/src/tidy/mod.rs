@@ -5,6 +5,7 @@
 mod architecture;
 mod documents;
 mod modules;
+mod signatures;
 mod vocabulary;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +52,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
         if file.is_rust() {
             findings.extend(length_findings(file));
             findings.extend(architecture::unsafe_findings(file));
+            findings.extend(signatures::findings(file));
         }
         if file.path.ends_with(".md") {
             findings.extend(documents::findings(root, file));
