@@ -58,6 +58,7 @@ Examples:
   ringway check
   ringway check ringway.toml
   ringway check ringway.toml --json
+  ringway check ringway.toml --memory
   ringway check ringway.toml --against-running")]
     Check(CheckArgs),
     /// Print a configuration file with every key, its default and its meaning
@@ -262,6 +263,9 @@ pub(crate) struct CheckArgs {
     /// Address of the admin API, if it differs from the configuration
     #[arg(long, value_name = "ADDRESS:PORT", requires = "against_running")]
     pub(crate) admin: Option<SocketAddr>,
+    /// Also list what the server keeps because of its peers, with the most memory of each part
+    #[arg(long)]
+    pub(crate) memory: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

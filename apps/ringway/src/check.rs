@@ -4,6 +4,7 @@ use crate::admin_client::AdminClient;
 use crate::args::CheckArgs;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::serve::memory::MemorySum;
 use crate::serve::{Expiry, advertised, start_errors};
 use crate::{output, reload};
 use if_addrs::IfAddr;
@@ -16,7 +17,7 @@ use std::time::SystemTime;
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let path = Config::find_or_default(args.file.as_deref());
     let text = Config::read(&path)?;
-    let mut report = None;
+    let (mut report, mut memory) = (None, None);
     let (warnings, errors) = match Config::parse(&text, Some(&path)) {
         Ok(config) => {
             if args.against_running {
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let warnings = config.warnings().into_iter().chain(of_tls(&config));
             let warnings = warnings.chain(of_inner_networks(&config)).chain(of_reach(&config));
             let warnings = warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect();
+            memory = Some(MemorySum::of(&config));
             (warnings, start_errors(&config, &path))
         }
         Err(errors) => (Vec::new(), errors),
@@ -39,6 +41,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         if !warnings.is_empty() {
             result["warnings"] = json!(warnings);
         }
+        if let Some(memory) = &memory {
+            result["memory"] = memory.json();
+        }
         if let Some(report) = &report {
             for key in ["changes", "changes_left_out", "restart"] {
                 result[key] = report.get(key).cloned().unwrap_or_default();
@@ -49,6 +54,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     } else if errors.is_empty() {
         warn(&file, &warnings);
         output::line(&format!("{file}: ok"))?;
+        if let Some(memory) = &memory {
+            print(&file, memory, args.memory)?;
+        }
         if let Some(report) = &report {
             reload::print(report, "a reload would change")?;
         }
@@ -63,6 +71,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         1 => Err(Failure::failed(format!("{file}: 1 error; correct it and check again"))),
         count => Err(Failure::failed(format!("{file}: {count} errors; correct them and check again"))),
     }
+}
+
+/// Prints the most memory that the server takes, with its parts if they are asked for.
+fn print(file: &str, memory: &MemorySum, has_parts: bool) -> Result<(), Failure> {
+    if !has_parts {
+        eprintln!("ringway: {file}: {}", memory.line());
+        return Ok(());
+    }
+    output::line(&memory.line())?;
+    Ok(memory.lines().try_for_each(|line| output::line(&line))?)
 }
 
 /// Prints the warnings.

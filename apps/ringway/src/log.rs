@@ -146,7 +146,7 @@ const END: Vec<u8> = Vec::new();
 const LINES_MAX: usize = 16_384;
 
 /// Maximum number of queued bytes.
-const BYTES_MAX: usize = 8 << 20;
+pub(crate) const BYTES_MAX: usize = 8 << 20;
 
 /// Time limit of writing the queued lines at the end.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Packets that confirm stored data and are held until the data is durable.
 
-use ringway_sansio::{Flow, Instant, Outbox, Packet, Token};
+use ringway_sansio::{Flow, Instant, Outbox, Packet, TableSize, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -34,6 +34,12 @@ struct Entry {
 }
 
 impl Held {
+    /// Memory of the packets of a worker; room of those that were released is used again when it is half of all.
+    pub(crate) const fn size() -> TableSize {
+        TableSize::of_list("responses that wait for the disk", PACKETS_MAX, size_of::<Entry>())
+            .with(TableSize::of_list("", BYTES_MAX, 2))
+    }
+
     /// Holds a packet until the store has reached `through`. False: the limit is reached and the packet is dropped; the
     /// peer retransmits its request.
     pub(crate) fn keep(&mut self, through: u64, now: Instant, packet: &Packet, bytes: &[u8]) -> bool {

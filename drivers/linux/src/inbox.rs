@@ -6,7 +6,7 @@
 //! the other.
 
 use crate::sys::EventFd;
-use ringway_sansio::{ConnectionId, Dialler, Event, Flow, Instant, ListenerId, Token, Transport};
+use ringway_sansio::{ConnectionId, Dialler, Event, Flow, Instant, ListenerId, TableSize, Token, Transport};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -159,6 +159,13 @@ impl Inbox {
     /// Takes the queued changes of sockets.
     pub(crate) fn take_socket_changes(&self) -> Vec<SocketChange> {
         std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Memory of an inbox, and of the commands that its worker has taken from it.
+    pub(crate) const fn size() -> TableSize {
+        TableSize::of_list("commands to workers", COMMANDS_MAX, size_of::<Command>())
+            .with(TableSize::of_list("", BYTES_MAX, 1))
+            .times(2)
     }
 
     fn push(&self, mut command: Command, bytes: &[u8]) -> bool {

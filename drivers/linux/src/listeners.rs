@@ -86,11 +86,7 @@ impl Bound {
     /// # Errors
     /// As [`Bound::bind`].
     pub fn bind_marked(listeners: &[Listen], workers: usize, dscp: Dscp) -> Result<Self, BindError> {
-        let workers = match workers {
-            0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            asked => asked,
-        }
-        .min(WORKERS_MAX);
+        let workers = self::workers(workers);
         if listeners.len() > LISTENERS_MAX {
             return Err(BindError::TooMany);
         }
@@ -121,6 +117,15 @@ impl Bound {
     pub fn inboxes(&self) -> Inboxes {
         self.inboxes.clone()
     }
+}
+
+/// Number of workers that `asked` means; 0: one for each core.
+pub(crate) fn workers(asked: usize) -> usize {
+    let workers = match asked {
+        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        asked => asked,
+    };
+    workers.min(WORKERS_MAX)
 }
 
 /// Error of [`Bound::bind`] and [`Runtime::attach`](crate::Runtime::attach).

@@ -5,7 +5,7 @@ use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
+use ringway_sansio::{Instant, Seed, TableSize, WideNetwork, source_of};
 use siphasher::sip::SipHasher13;
 
 /// Attempt to log in.
@@ -105,6 +105,12 @@ impl GuessLimits {
         }
     }
 
+    /// Memory of wrong passwords, and of `proofs_max` proven ones.
+    pub const fn sizes(proofs_max: usize) -> [TableSize; 2] {
+        let proofs = TableSize::of_filled_map("proven passwords", proofs_max / 2, Buckets::ENTRY_BYTES);
+        [Buckets::size("users and sources of wrong passwords").times(4), proofs.times(2)]
+    }
+
     /// True if a password of this user may be checked for this source.
     pub fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
         if now >= self.quiet_from {
@@ -200,6 +206,12 @@ struct Buckets {
 }
 
 impl Buckets {
+    const ENTRY_BYTES: usize = size_of::<(u64, Instant)>();
+
+    const fn size(name: &'static str) -> TableSize {
+        TableSize::of_map(name, TRACKED_MAX, Self::ENTRY_BYTES)
+    }
+
     pub(crate) fn new(burst: u32, interval: Duration, hash: SeededHash) -> Self {
         let full_at = HashMap::with_hasher(hash);
         Self { burst, interval, full_at, crowded_full_at: Instant::default(), swept_at: Instant::default() }
@@ -266,6 +278,11 @@ impl ChallengeLimits {
     pub fn new(seed: &Seed) -> Self {
         let hash = SeededHash::new(seed);
         Self { hash, buckets: Buckets::new(Self::BURST, Self::INTERVAL, hash) }
+    }
+
+    /// Memory of the table.
+    pub const fn size() -> TableSize {
+        Buckets::size("users and sources of unusable digests")
     }
 
     /// Takes a token; false if there is none.
@@ -449,6 +466,32 @@ mod challenge_limits_tests {
         assert_eq!(allowed(&mut limits, START, &login(b"bob", "192.0.2.1")), 10);
         assert_eq!(allowed(&mut limits, START, &login(b"alice", "192.0.2.2")), 10);
         assert_eq!(allowed(&mut limits, START + Duration::from_secs(180), &old_phone), 3);
+    }
+
+    #[test]
+    fn the_memory_of_full_tables_is_the_published_one_at_most() {
+        let mut limits = ChallengeLimits::new(&Seed::from_number(1));
+        let taken = allocation_counter::measure(|| {
+            for number in 0..10 * TRACKED_MAX as u32 {
+                let now = START + Duration::from_secs(u64::from(number / 1000));
+                limits.may_challenge(now, &login(&number.to_be_bytes(), "192.0.2.1"));
+            }
+        });
+        let (taken, size) = (taken.bytes_current as u64, ChallengeLimits::size().bytes);
+        assert!((size / 4..=size).contains(&taken), "{taken} of {size}");
+        let mut limits = GuessLimits::new(50_000, &Seed::from_number(1), START);
+        let taken = allocation_counter::measure(|| {
+            for number in 0..2 * TRACKED_MAX as u32 {
+                let source = IpAddr::from((u128::from(number) << 64).to_be_bytes());
+                let user = number.to_be_bytes();
+                let login = Login { user: &user, domain: b"example.org", source };
+                limits.on_login(START, &login, LoginResult::Wrong);
+                limits.on_login(START, &login, LoginResult::Proven);
+            }
+        });
+        let taken = taken.bytes_current as u64;
+        let size = GuessLimits::sizes(50_000).iter().map(|size| size.bytes).sum();
+        assert!((size / 5..=size).contains(&taken), "{taken} of {size}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::NonceId;
 use core::hash::{BuildHasherDefault, Hasher};
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::Instant;
+use ringway_sansio::{Instant, TableSize};
 
 /// Nonce counts that proved a password, so that none is accepted twice.
 ///
@@ -57,6 +57,11 @@ impl ReplayWindows {
             nonces_max: nonces_max / 2,
             evicted: 0,
         }
+    }
+
+    /// Memory of a table of this many nonces.
+    pub const fn size(nonces_max: usize) -> TableSize {
+        TableSize::of_filled_map("nonces in use", nonces_max / 2, size_of::<(NonceId, Window)>()).times(2)
     }
 
     /// Changes the lifetime of nonces. Counts that were dropped under a shorter one stay forgotten: their nonces are stale.
@@ -279,6 +284,20 @@ mod tests {
             }
         }
         assert!(windows.evicted() > 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_full_table_is_the_published_one_at_most() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(10_000, Duration::from_secs(300), start);
+        let taken = allocation_counter::measure(|| {
+            for number in 0..50_000 {
+                windows.use_count(start, nonce(start + Duration::from_millis(1), number), 1, 1);
+            }
+        });
+        assert_eq!(windows.len(), 10_000);
+        let (taken, size) = (taken.bytes_current as u64, ReplayWindows::size(10_000).bytes);
+        assert!((size / 2..=size).contains(&taken), "{taken} of {size}");
     }
 
     #[test]

@@ -476,8 +476,8 @@ pub const STREAMS_MAX: usize = 8;
 const COUNTED: Duration = Duration::from_secs(240);
 /// Maximum number of pending offers and answers; twice as many with the requests that delete calls.
 const PENDING_MAX: usize = 4096;
-/// Maximum number of bytes of their SDP.
-const PENDING_BYTES_MAX: usize = 8 << 20;
+/// Maximum number of bytes of the SDP in pending offers and answers.
+pub const PENDING_BYTES_MAX: usize = 8 << 20;
 /// Time for which deletions wait for others.
 const DELETION_DELAY: Duration = Duration::from_millis(20);
 /// Number of deletions that are sent at once.

@@ -20,6 +20,7 @@ mod outbox;
 mod requests;
 mod seed;
 mod sharing;
+mod table_size;
 mod time;
 mod transport;
 
@@ -36,5 +37,6 @@ pub use requests::{
 };
 pub use seed::{Entropy, PartHasher, Rng, Seed};
 pub use sharing::{Guarded, Locked, Locks, MemoryBound};
+pub use table_size::TableSize;
 pub use time::{Deadline, Instant, TimerKey, Wheel};
 pub use transport::Transport;

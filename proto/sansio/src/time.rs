@@ -5,6 +5,7 @@
 //! lives in a slab and hangs in a doubly linked list by index; no timer is ever searched for. A bitmap of used
 //! slots for each level makes the next deadline a matter of a few words.
 
+use crate::TableSize;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -148,6 +149,12 @@ impl<T> Wheel<T> {
             first: 0,
             earliest: u64::MAX,
         }
+    }
+
+    /// Memory of a wheel of so many timers.
+    pub const fn size(name: &'static str, timers: usize) -> TableSize {
+        let heads = TableSize::of_bytes("", 0, LEVELS * SLOTS * size_of::<u32>());
+        TableSize::of_list(name, timers, size_of::<Entry<T>>()).with(heads)
     }
 
     /// Number of armed timers.

@@ -8,6 +8,7 @@ mod locating;
 mod overload;
 mod redirect;
 mod shard;
+mod sizes;
 mod verifying;
 
 use crate::base::{Environment, Grant, Owner, Request, Transactions, derive};

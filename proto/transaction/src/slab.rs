@@ -1,6 +1,7 @@
 //! Slab: table of values in numbered slots that are used again, with generational keys.
 
 use alloc::vec::Vec;
+use ringway_sansio::TableSize;
 
 /// Values in numbered slots. A key of a removed value never finds the slot's next value.
 #[derive(Debug)]
@@ -33,6 +34,15 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Memory of so many values.
+    pub const fn size(name: &'static str, values: usize) -> TableSize {
+        TableSize::of_list(name, values, size_of::<Slot<T>>()).with(TableSize::of_list(
+            "",
+            values,
+            size_of::<u32>(),
+        ))
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

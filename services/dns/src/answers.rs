@@ -86,7 +86,7 @@ fn in_lower_case(question: Question) -> Question {
 impl Default for KeptAnswers {
     fn default() -> Self {
         Self {
-            found: BoundedAnswers::new(ANSWERS_MAX, BYTES_MAX),
+            found: BoundedAnswers::new(ANSWERS_MAX, ANSWERS_BYTES_MAX),
             empty: BoundedAnswers::new(EMPTY_ANSWERS_MAX, EMPTY_BYTES_MAX),
         }
     }
@@ -140,8 +140,8 @@ fn name_of(question: &Question) -> &str {
 /// Maximum number of answers with records.
 const ANSWERS_MAX: usize = 4096;
 
-/// Maximum number of their bytes.
-const BYTES_MAX: usize = 16 << 20;
+/// Maximum number of bytes of kept answers.
+pub const ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum number of answers without records.
 const EMPTY_ANSWERS_MAX: usize = 1024;
@@ -430,7 +430,7 @@ mod tests {
         let many = Arc::new(Answer::Addresses(vec![IpAddr::from([192, 0, 2, 1]); 10_000]));
         for number in 0..200 {
             answers.keep(srv(number), Arc::clone(&many), now, time);
-            assert!(answers.found.bytes <= BYTES_MAX && answers.find(&srv(number), now).is_some());
+            assert!(answers.found.bytes <= ANSWERS_BYTES_MAX && answers.find(&srv(number), now).is_some());
         }
         let counted: usize = answers.found.kept.values().map(|kept| kept.bytes).sum();
         assert_eq!(answers.found.bytes, counted);

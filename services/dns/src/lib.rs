@@ -14,5 +14,5 @@ mod answers;
 mod limits;
 mod resolver;
 
-pub use answers::Servers;
+pub use answers::{ANSWERS_BYTES_MAX, Servers};
 pub use resolver::{NotStarted, Resolver};

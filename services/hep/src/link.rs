@@ -152,11 +152,13 @@ impl Buffer {
     pub(crate) fn push(&self, writer: &PacketWriter, packet: &Packet<'_>) -> Pushed {
         let mut packets = self.lock();
         let before = packets.bytes.len();
-        if before + packet.payload.len() > BYTES_MAX || writer.write(packet, &mut packets.bytes).is_err() {
+        if before + packet.payload.len() > WAITING_BYTES_MAX
+            || writer.write(packet, &mut packets.bytes).is_err()
+        {
             return Pushed::Lost;
         }
         packets.count += 1;
-        let is_half = before < BYTES_MAX / 2 && packets.bytes.len() >= BYTES_MAX / 2;
+        let is_half = before < WAITING_BYTES_MAX / 2 && packets.bytes.len() >= WAITING_BYTES_MAX / 2;
         if is_half { Pushed::HalfFull } else { Pushed::Kept }
     }
 
@@ -172,8 +174,8 @@ impl Buffer {
     }
 }
 
-/// Maximum number of bytes that wait, without the chunks of the last packet.
-const BYTES_MAX: usize = 4 << 20;
+/// Maximum number of bytes of messages that wait, without the chunks of the last packet.
+pub const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -198,7 +200,7 @@ mod tests {
         let mut packets = Packets::default();
         buffer.take(&mut packets);
         assert_eq!(packets.count, 64);
-        assert!(packets.bytes.len() <= BYTES_MAX + 200);
+        assert!(packets.bytes.len() <= WAITING_BYTES_MAX + 200);
         assert_eq!(buffer.push(&writer, &packet), Pushed::Kept);
     }
 }

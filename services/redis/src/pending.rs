@@ -210,9 +210,10 @@ fn read(aor: &[u8], update: &[u8]) -> Option<bool> {
     Some(removes || update.entries().next().is_none())
 }
 
-/// Maximum number and bytes of updates that wait.
+/// Maximum number of updates that wait.
 const RECORDS_MAX: usize = 200_000;
-const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of bytes of updates that wait.
+pub const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of updates of a user, within the time of a batch, whose answers become refusals if the store refuses the last of them.
 const NUMBERS_MAX: usize = 16;
 /// Number of the oldest updates among which a refresh is looked for when one must be dropped.

@@ -49,16 +49,7 @@ impl ServerHost {
     pub(crate) fn new(config: &Config, seed: Seed, now: Instant) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
-        let limits = TableLimits {
-            parts: PARTS,
-            memory: Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb))),
-            nonces_max: NONCES_MAX,
-            nonce_lifetime: config.server.auth.nonce_lifetime,
-            proofs_max: PROOFS_MAX,
-            sides_max: SideTable::ENTRIES_MAX,
-            per_second: config.limits.per_source_rate,
-            hold: config.location.as_ref().map_or(Hold::All, |location| location.hold),
-        };
+        let limits = table_limits(config);
         Self {
             tables: Arc::new(SharedTables::new::<SystemLocks>(&limits, &seed, now)),
             directory: Directory::new(key),
@@ -313,6 +304,20 @@ impl Host for ServerHost {
 
     fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
         self.trunks.note(now, trunk, event);
+    }
+}
+
+/// Limits of the shared tables.
+pub(super) fn table_limits(config: &Config) -> TableLimits {
+    TableLimits {
+        parts: PARTS,
+        memory: Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb))),
+        nonces_max: NONCES_MAX,
+        nonce_lifetime: config.server.auth.nonce_lifetime,
+        proofs_max: PROOFS_MAX,
+        sides_max: SideTable::ENTRIES_MAX,
+        per_second: config.limits.per_source_rate,
+        hold: config.location.as_ref().map_or(Hold::All, |location| location.hold),
     }
 }
 

@@ -16,6 +16,7 @@ mod event_log;
 mod host;
 mod listeners;
 mod log_lines;
+pub(crate) mod memory;
 mod nodes;
 mod peer_stats;
 mod provisioning;
@@ -406,10 +407,7 @@ fn runtime_config(
 ) -> ringway_linux::Config {
     ringway_linux::Config {
         clock,
-        marked_packets: match config.store.durability {
-            Durability::Relaxed => MarkedPackets::SendAtOnce,
-            Durability::Strict => MarkedPackets::HoldUntilStored,
-        },
+        marked_packets: marked_packets(config),
         message_bytes_max: settings::message_bytes_max(settings),
         acceptance: settings::acceptance(config, listeners),
         max_connections: config.limits.max_connections,
@@ -421,6 +419,14 @@ fn runtime_config(
         associations: tls.dtls().map(|dtls| dtls as _),
         streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
         ..ringway_linux::Config::default()
+    }
+}
+
+/// Treatment of responses to a REGISTER by `[store] durability`.
+const fn marked_packets(config: &Config) -> MarkedPackets {
+    match config.store.durability {
+        Durability::Relaxed => MarkedPackets::SendAtOnce,
+        Durability::Strict => MarkedPackets::HoldUntilStored,
     }
 }
 

@@ -21,8 +21,7 @@ pub(super) fn new_nodes(
     seed: Seed,
     now: Instant,
 ) -> Vec<Node> {
-    // A single worker needs one shard only.
-    let count = if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) };
+    let count = shards_of(workers);
     let transactions = TRANSACTIONS_MAX.div_ceil(count);
     let mut settings = ringway_server::Config::clone(settings);
     settings.transaction_limits =
@@ -159,6 +158,11 @@ fn bindings_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) ->
 
 fn messages_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u32> {
     node.message_records_from(first, MESSAGES_AT_ONCE, each)
+}
+
+/// Number of shards of so many workers; a single one needs one only.
+pub(super) fn shards_of(workers: usize) -> usize {
+    if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) }
 }
 
 /// Shards per worker: enough that two workers rarely need the same one.

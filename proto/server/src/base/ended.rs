@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use hashbrown::HashSet;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, TableSize};
 use ringway_transaction::MatchKey;
 
 /// Keys of INVITEs with a password, by which the same datagram is recognised as a replay: it proves the password once more for
@@ -31,6 +31,11 @@ impl EndedInvites {
             old: HashSet::with_hasher(hash),
             young_since: Instant::default(),
         }
+    }
+
+    /// Memory of both generations.
+    pub(crate) const fn size() -> TableSize {
+        TableSize::of_filled_map("ended INVITEs", Self::GENERATION_MAX, size_of::<MatchKey>()).times(2)
     }
 
     /// Notes an INVITE. False: others were dropped early for it.

@@ -12,6 +12,7 @@ mod subscription;
 mod subscriptions;
 
 pub(crate) use reg::ContactEnd;
+pub(crate) use subscribe::SUBSCRIPTIONS_MAX;
 
 use crate::base::{Env, Owner, Reach, Request, Transactions};
 use crate::dialog::route::Routed;

@@ -295,4 +295,4 @@ const OF_USER_MAX: usize = 250;
 /// Maximum number of subscriptions of another watcher to a user.
 const OF_PAIR_MAX: usize = 10;
 /// Maximum number of subscriptions of a shard.
-const SUBSCRIPTIONS_MAX: usize = 20_000;
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 20_000;

@@ -10,7 +10,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, Wheel};
+use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, TableSize, Wheel};
 use ringway_sip::Message;
 use ringway_transaction::MatchKey;
 
@@ -71,7 +71,7 @@ impl Waiting {
 
 /// Pending lookups, by query number. Peers do not choose the numbers.
 #[derive(Debug)]
-pub(super) struct Lookups {
+pub(crate) struct Lookups {
     queries: HashMap<u64, Lookup, SeededHash>,
     next_query: u64,
     /// One entry for each lookup, because its result may be lost.
@@ -98,6 +98,12 @@ impl Lookups {
             waiting: 0,
             waiting_bytes: 0,
         }
+    }
+
+    /// Memory of messages that wait without booked memory.
+    pub(crate) const fn size() -> TableSize {
+        TableSize::of_bytes("messages that wait for an address", Self::WAITING_MAX, Self::WAITING_BYTES_MAX)
+            .with(TableSize::of_map("", Self::WAITING_MAX, size_of::<(u64, Lookup)>()))
     }
 
     /// True if one more stateless request or response of `bytes` bytes may wait. Stateful ones have reserved memory.

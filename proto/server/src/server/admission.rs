@@ -11,7 +11,7 @@ use crate::token::topology::Inside;
 use crate::{Config, Detail, Emergency, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Instant, Seed, Token};
+use ringway_sansio::{Flow, Instant, Seed, TableSize, Token};
 use ringway_sip::{Limits, Message, Method, Rejected, Uri};
 use ringway_stun::write_answer;
 use ringway_transaction::may_send_to;
@@ -27,8 +27,13 @@ pub(super) struct UrgentRates {
 }
 
 impl UrgentRates {
+    /// Memory of the rates.
+    pub(super) const fn size() -> TableSize {
+        SourceRates::size("sources with a rate of ends and emergency calls", SOURCES_MAX).times(3)
+    }
+
     pub(super) fn new(seed: &Seed) -> Self {
-        let rates = |per_second, part| SourceRates::new(per_second, &seed.part(part));
+        let rates = |per_second, part| SourceRates::of(per_second, SOURCES_MAX, &seed.part(part));
         Self {
             ends: rates(ENDS_PER_S, 0),
             requests: rates(EMERGENCY_REQUESTS_PER_S, 1),
@@ -179,6 +184,9 @@ pub(super) fn is_source_blocked(env: &mut Env<'_>, flow: &Flow) -> bool {
     env.counters.blocked_sources += 1;
     true
 }
+
+/// Maximum number of sources with each of these rates in a shard; further ones share one.
+const SOURCES_MAX: usize = 4096;
 
 /// ACK, BYE and CANCEL a second of one source beyond its rate: two for each call that the shipped rate admits, and some more.
 const ENDS_PER_S: u32 = 500;

@@ -15,7 +15,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Instant, Seed, Wheel};
+use ringway_sansio::{Context, Instant, Seed, TableSize, Wheel};
 use ringway_sip::{Limits, Message, Method};
 use ringway_transaction::{Incoming, MatchKey};
 use smallvec::SmallVec;
@@ -50,6 +50,11 @@ impl Locating {
             deadlines: Wheel::new(now),
             misses: Misses::new(seed),
         }
+    }
+
+    /// Memory of what is known of users without bindings; requests that wait are booked.
+    pub(super) const fn size() -> TableSize {
+        Misses::size()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -254,6 +259,11 @@ impl Misses {
     pub(super) const DURATION: Duration = Duration::from_secs(1);
     const USERS_MAX: usize = 16_384;
 
+    pub(super) const fn size() -> TableSize {
+        TableSize::of_map("users without bindings", Self::USERS_MAX, size_of::<(u64, Instant)>())
+            .with(TableSize::of_list("", Self::USERS_MAX, size_of::<(Instant, u64)>()))
+    }
+
     pub(super) fn new(seed: &Seed) -> Self {
         let hash = SeededHash::new(seed);
         Self { until: HashMap::with_hasher(hash), order: VecDeque::new(), hash }
@@ -300,9 +310,12 @@ mod tests {
         assert!(misses.has(now, b"bob@x") && !misses.has(now, b"carol@x") && !misses.has(later, b"bob@x"));
         misses.forget(b"bob@x");
         assert!(!misses.has(now, b"bob@x"));
-        for number in 0..2 * Misses::USERS_MAX as u32 {
-            misses.note(now, &number.to_be_bytes());
-        }
+        let taken = allocation_counter::measure(|| {
+            for number in 0..8 * Misses::USERS_MAX as u32 {
+                misses.note(now, &number.to_be_bytes());
+            }
+        });
+        assert!((1..=Misses::size().bytes).contains(&(taken.bytes_current as u64)), "{taken:?}");
         assert_eq!((misses.until.len(), misses.order.len()), (Misses::USERS_MAX, Misses::USERS_MAX));
         misses.note(later, b"bob@x");
         assert_eq!((misses.until.len(), misses.order.len()), (1, 1));

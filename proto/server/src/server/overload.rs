@@ -14,7 +14,7 @@ use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, source_of};
+use ringway_sansio::{Instant, Seed, TableSize, source_of};
 use ringway_sip::{HeaderName, Method};
 
 /// Worth of a request under overload, lowest first.
@@ -76,6 +76,11 @@ pub(super) struct Overload {
 }
 
 impl Overload {
+    /// Memory of the counts of sources.
+    pub(super) const fn size() -> TableSize {
+        Shares::size()
+    }
+
     /// Time for which messages have to wait too long before one is refused: a pause of the machine is no overload.
     const STANDING: Duration = Duration::from_millis(100);
     /// Time without a refusal after which overload is over.
@@ -172,6 +177,10 @@ impl Default for Shares {
 }
 
 impl Shares {
+    const fn size() -> TableSize {
+        TableSize::of_bytes("requests of sources in overload", 2 * Self::SLOTS, size_of::<Self>())
+    }
+
     const SLOTS: usize = 2_048;
     const PERIOD: Duration = Duration::from_millis(250);
 

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
-use ringway_sansio::{MemoryBound, Seed, WideNetwork, source_of};
+use ringway_sansio::{MemoryBound, Seed, TableSize, WideNetwork, source_of};
 
 /// Account that the memory of a request is booked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +68,15 @@ impl MemoryBudget {
     pub const END_BYTES_MAX: usize = 64 << 10;
     /// Maximum bytes of a dialog.
     pub const DIALOG_BYTES_MAX: usize = 512 << 10;
+
+    /// Bytes that an account has at least: one request.
+    pub(crate) const ACCOUNT_BYTES_MIN: usize = 2048;
+
+    /// Memory of the accounts themselves.
+    pub(crate) const fn size(accounts: usize) -> TableSize {
+        TableSize::of_map("accounts of requests under way", accounts, size_of::<(Payer, Kept)>())
+            .with(TableSize::of_map("", accounts, size_of::<(WideNetwork, Kept)>()))
+    }
 
     /// Creates a budget of `max` bytes.
     pub fn new(max: usize, seed: &Seed) -> Self {

@@ -1,5 +1,6 @@
 //! Calls of those that have a limit of them, trunks, users and domains: those under way, and those of the present second.
 
+use crate::Trunk;
 use crate::config::TrunkLimits;
 use crate::tables::owned::Lifetime;
 use alloc::boxed::Box;
@@ -7,7 +8,7 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, TableSize};
 use smallvec::SmallVec;
 
 /// Counted calls, shared by all shards in [`SharedTables`](crate::SharedTables). A trunk is its name, so that a reload keeps its calls.
@@ -108,6 +109,17 @@ impl CallCounts {
             of_callers: 0,
             swept: Instant::default(),
         }
+    }
+
+    /// Memory of the calls of users and domains, and of `of_trunks` of trunks.
+    pub(crate) const fn sizes(of_trunks: usize) -> [TableSize; 2] {
+        let calls = Self::CALLERS_CALLS_MAX.saturating_add(of_trunks);
+        let accounts = Self::CALLERS_MAX + 3 * Trunk::TRUNKS_MAX;
+        let call_bytes = size_of::<(u64, SmallVec<[Call; 1]>)>();
+        [
+            TableSize::of_map("calls that count for a limit", calls, call_bytes),
+            TableSize::of_map("trunks, users and domains with a limit", accounts, size_of::<(u64, Count)>()),
+        ]
     }
 
     /// Counts a call for all these accounts, or for none, for this time at most.

@@ -10,7 +10,7 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, PartHasher, Seed, TimerKey, Wheel};
+use ringway_sansio::{Instant, PartHasher, Seed, TableSize, TimerKey, Wheel};
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
@@ -140,6 +140,19 @@ impl DialogStates {
             changes: 0,
             displaced: 0,
         }
+    }
+
+    /// Memory of all calls in lamps, and of so many watched users.
+    pub const fn sizes(watched: usize) -> [TableSize; 2] {
+        let (calls, users) = (Self::CALLS_MAX, watched + Self::CALLS_MAX);
+        let user = size_of::<(Box<[u8]>, User)>();
+        [
+            Slab::<Leg>::size("calls in lamps", calls)
+                .with_each(Self::AOR_BYTES_MAX + Self::REMOTE_BYTES_MAX + Self::OF_USER_MAX * LEG_KEY_BYTES)
+                .with(TableSize::of_map("", calls, size_of::<(u64, SmallVec<[SlabKey; 2]>)>()))
+                .with(Wheel::<SlabKey>::size("", calls)),
+            TableSize::of_map("watched users", users, user).with_each(Self::AOR_BYTES_MAX),
+        ]
     }
 
     /// Notes a subscription to the dialogs of a user. Its calls are followed from now on.
@@ -462,6 +475,8 @@ impl DialogStates {
     pub const REMOTE_BYTES_MAX: usize = 128;
 }
 
+/// Bytes of a key in the list of a user, which grows by doubling.
+const LEG_KEY_BYTES: usize = 2 * size_of::<SlabKey>();
 /// Longest time without a final response: an hour of ringing, and the time for the targets that follow. The end of its transaction
 /// ends a call before.
 const UNANSWERED_MAX: Duration = Duration::from_secs(4200);

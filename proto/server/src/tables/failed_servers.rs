@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use ringway_sansio::{Instant, LocatedServer, LocatedServers};
+use ringway_sansio::{Instant, LocatedServer, LocatedServers, TableSize};
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Message};
 
@@ -20,6 +20,11 @@ pub struct FailedServers {
 impl FailedServers {
     /// Maximum number of servers; the oldest gives way.
     pub const SERVERS_MAX: usize = 256;
+
+    /// Memory of the list.
+    pub const fn size() -> TableSize {
+        TableSize::of_list("servers that failed", Self::SERVERS_MAX, size_of::<(LocatedServer, Instant)>())
+    }
     /// Time for which a failure counts.
     pub const FAILED_TIME: Duration = Duration::from_secs(60);
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, DialledId, Flow, HostNameId, Instant, Transport};
+use ringway_sansio::{ConnectionId, DialledId, Flow, HostNameId, Instant, TableSize, Transport};
 
 /// Way of a message to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,19 @@ struct Entry {
 type Target = (Transport, HostNameId, Option<IpAddr>, u16);
 
 impl NeighbourTable {
+    /// Memory of `entries` neighbours, nodes and trunks, and of calls with a connection of their own.
+    pub(crate) const fn sizes(entries: usize) -> [TableSize; 2] {
+        let states = TableSize::of_list("neighbours, nodes and trunks", entries, size_of::<Entry>())
+            .with(TableSize::of_list("", entries, size_of::<String>()))
+            .with_each(NAME_BYTES)
+            .with(TableSize::of_tree("", entries, size_of::<(Target, u16)>()))
+            .with(TableSize::of_tree("", entries, size_of::<(ConnectionId, u16)>()))
+            .with(TableSize::of_tree("", entries, size_of::<(u16, Flow)>()));
+        let calls = TableSize::of_tree("calls with a connection", CALLS_MAX, size_of::<(DialledId, Call)>())
+            .with(TableSize::of_tree("", CALLS_MAX, size_of::<((u64, u16), DialledId)>()));
+        [states, calls]
+    }
+
     /// Notes the address of a neighbour.
     pub fn set_target(&mut self, neighbour: usize, target: Flow) {
         let Some(number) = number_of(neighbour) else { return };
@@ -223,6 +236,9 @@ fn target_of(flow: &Flow) -> Target {
     let ip = (flow.host == HostNameId::NONE).then_some(flow.remote.ip());
     (flow.transport, flow.host, ip, flow.remote.port())
 }
+
+/// Bytes of a name, which a host name may be.
+const NAME_BYTES: usize = 256;
 
 /// Maximum number of neighbours: servers and nodes, and the trunks that are probed.
 const ENTRIES_MAX: usize = NEIGHBOURS_MAX + Trunk::TRUNKS_MAX;

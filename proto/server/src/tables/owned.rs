@@ -5,7 +5,7 @@ use crate::token::sources::SourceHash;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::Instant;
+use ringway_sansio::{Instant, TableSize};
 
 /// User, or source of a stranger, that entries are counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,11 @@ impl Shares {
         self.counts.get(&owner).is_none_or(|count| *count < self.each_max)
     }
 
+    /// Memory of the shares of so many owners.
+    pub(super) const fn size(entries_max: usize) -> TableSize {
+        TableSize::of_map("", entries_max, size_of::<(EntryOwner, usize)>())
+    }
+
     pub(super) fn add(&mut self, owner: EntryOwner) {
         if owner != EntryOwner::NONE {
             *self.counts.entry(owner).or_insert(0) += 1;
@@ -85,6 +90,11 @@ impl<V> Owned<V> {
     pub(super) fn new(hash: SeededHash, entries_max: usize) -> Self {
         let shares = Shares::new(hash, entries_max);
         Self { entries: HashMap::with_hasher(hash), shares, entries_max, swept: Instant::default() }
+    }
+
+    /// Memory of a table of `entries_max`, each with an owner of its own.
+    pub(super) const fn size(name: &'static str, entries_max: usize) -> TableSize {
+        TableSize::of_map(name, entries_max, size_of::<(u64, Entry<V>)>()).with(Shares::size(entries_max))
     }
 
     pub(super) fn len(&self) -> usize {

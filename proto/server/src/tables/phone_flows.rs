@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Flow, Instant, PartHasher};
+use ringway_sansio::{Flow, Instant, PartHasher, TableSize};
 use siphasher::sip::SipHasher13;
 
 /// Flows that a phone left for another one. The earliest ones give way: of a user to those of the same user, of all to all.
@@ -65,6 +65,13 @@ impl LeftFlows {
             entries_max,
             next: 0,
         }
+    }
+
+    pub(super) const fn size(entries_max: usize) -> TableSize {
+        TableSize::of_map("flows that phones left", entries_max, size_of::<(u64, Left)>())
+            .with(TableSize::of_tree("", entries_max, size_of::<(u64, u64)>()))
+            .with(TableSize::of_tree("", entries_max, size_of::<((EntryOwner, u64), u64)>()))
+            .with(Shares::size(entries_max))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -136,6 +143,10 @@ impl LeftFlows {
 }
 
 impl PhoneFlows {
+    pub(super) const fn size(entries_max: usize) -> TableSize {
+        Owned::<Side>::size("flows of phones behind a front", entries_max)
+    }
+
     pub(super) fn new(hash: SeededHash, entries_max: usize) -> Self {
         Self(Owned::new(hash, entries_max))
     }

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, WideNetwork, source_of};
+use ringway_sansio::{Instant, Seed, TableSize, WideNetwork, source_of};
 
 /// Kind of what a source sends. Each has a rate of its own: what is forged of one kind leaves the others as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,23 @@ impl TrafficRates {
     /// Rate of [`Traffic::Named`] in rates of a source.
     pub const NAMED_TIMES: u32 = 20;
 
-    /// Creates it without tracked sources. `per_second` = 0: no limit.
-    pub fn new(per_second: u32, seed: &Seed) -> Self {
-        Self {
-            requests: SourceRates::new(per_second, seed),
-            named: SourceRates::new(per_second.saturating_mul(Self::NAMED_TIMES), seed),
-            stun: SourceRates::new(per_second, seed),
-        }
+    /// Creates it without tracked sources, one of `parts` that share the sources. `per_second` = 0: no limit.
+    pub fn new(per_second: u32, parts: usize, seed: &Seed) -> Self {
+        let rates = |per_second| SourceRates::of(per_second, Self::sources_max(parts), seed);
+        let named = rates(per_second.saturating_mul(Self::NAMED_TIMES));
+        Self { requests: rates(per_second), named, stun: rates(per_second) }
+    }
+
+    /// Memory of all parts.
+    pub const fn size(parts: usize) -> TableSize {
+        let of_part = SourceRates::size("sources with a rate of requests", Self::sources_max(parts));
+        of_part.times(3 * parts)
+    }
+
+    /// Twice the share of a part, since sources are not spread evenly.
+    const fn sources_max(parts: usize) -> usize {
+        let share = 2 * SourceRates::SOURCES_MAX / parts;
+        if share < SourceRates::SOURCES_MAX { share } else { SourceRates::SOURCES_MAX }
     }
 
     /// Takes a token of `source` for this kind of traffic; false if it has none.
@@ -57,32 +67,51 @@ impl TrafficRates {
 }
 
 /// Token buckets by source: `rate` requests a second, and at most the requests of one second at once; and by [`WideNetwork`],
-/// with the rates of several sources. Full buckets are removed; sources above [`SourceRates::SOURCES_MAX`], and as many networks, share one
-/// bucket.
+/// with the rates of several sources. Full buckets are removed; sources above their maximum number share one bucket, and so do networks.
 #[derive(Debug)]
 pub struct SourceRates {
     /// Time between two requests; zero: no limit.
     interval: Duration,
-    /// Time at which the bucket of each source is full again. Peers choose the keys: a seeded hash.
-    full_at: HashMap<IpAddr, Instant, SeededHash>,
-    /// The same of each network.
-    wide_full_at: HashMap<WideNetwork, Instant, SeededHash>,
+    sources: Buckets<IpAddr>,
+    networks: Buckets<WideNetwork>,
+}
+
+/// Token buckets of one kind of sources.
+#[derive(Debug)]
+struct Buckets<K> {
+    /// Time at which each is full again. Peers choose the keys: a seeded hash.
+    full_at: HashMap<K, Instant, SeededHash>,
+    /// The same of the one that is shared.
     crowded_full_at: Instant,
+    count_max: usize,
+    /// Time of the last search for full ones.
+    swept: Instant,
 }
 
 impl SourceRates {
-    /// Maximum number of tracked sources.
+    /// Default maximum number of tracked sources.
     pub const SOURCES_MAX: usize = 65_536;
 
     /// Creates it without tracked sources. `per_second` = 0: no limit.
     pub fn new(per_second: u32, seed: &Seed) -> Self {
+        Self::of(per_second, Self::SOURCES_MAX, seed)
+    }
+
+    /// The same with another maximum number of tracked sources.
+    pub(crate) fn of(per_second: u32, sources_max: usize, seed: &Seed) -> Self {
         let interval = match per_second {
             0 => Duration::ZERO,
             rate => Duration::from_secs(1) / rate,
         };
         let hash = SeededHash::new(seed);
-        let (full_at, wide_full_at) = (HashMap::with_hasher(hash), HashMap::with_hasher(hash));
-        Self { interval, full_at, wide_full_at, crowded_full_at: Instant::default() }
+        let (sources, networks) = (Buckets::new(sources_max, hash), Buckets::new(sources_max, hash));
+        Self { interval, sources, networks }
+    }
+
+    /// Memory of the buckets of sources and networks.
+    pub(crate) const fn size(name: &'static str, sources_max: usize) -> TableSize {
+        let networks = TableSize::of_map(name, sources_max, size_of::<(WideNetwork, Instant)>());
+        TableSize::of_map(name, sources_max, size_of::<(IpAddr, Instant)>()).with(networks)
     }
 
     /// Takes a token of `source`; false if it has none.
@@ -90,44 +119,48 @@ impl SourceRates {
         if self.interval.is_zero() {
             return true;
         }
-        let Self { interval, full_at, wide_full_at, crowded_full_at } = self;
-        if !take_of(full_at, crowded_full_at, source_of(source), now, *interval) {
+        if !self.sources.take(source_of(source), now, self.interval) {
             return false;
         }
         // A source over its rate takes nothing from its neighbours.
-        WideNetwork::around(source)
-            .all(|wide| take_of(wide_full_at, crowded_full_at, wide, now, *interval / wide.sources()))
+        WideNetwork::around(source).all(|wide| self.networks.take(wide, now, self.interval / wide.sources()))
     }
 
     fn give_back(&mut self, now: Instant, source: IpAddr) {
-        let give = |full_at: Option<&mut Instant>, interval: Duration| {
-            if let Some(full_at) = full_at {
-                // One that is full has nothing to get.
-                *full_at = now + full_at.since(now).saturating_sub(interval);
-            }
-        };
-        give(self.full_at.get_mut(&source_of(source)), self.interval);
+        self.sources.give_back(source_of(source), now, self.interval);
         for wide in WideNetwork::around(source) {
-            give(self.wide_full_at.get_mut(&wide), self.interval / wide.sources());
+            self.networks.give_back(wide, now, self.interval / wide.sources());
         }
     }
 }
 
-/// Takes a token of the bucket with this key.
-fn take_of<K: Eq + Hash>(
-    full_at: &mut HashMap<K, Instant, SeededHash>,
-    crowded_full_at: &mut Instant,
-    key: K,
-    now: Instant,
-    interval: Duration,
-) -> bool {
-    if full_at.len() >= SourceRates::SOURCES_MAX && !full_at.contains_key(&key) {
-        full_at.retain(|_, full_at| *full_at > now);
-        if full_at.len() >= SourceRates::SOURCES_MAX {
-            return take(crowded_full_at, now, interval);
+impl<K: Eq + Hash> Buckets<K> {
+    fn new(count_max: usize, hash: SeededHash) -> Self {
+        let full_at = HashMap::with_hasher(hash);
+        Self { full_at, crowded_full_at: Instant::default(), count_max, swept: Instant::default() }
+    }
+
+    /// Takes a token of the bucket with this key.
+    fn take(&mut self, key: K, now: Instant, interval: Duration) -> bool {
+        if self.full_at.len() >= self.count_max && !self.full_at.contains_key(&key) {
+            // A scan for each request would cost more than the request.
+            if now.since(self.swept) >= interval {
+                self.swept = now;
+                self.full_at.retain(|_, full_at| *full_at > now);
+            }
+            if self.full_at.len() >= self.count_max {
+                return take(&mut self.crowded_full_at, now, interval);
+            }
+        }
+        take(self.full_at.entry(key).or_default(), now, interval)
+    }
+
+    fn give_back(&mut self, key: K, now: Instant, interval: Duration) {
+        if let Some(full_at) = self.full_at.get_mut(&key) {
+            // One that is full has nothing to get.
+            *full_at = now + full_at.since(now).saturating_sub(interval);
         }
     }
-    take(full_at.entry(key).or_default(), now, interval)
 }
 
 fn take(full_at: &mut Instant, now: Instant, interval: Duration) -> bool {
@@ -176,6 +209,11 @@ impl LocateLimits {
         let rates = SourceRates::new(Self::PER_SECOND, seed);
         let proven_rates = SourceRates::new(Self::PER_SECOND_PROVEN, seed);
         Self { rates, proven_rates, under_way: 0, under_way_max }
+    }
+
+    /// Memory of the rates.
+    pub const fn size() -> TableSize {
+        SourceRates::size("sources with a rate of read-throughs", SourceRates::SOURCES_MAX).times(2)
     }
 
     /// Counts the begin of one for a request from `source`, whose sender is proven or not.
@@ -241,6 +279,20 @@ mod tests {
         for number in 0..(SourceRates::SOURCES_MAX as u32 + 1000) {
             rates.admit(Instant::from_secs(1), IpAddr::from(number.to_be_bytes()));
         }
-        assert_eq!(rates.full_at.len(), SourceRates::SOURCES_MAX);
+        assert_eq!(rates.sources.full_at.len(), SourceRates::SOURCES_MAX);
+    }
+
+    #[test]
+    fn the_memory_of_a_full_table_is_the_published_one_at_most() {
+        let mut rates = SourceRates::of(1, 1000, &Seed::from_number(1));
+        let taken = allocation_counter::measure(|| {
+            for number in 0..20_000_u64 {
+                let source = IpAddr::from((u128::from(number << 8) << 64).to_be_bytes());
+                rates.admit(Instant::from_secs(1 + number / 2000), source);
+            }
+        });
+        assert_eq!((rates.sources.full_at.len(), rates.networks.full_at.len()), (1000, 1000));
+        let (taken, size) = (taken.bytes_current as u64, SourceRates::size("", 1000).bytes);
+        assert!((size / 4..=size).contains(&taken), "{taken} of {size}");
     }
 }

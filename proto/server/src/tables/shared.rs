@@ -6,14 +6,18 @@ use super::{
     NeighbourTable, NotCounted, PausedTrunks, Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic,
     TrafficRates, TrunkLogins, TrunkPause,
 };
-use crate::{CallRate, CallRates, Hold, Trunk, TrunkLimits};
+use crate::{CallRate, CallRates, Config, Hold, Trunk, TrunkLimits};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use ringway_auth::{ChallengeLimits, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows};
-use ringway_sansio::{ConnectionId, Flow, Guarded, Instant, LocatedServer, Locks, MemoryBound, Seed};
+use ringway_sansio::{
+    ConnectionId, Flow, Guarded, Instant, LocatedServer, Locks, MemoryBound, Seed, TableSize,
+};
 
 /// Limits of [`SharedTables`].
 #[derive(Clone, Debug)]
@@ -78,7 +82,7 @@ impl SharedTables {
     pub fn new<L: Locks>(limits: &TableLimits, seed: &Seed, now: Instant) -> Self {
         let count = limits.parts.max(1);
         let windows = |_| ReplayWindows::new(limits.nonces_max / count, limits.nonce_lifetime, now);
-        let rates = |part| TrafficRates::new(limits.per_second, &seed.part(RATES_KEY + part));
+        let rates = |part| TrafficRates::new(limits.per_second, count, &seed.part(RATES_KEY + part));
         let budget =
             |part| MemoryBudget::of(Arc::clone(&limits.memory), count, &seed.part(BUDGETS_KEY + part));
         let dialog_state_filter = Arc::new(DialogStateFilter::new(&seed.part(205)));
@@ -118,11 +122,43 @@ impl SharedTables {
         }
     }
 
+    /// The most memory that the tables take with a configuration in `shards` shards, besides what is booked on [`TableLimits::memory`] and
+    /// what the configuration lists itself.
+    pub fn sizes(limits: &TableLimits, config: &Config, shards: usize) -> Vec<TableSize> {
+        let trunks = &config.trunking.trunks;
+        let calls_of = |trunk: &Trunk| {
+            let of_ways = [trunk.call_limits, trunk.calls_in].into_iter().flatten();
+            let limits = of_ways.filter_map(|limits| limits.under_way).chain(trunk.calls_both);
+            limits.fold(0, |sum: usize, calls| sum.saturating_add(calls as usize))
+        };
+        let trunk_calls = trunks.iter().map(calls_of).fold(0, usize::saturating_add);
+        let named = trunks.len() + config.neighbours.len();
+        let accounts = limits.memory.max() / MemoryBudget::ACCOUNT_BYTES_MIN;
+        let mut sizes = vec![
+            ReplayWindows::size(limits.nonces_max),
+            TrafficRates::size(limits.parts.max(1)),
+            MemoryBudget::size(accounts),
+            ChallengeLimits::size(),
+            DialogExtensions::size(),
+            FailedServers::size().times(2),
+            LocateLimits::size(),
+            TrunkLogins::size(named),
+            CallRates::size(),
+        ];
+        sizes.extend(GuessLimits::sizes(limits.proofs_max));
+        sizes.extend(SideTable::sizes(limits.sides_max));
+        sizes.extend(NeighbourTable::sizes(named));
+        sizes.extend(CallCounts::sizes(trunk_calls));
+        sizes.extend(DialogStates::sizes(shards * crate::presence::SUBSCRIPTIONS_MAX));
+        sizes
+    }
+
     /// Applies the rate of each source and the lifetime of nonces of a new configuration. The counted rates begin anew.
     pub fn reconfigure(&self, per_second: u32, nonce_lifetime: Duration) {
         for (part, rates) in (0..).zip(&self.rates) {
             let seed = self.seed.part(RATES_KEY + part);
-            rates.change((), |rates| *rates = TrafficRates::new(per_second, &seed));
+            let parts = self.rates.len();
+            rates.change((), |rates| *rates = TrafficRates::new(per_second, parts, &seed));
         }
         self.is_rate_limited.store(per_second > 0, Ordering::Relaxed);
         self.nonces

@@ -7,7 +7,7 @@ use crate::token::{Side, UriHash, UserHash};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Flow, Instant, PartHasher, Seed};
+use ringway_sansio::{Flow, Instant, PartHasher, Seed, TableSize};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 
@@ -83,6 +83,12 @@ impl SideTable {
             left: LeftFlows::new(hash, entries_max),
             phones: PhoneFlows::new(hash, entries_max),
         }
+    }
+
+    /// Memory of `entries_max` of each kind.
+    pub const fn sizes(entries_max: usize) -> [TableSize; 3] {
+        let moved = Owned::<Moved>::size("sides of dialogs that moved", entries_max);
+        [moved, LeftFlows::size(entries_max), PhoneFlows::size(entries_max)]
     }
 
     /// Number of sides that moved, and flows that were left.
@@ -173,6 +179,11 @@ impl DialogExtensions {
     /// Creates an empty table.
     pub(crate) fn new(seed: &Seed) -> Self {
         Self { marks: Owned::new(SeededHash::new(seed), Self::DIALOGS_MAX) }
+    }
+
+    /// Memory of the table.
+    pub(crate) const fn size() -> TableSize {
+        Owned::<()>::size("extended dialogs", Self::DIALOGS_MAX)
     }
 
     /// Extends a mark for this time; false, if the table, or the share of its owner, is full.

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::{AnsweredChallenge, Covered, fields_of, quoted, strongest};
-use ringway_sansio::{Flow, Instant, Rng, Seed};
+use ringway_sansio::{Flow, Instant, Rng, Seed, TableSize};
 use ringway_sip::digest::{Ha1, unescape};
 use ringway_sip::{HeaderName, Message, Scheme, Uri};
 
@@ -132,6 +132,9 @@ pub struct TrunkLogins {
     cnonces: Rng,
 }
 
+/// Bytes of the URI and the login of a trunk, and of its Service-Route with its names.
+const TRUNK_TEXT_BYTES: usize = 2048;
+
 /// Challenge of a trunk, with what it is for: while a configuration is replaced, another trunk may have the same index in a shard.
 #[derive(Clone, Debug)]
 struct Known {
@@ -152,6 +155,13 @@ pub(crate) enum Learnt {
 impl TrunkLogins {
     /// Maximum number of bytes of realm, nonce and opaque together.
     const CHALLENGE_BYTES_MAX: usize = 1024;
+
+    /// Memory of the challenges, pauses and service routes of so many trunks.
+    pub(crate) const fn size(trunks: usize) -> TableSize {
+        TableSize::of_list("challenges, pauses and routes of trunks", trunks, size_of::<Option<Known>>())
+            .with(TableSize::of_list("", trunks, 2 * size_of::<Instant>()))
+            .with_each(Self::CHALLENGE_BYTES_MAX + TRUNK_TEXT_BYTES)
+    }
 
     /// No challenges. The seed is for the client nonces.
     pub fn new(seed: &Seed) -> Self {

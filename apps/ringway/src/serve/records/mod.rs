@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ringway_admin::{CallRecord as Row, Page};
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, TableSize};
 use ringway_server::{
     CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
 };
@@ -197,6 +197,12 @@ impl CallRecords {
             self.writer.make_room(until);
         }
     }
+}
+
+/// The most memory of calls that are followed, and of records that wait for the file and the database.
+pub(crate) const fn sizes() -> [TableSize; 2] {
+    let waiting = TableSize::of_bytes("call records that wait", 0, writer::BYTES_MAX + 2 * sink::BYTES_MAX);
+    [LIMITS.size().times(PARTS), waiting]
 }
 
 /// Number of partitions, each with its own lock.

@@ -273,7 +273,7 @@ impl Output {
 /// Maximum number of records that wait for one output, and of those of strangers.
 const RECORDS_MAX: usize = 10_000;
 const STRANGERS_MAX: usize = RECORDS_MAX / 4;
-const BYTES_MAX: usize = 32 << 20;
+pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// Part of `max_mb` that the file of strangers has.
 const STRANGERS_EIGHTHS: u64 = 2;
 /// Records of one transaction.

@@ -257,6 +257,6 @@ impl Queue {
 
 /// Maximum number of ended calls that wait: those of 200 ms.
 const RECORDS_MAX: usize = 10_000;
-const BYTES_MAX: usize = 8 << 20;
+pub(super) const BYTES_MAX: usize = 8 << 20;
 /// Number of records that one round adds when all calls end; half of the bytes are enough for the longest ones.
 pub(super) const ROOM: usize = 1000;

@@ -6,7 +6,7 @@ mod user;
 
 use ringway_admin::{TraceEntry, TracePage, TraceRefusal, Traces};
 use ringway_linux::Direction;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, TableSize};
 use ringway_server::Decision;
 use ringway_sip::{HeaderName, Message, Method, NameAddr};
 use std::collections::VecDeque;
@@ -335,8 +335,15 @@ fn bytes_of(entry: &TraceEntry) -> usize {
     size_of::<TraceEntry>() + texts.map(String::capacity).sum::<usize>()
 }
 
+/// The most memory of traces.
+pub(crate) const fn size() -> TableSize {
+    TableSize::of_bytes("traces", TRACES_MAX, TRACES_MAX * (BYTES_MAX + TRACE_BYTES))
+}
+
 /// Maximum number of traces at once.
 const TRACES_MAX: usize = 4;
+/// Bytes of a trace besides its entries: 1,024 Call-IDs of 512 bytes, twice.
+const TRACE_BYTES: usize = 1 << 20;
 /// Time without a reader after which a trace ends.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 /// The same after its reader has ended, since a browser whose connection was closed polls again, and after its first poll.

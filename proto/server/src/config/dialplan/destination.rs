@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, TableSize};
 
 /// Rule for the numbers with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +88,11 @@ pub enum CallRate {
 impl CallRates {
     /// Maximum number of counts: users with calls in the last two hours, for each prefix.
     pub const COUNTS_MAX: usize = 65_536;
+
+    /// Memory of the counts.
+    pub const fn size() -> TableSize {
+        TableSize::of_map("calls of a user to a prefix", Self::COUNTS_MAX, size_of::<(u64, Count)>())
+    }
 
     /// Creates it without counts.
     pub fn new(seed: &Seed) -> Self {

@@ -9,7 +9,7 @@ use core::hash::Hash;
 use core::time::Duration;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
-use ringway_sansio::{Instant, TimerKey, Wheel};
+use ringway_sansio::{Instant, TableSize, TimerKey, Wheel};
 use ringway_sip::{HeaderName, NameAddr, Start};
 use ringway_transaction::{Slab, SlabKey};
 use smallvec::smallvec;
@@ -23,6 +23,21 @@ pub struct CallLimits {
     pub bytes_max: usize,
     /// Time after the answer without a BYE at which a call counts as ended.
     pub dialog_lifetime: Duration,
+}
+
+impl CallLimits {
+    /// Memory of a table with these limits.
+    pub const fn size(&self) -> TableSize {
+        let calls = self.calls_max;
+        Slab::<OpenCall>::size("calls that are followed", calls)
+            .with(TableSize::of_bytes("", 0, self.bytes_max))
+            .with(TableSize::of_map("", calls * PASSES_MAX, size_of::<(u64, SlabKey)>()))
+            .with(TableSize::of_map("", calls, size_of::<((u64, u64, u32, u64), SlabKey)>()))
+            .with(TableSize::of_map("", calls, size_of::<((u64, u64, u64), SlabKey)>()))
+            .with(TableSize::of_list("", 2 * calls, 2 * size_of::<SlabKey>()))
+            .with(Wheel::<SlabKey>::size("", calls))
+            .with(TableSize::of_map("", RECENT_MAX, RECENT_BYTES))
+    }
 }
 
 ringway_sansio::counters! {
@@ -497,3 +512,5 @@ impl RecentPasses {
 const REPEATED_FOR: Duration = Duration::from_secs(32);
 /// Maximum number of remembered transactions.
 const RECENT_MAX: usize = 4096;
+/// Bytes of a pass in the table of recent ones, and in their order.
+const RECENT_BYTES: usize = 64;
