@@ -1,6 +1,8 @@
 //! Origin and destination of messages: listeners, connections, flows; names in the certificate of a connection's peer.
 
-use crate::{HostNameId, Instant, LocatedServers, NoSigner, RelayResult, SignerCertificate, Transport};
+use crate::{
+    HostNameId, Instant, LocatedServers, NoSigner, Queue, RelayResult, SignerCertificate, Transport, Waited,
+};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -189,20 +191,20 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// Names in the verified certificate of the peer of the connection that the message came over, if it presented one.
     pub peer: Option<&'a PeerNames>,
-    /// Time from its arrival in this machine until it was read; zero where that is not measured.
-    pub waited: Duration,
+    /// Time for which it waited in this machine; `None` where that is not measured.
+    pub waited: Option<Waited<'a>>,
 }
 
 impl<'a> Received<'a> {
-    /// Message of a peer without a certificate, which did not wait.
+    /// Message of a peer without a certificate, whose waiting time is not measured.
     pub const fn new(flow: Flow, bytes: &'a [u8]) -> Self {
-        Self { flow, bytes, peer: None, waited: Duration::ZERO }
+        Self { flow, bytes, peer: None, waited: None }
     }
 
-    /// The same message, after this time.
+    /// The same message, after this time in a queue.
     #[must_use]
-    pub const fn after(self, waited: Duration) -> Self {
-        Self { waited, ..self }
+    pub const fn after(self, time: Duration, queue: &'a Queue) -> Self {
+        Self { waited: Some(Waited { time, queue }), ..self }
     }
 }
 

@@ -17,6 +17,7 @@ mod counters;
 mod flow;
 mod node;
 mod outbox;
+mod queue;
 mod requests;
 mod seed;
 mod sharing;
@@ -30,6 +31,7 @@ pub use flow::{
 };
 pub use node::{Context, Framer, FramingError, Node, PacedNode, ShardKey, tick_after};
 pub use outbox::{Dialler, Outbox, Packet};
+pub use queue::{Queue, Waited};
 pub use requests::{
     HostNameId, LocatedServer, LocatedServers, NoSigner, NumberTarget, RelayCall, RelayHolder, RelayId,
     RelayInterfaces, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, SignerCertificate,

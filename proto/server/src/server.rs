@@ -28,7 +28,9 @@ use core::time::Duration;
 use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};
-use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
+use ringway_sansio::{
+    Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport, Waited,
+};
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 pub use shard::{shard_of_aor, shard_of_user};
@@ -329,7 +331,7 @@ impl Server {
         &mut self,
         cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
-        waited: Duration,
+        waited: Waited<'_>,
     ) -> bool {
         let Self { transactions, registrar, urgent, overload, .. } = self;
         let env = &mut self.environment.env(cx);
@@ -413,7 +415,8 @@ impl Node for Server {
                 return;
             }
         }
-        let is_late = self.overload.note(cx.now, waited, &self.environment.config().overload);
+        let config = &self.environment.config().overload;
+        let late = waited.filter(|waited| overload::is_late(cx.now, *waited, config));
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
@@ -423,7 +426,7 @@ impl Node for Server {
                     Start::Request { method, .. } => {
                         self.environment.counters_mut().count_method(method);
                         if let Some(mut request) = Request::of(message, flow, Grant::UNKNOWN)
-                            && !(is_late && self.refuses_late(cx, &request, waited))
+                            && !late.is_some_and(|waited| self.refuses_late(cx, &request, waited))
                         {
                             request.peer = peer;
                             self.on_request(cx, request);

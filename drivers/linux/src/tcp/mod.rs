@@ -14,8 +14,8 @@ use crate::sys::{self, Epoll, Interest};
 use proxied::AwaitedHeaders;
 pub(crate) use proxied::header_of;
 use ringway_sansio::{
-    ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
-    Transport, Wheel,
+    ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Queue, Received, TimerKey, Token,
+    Transport, Waited, Wheel,
 };
 use ringway_stream::{CloseReason, Origin};
 use room::{Crowded, Dials};
@@ -207,17 +207,20 @@ impl<F: Framer> Streams<F> {
         true
     }
 
-    /// Passes a batch of messages to `each`. Afterwards call [`Streams::respond`] if [`Streams::has_own_bytes`], and
+    /// Passes a batch of messages to `each`, with the queue of their listener. Afterwards call [`Streams::respond`] if [`Streams::has_own_bytes`], and
     /// [`Streams::finish`] after [`Frames::Last`].
     pub(crate) fn frames(
         &mut self,
         id: ConnectionId,
         now: Instant,
+        queues: &[Queue],
         mut each: impl FnMut(Received<'_>),
     ) -> Frames {
         let Some(stream) = find(&mut self.slots, id) else { return Frames::All };
         let (flow, names) = (stream.flow, stream.connection.peer_names());
-        let (peer, waited) = (names.as_deref(), now.since(stream.arrived_at));
+        let (peer, time) = (names.as_deref(), now.since(stream.arrived_at));
+        let queue = queues.get(usize::from(flow.listener.0));
+        let waited = queue.map(|queue| Waited { time, queue });
         let batch = stream
             .connection
             .messages(FRAMES_PER_BATCH, now, |bytes| each(Received { flow, bytes, peer, waited }));

@@ -3,7 +3,7 @@
 use super::{BATCHES_PER_TURN, CLIENT, OTHER, Worker};
 use crate::inbox::{DatagramClient, ListenSocket, SocketChange};
 use crate::sys::{Interest, Wait};
-use ringway_sansio::{Flow, Instant, ListenerId, Node, Transport};
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Queue, Transport};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ impl<N: Node> Worker<N> {
         let token = OTHER | listener as u64;
         if self.udp.len() <= listener {
             self.udp.resize_with(listener + 1, || None);
+            self.queues.resize_with(listener + 1, Queue::default);
         }
         match socket {
             ListenSocket::Datagram(socket, transport) => {

@@ -20,7 +20,7 @@ use crate::tcp::stream::{Filled, More};
 use crate::tcp::{Frames, Report, Streams, header_of};
 use attached::Clients;
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Transport,
+    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Queue, Received, Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -73,6 +73,8 @@ pub(crate) struct Worker<N: Node> {
     epoll: Arc<Epoll>,
     /// By listener; `None` for stream listeners.
     udp: Vec<Option<UdpSocket>>,
+    /// By listener: of its socket, or of its connections.
+    queues: Vec<Queue>,
     receive: ReceiveBatch,
     icmp: IcmpErrors,
     send: SendBatch,
@@ -119,6 +121,7 @@ impl<N: Node> Worker<N> {
             index,
             receive: ReceiveBatch::new(common.datagram_batch),
             icmp: IcmpErrors::new(&udp, now),
+            queues: udp.iter().map(|_| Queue::default()).collect(),
             send: SendBatch::new(common.datagram_batch),
             common,
             counters,
@@ -235,14 +238,17 @@ impl<N: Node> Worker<N> {
             for index in 0..count {
                 let Some((remote, bytes)) = self.receive.datagram(index) else { continue };
                 bytes_in += bytes.len() as u64;
-                let Self { common, nodes, batch, now, associations, udp, .. } = self;
+                let Self { common, nodes, batch, now, associations, udp, queues, .. } = self;
                 let mut pass = |received: Received<'_>| {
                     common.trace(Direction::Received, &received.flow, received.bytes);
                     nodes.on_message(batch, *now, received);
                 };
                 match transport {
                     Transport::Dtls => associations.receive(udp, (id, remote), bytes, *now, &mut pass),
-                    _ => pass(Received::new(Flow::udp(id, Flow::canonical(remote)), bytes).after(waited)),
+                    _ => {
+                        let received = Received::new(Flow::udp(id, Flow::canonical(remote)), bytes);
+                        pass(queues.get(listener).map_or(received, |queue| received.after(waited, queue)));
+                    }
                 }
             }
             self.counters.datagrams_in.add(count as u64);
@@ -279,8 +285,8 @@ impl<N: Node> Worker<N> {
     /// Passes the messages of a connection to their shards.
     fn take_frames(&mut self, id: ConnectionId) {
         let is_last = loop {
-            let Self { streams, nodes, batch, now, common, .. } = self;
-            let frames = streams.frames(id, *now, |received| {
+            let Self { streams, nodes, batch, now, common, queues, .. } = self;
+            let frames = streams.frames(id, *now, queues, |received| {
                 common.trace(Direction::Received, &received.flow, received.bytes);
                 nodes.on_message(batch, *now, received);
             });

@@ -14,7 +14,7 @@ use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, TableSize, source_of};
+use ringway_sansio::{Instant, Seed, TableSize, Waited, source_of};
 use ringway_sip::{HeaderName, Method};
 
 /// Worth of a request under overload, lowest first.
@@ -61,16 +61,26 @@ enum Verdict {
     Drop,
 }
 
-/// Overload control of a shard.
+/// True for a message that waited longer than the target delay in a queue that is overloaded.
+#[inline]
+pub(super) fn is_late(now: Instant, waited: Waited<'_>, config: &OverloadConfig) -> bool {
+    if !config.enabled {
+        return false;
+    }
+    let stands = waited.queue.note(now, waited.time, config.target_delay);
+    stands.is_some_and(|time| now < waited.queue.refuses_until() || time >= STANDING)
+}
+
+/// Time for which the messages of a queue have to wait too long before one is refused: a pause of the machine is no overload.
+const STANDING: Duration = Duration::from_millis(100);
+
+/// Time without a refusal after which the overload of a queue is over.
+const OVER_AFTER: Duration = Duration::from_secs(1);
+
+/// Overload control of a shard; that of a queue is in [`Queue`](ringway_sansio::Queue).
 #[derive(Debug)]
 pub(super) struct Overload {
     hash: SeededHash,
-    /// Time since which each message has waited longer than the target delay.
-    above_since: Option<Instant>,
-    /// Time at which the last such message was handled.
-    above_at: Instant,
-    /// While requests are refused, and shortly afterwards, the next ones are without delay.
-    refuses_until: Instant,
     /// Requests of each source in this period; made at the first overload.
     shares: Option<Box<Shares>>,
 }
@@ -81,50 +91,16 @@ impl Overload {
         Shares::size()
     }
 
-    /// Time for which messages have to wait too long before one is refused: a pause of the machine is no overload.
-    const STANDING: Duration = Duration::from_millis(100);
-    /// Time without a refusal after which overload is over.
-    const OVER_AFTER: Duration = Duration::from_secs(1);
-
     pub(super) fn new(seed: &Seed) -> Self {
-        Self {
-            hash: SeededHash::new(seed),
-            above_since: None,
-            above_at: Instant::default(),
-            refuses_until: Instant::default(),
-            shares: None,
-        }
+        Self { hash: SeededHash::new(seed), shares: None }
     }
 
-    /// Notes the waiting time of a message. True: under overload, and it waited longer than the target delay.
-    #[inline]
-    pub(super) fn note(&mut self, now: Instant, waited: Duration, config: &OverloadConfig) -> bool {
-        if waited <= config.target_delay {
-            self.above_since = None;
-            return false;
-        }
-        config.enabled && self.note_long(now, waited)
-    }
-
-    #[cold]
-    fn note_long(&mut self, now: Instant, waited: Duration) -> bool {
-        // The sockets were empty before it came, unless it came while the last one waited.
-        let is_standing = now.since(self.above_at) <= waited;
-        self.above_at = now;
-        let since = match self.above_since {
-            Some(since) if is_standing => since,
-            Some(_) | None => now,
-        };
-        self.above_since = Some(since);
-        now < self.refuses_until || now.since(since) >= Self::STANDING
-    }
-
-    /// Judges a request for which [`Overload::note`] returned true. `source` is none for one whose requests are those of many;
+    /// Judges a request for which [`is_late`] returned true. `source` is none for one whose requests are those of many;
     /// requests with the same `call_id` are refused from the same waiting time on.
     fn judge(
         &mut self,
         now: Instant,
-        waited: Duration,
+        waited: Waited<'_>,
         config: &OverloadConfig,
         class: WorkClass,
         source: Option<IpAddr>,
@@ -137,11 +113,11 @@ impl Overload {
         let part = u32::from(self.hash.hash_one(call_id) as u8);
         // In 256ths of a target delay, for a source with few requests; with many it is a quarter.
         let limit = (class.begins_at() * 256 + part) / parts_of(share);
-        if waited <= config.target_delay * limit / 256 {
+        if waited.time <= config.target_delay * limit / 256 {
             return Verdict::Admit;
         }
-        self.refuses_until = now + Self::OVER_AFTER;
-        if waited > config.max_delay { Verdict::Drop } else { Verdict::Refuse }
+        waited.queue.refuse_until(now + OVER_AFTER);
+        if waited.time > config.max_delay { Verdict::Drop } else { Verdict::Refuse }
     }
 
     /// Seconds after which the sender of a refused request may try again: spread, so that not all do at once.
@@ -200,7 +176,7 @@ impl Shares {
     }
 }
 
-/// True for a request that is refused or dropped, because it and others wait too long. [`Overload::note`] returned true for it.
+/// True for a request that is refused or dropped, because it and others wait too long. [`is_late`] returned true for it.
 #[cold]
 pub(super) fn refuses_late(
     env: &mut Env<'_>,
@@ -209,7 +185,7 @@ pub(super) fn refuses_late(
     table: &LocationTable,
     urgent: &mut UrgentRates,
     request: &Request<'_, '_>,
-    waited: Duration,
+    waited: Waited<'_>,
 ) -> bool {
     // They have overload controls of their own.
     if is_of_ours(env.config, &request.flow) || is_emergency(env, urgent, request) {

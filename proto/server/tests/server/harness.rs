@@ -2,11 +2,12 @@
 
 use ringway_sansio::{
     ConnectionId, Context, Dialler, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node,
-    NumberTarget, Outbox, PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
+    NumberTarget, Outbox, PeerNames, Queue, Received, RelayRequest, Seed, Target, Token, Transport,
 };
 use ringway_server::{Action, Aor, Config, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
 use ringway_test_support::host::{HostLimits, TestHost};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub(crate) struct World {
     pub(crate) given_up: Vec<Flow>,
     out: Outbox,
     actions: Vec<Action>,
+    /// Queue of each listener that late messages came from.
+    queues: BTreeMap<ListenerId, Queue>,
 }
 
 /// Message that the server sent.
@@ -141,6 +144,7 @@ impl World {
             given_up: Vec::new(),
             out: Outbox::new(),
             actions: Vec::new(),
+            queues: BTreeMap::new(),
         };
         for user in ["alice", "bob", "carol"] {
             world.add_user(user, "example.org", &format!("{user}'s password"));
@@ -155,7 +159,7 @@ impl World {
 
     /// Receives `message` as a datagram from `from`.
     pub(crate) fn udp(&mut self, from: &str, message: &impl Wire) -> Vec<Sent> {
-        self.message(Flow::udp(ListenerId(0), from.parse().unwrap()), &message.wire())
+        self.message(udp_flow(from), &message.wire())
     }
 
     /// Receives a message on a connection from `from`.
@@ -170,7 +174,7 @@ impl World {
 
     /// Receives a datagram that waited so long.
     pub(crate) fn late(&mut self, from: &str, message: &impl Wire, waited: Duration) -> Vec<Sent> {
-        self.late_on(Flow::udp(ListenerId(0), from.parse().unwrap()), message, waited)
+        self.late_on(udp_flow(from), message, waited)
     }
 
     /// Receives a message on a connection that waited so long.
@@ -184,9 +188,11 @@ impl World {
         self.late_on(tcp_flow(connection, from), message, waited)
     }
 
-    fn late_on(&mut self, flow: Flow, message: &impl Wire, waited: Duration) -> Vec<Sent> {
+    /// Receives a message on a flow that waited so long in the queue of its listener.
+    pub(crate) fn late_on(&mut self, flow: Flow, message: &impl Wire, waited: Duration) -> Vec<Sent> {
         let bytes = message.wire();
-        let received = Received::new(flow, &bytes).after(waited);
+        let queue = self.queues.entry(flow.listener).or_default();
+        let received = Received::new(flow, &bytes).after(waited, queue);
         self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
     }
@@ -319,6 +325,11 @@ impl World {
         }
         sent
     }
+}
+
+/// Flow of datagrams.
+pub(crate) fn udp_flow(from: &str) -> Flow {
+    Flow::udp(ListenerId(0), from.parse().unwrap())
 }
 
 /// Flow of a connection.

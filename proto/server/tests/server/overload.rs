@@ -3,9 +3,10 @@
 use crate::challenge::{Login, answered};
 use crate::emergency::rescue;
 use crate::harness::{
-    ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses,
+    ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses, tcp_flow,
+    udp_flow,
 };
-use ringway_sansio::Instant;
+use ringway_sansio::{Flow, Instant};
 use ringway_server::Config;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -34,12 +35,18 @@ pub(crate) fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
         (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
     });
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    fill(&mut world, udp_flow(STRANGER), |_| {});
+    world
+}
+
+/// Lets each message of a flow wait for too long, for a time; with what comes meanwhile.
+fn fill(world: &mut World, flow: Flow, mut meanwhile: impl FnMut(&mut World)) {
     for _ in 0..6 {
         world.pass(TARGET);
         let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
-        world.late(STRANGER, &options.call_id("first"), TARGET * 3 / 2);
+        world.late_on(flow, &options.call_id("first"), TARGET * 3 / 2);
+        meanwhile(world);
     }
-    world
 }
 
 fn late_statuses(world: &mut World, from: &str, message: &Request, targets: u32) -> Vec<u16> {
@@ -289,6 +296,23 @@ fn what_is_worth_least_is_refused_first() {
 }
 
 #[test]
+fn overload_is_of_a_queue() {
+    let mut world = World::with(|config| {
+        config.overload.enabled = true;
+        (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
+    });
+    let options = |id: &str| request("OPTIONS", "sip:example.org").call_id(id);
+    // What comes by a queue that is short does not end the overload of the long one.
+    fill(&mut world, udp_flow(STRANGER), |world| {
+        assert_eq!(statuses(&world.late_tcp(3, ALICE, &options("short").tcp(), Duration::ZERO)), [200]);
+    });
+    assert_eq!(late_statuses(&mut world, STRANGER, &options("long"), 3), [503]);
+    // Nor does it begin one there.
+    assert_eq!(statuses(&world.late_tcp(3, ALICE, &options("other").tcp(), TARGET * 3)), [200]);
+    assert_eq!(statuses(&world.late(STRANGER, &options("again"), TARGET * 3)), [503]);
+}
+
+#[test]
 fn a_pause_of_the_machine_refuses_nothing() {
     let mut world = World::with(|config| {
         config.overload.enabled = true;
@@ -387,6 +411,7 @@ fn a_datagram_that_waited_much_too_long_is_dropped_and_a_stream_is_answered() {
     let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
     assert!(world.late(STRANGER, &options.clone().call_id("1"), MAX + TARGET).is_empty());
     assert_eq!(world.server.counters().overload_dropped, 1);
+    fill(&mut world, tcp_flow(3, STRANGER), |_| {});
     let over_tcp = options.tcp().call_id("2");
     assert_eq!(statuses(&world.late_tcp(3, STRANGER, &over_tcp, MAX + TARGET)), [503]);
 }
