@@ -254,7 +254,7 @@ impl<A> ActionSink<A> for NoActions {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use ringway_sansio::{Deadline, Event, Framer, FramingError, Received};
 
@@ -284,7 +284,8 @@ mod tests {
         ShardKey::new(&ringway_sansio::Seed::from_number(1))
     }
 
-    struct Never;
+    /// Framer that finds no message.
+    pub(crate) struct Never;
 
     impl Framer for Never {
         fn new(_max_message_bytes: usize) -> Self {

@@ -142,7 +142,9 @@ impl<L: Layer> Streams<L> {
         each: &mut dyn FnMut(Input<'_>),
     ) -> bool {
         let Some(Opened { stream, .. }) = self.connections.get_mut(key) else { return false };
-        if !stream.connection.is_receiving() || stream.fill(&mut self.room, now) == Filled::Nothing {
+        if !stream.connection.is_receiving()
+            || stream.fill(&mut self.room, now, Instant::default()) == Filled::Nothing
+        {
             return false;
         }
         let flow = stream.flow;

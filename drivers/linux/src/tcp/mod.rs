@@ -186,13 +186,13 @@ impl<F: Framer> Streams<F> {
         self.finish(id);
     }
 
-    /// Reads once from a connection. Call [`Streams::frames`] afterwards as long as it returns [`Frames::More`].
-    pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
+    /// Reads once from a connection; at `slept_at` no connection had bytes to read. Call [`Streams::frames`] afterwards as long as it returns [`Frames::More`].
+    pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant, slept_at: Instant) -> Filled {
         let Some(stream) = find(&mut self.slots, id) else { return Filled::Nothing };
         if !stream.connection.is_receiving() {
             return Filled::Nothing;
         }
-        let filled = stream.fill(&mut self.room, now);
+        let filled = stream.fill(&mut self.room, now, slept_at);
         if let Filled::Bytes(count) = filled {
             self.counters.stream_bytes_in.add(count as u64);
         }

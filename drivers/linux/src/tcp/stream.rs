@@ -86,15 +86,16 @@ impl<F: Framer, L: Layer> Stream<F, L> {
         }
     }
 
-    /// Reads once from the socket into the connection.
-    pub fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
+    /// Reads once from the socket into the connection. The bytes came not earlier than `empty_at`, whatever their time stamp is: those that
+    /// came out of order have that of their arrival, and could not be read before the missing ones had come.
+    pub fn fill(&mut self, room: &mut [u8], now: Instant, empty_at: Instant) -> Filled {
         match read_stamped(self.socket.as_fd(), room) {
             Ok((0, _)) => {
                 self.connection.peer_ended(now);
                 Filled::Ended
             }
             Ok((count, waited)) => {
-                self.arrived_at = now - waited;
+                self.arrived_at = (now - waited).max(empty_at);
                 self.connection.receive(room.get(..count).unwrap_or_default(), now);
                 Filled::Bytes(count)
             }
@@ -221,7 +222,34 @@ fn is_transient(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::tests::Never;
+    use ringway_sansio::{ConnectionId, ListenerId};
     use socket2::SockRef;
+    use std::time::Duration;
+
+    #[test]
+    fn bytes_did_not_come_before_the_socket_was_empty() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        crate::sys::stamp_arrivals(listener.as_fd()).unwrap();
+        // The kernel needs a moment to start time stamping for the first socket that requests it.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, remote) = listener.accept().unwrap();
+        let flow = Flow { connection: Some(ConnectionId(1)), ..Flow::dial(ListenerId(0), remote) };
+        let now = Instant::from_secs(100);
+        let mut stream = Stream::new(accepted, flow, Origin::Accepted, Never, PassThrough, now);
+        let waited = Duration::from_millis(60);
+        for (empty_ms, is_stamp) in [(0, false), (20, false), (60_000, true)] {
+            client.write_all(b"z").unwrap();
+            std::thread::sleep(waited);
+            let empty_at = now - Duration::from_millis(empty_ms);
+            assert_eq!(stream.fill(&mut [0; 8], now, empty_at), Filled::Bytes(1));
+            match is_stamp {
+                true => assert!(stream.arrived_at <= now - waited * 3 / 4 && stream.arrived_at > empty_at),
+                false => assert_eq!(stream.arrived_at, empty_at, "{empty_ms} ms"),
+            }
+        }
+    }
 
     #[test]
     fn a_dialled_connection_has_the_mark() {

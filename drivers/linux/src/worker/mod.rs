@@ -85,6 +85,8 @@ pub(crate) struct Worker<N: Node> {
     held: Held,
     commands: Commands,
     now: Instant,
+    /// End of the last wait in which this worker slept: no socket had anything to read then.
+    slept_at: Instant,
     /// Time at which the turn began, if there is something to handle in it.
     turn: Option<Instant>,
 }
@@ -135,6 +137,7 @@ impl<N: Node> Worker<N> {
             held: Held::default(),
             commands: Commands::default(),
             now,
+            slept_at: now,
             turn: None,
         }
     }
@@ -153,7 +156,10 @@ impl<N: Node> Worker<N> {
             if let (false, Some(inbox)) = (timeout.is_zero(), self.inbox()) {
                 inbox.awake();
             }
-            self.now = self.common.clock.now();
+            let began = std::mem::replace(&mut self.now, self.common.clock.now());
+            if self.now.since(began) >= SLEEP_MIN {
+                self.slept_at = self.now;
+            }
             self.turn = (!ready.is_empty()).then_some(self.now);
             self.icmp.refill(&self.udp, self.now);
             for index in 0..ready.len() {
@@ -276,7 +282,7 @@ impl<N: Node> Worker<N> {
     }
 
     fn read_stream(&mut self, id: ConnectionId) {
-        let filled = self.streams.fill(id, self.now);
+        let filled = self.streams.fill(id, self.now, self.slept_at);
         if filled != Filled::Nothing {
             self.take_frames(id);
         }
@@ -517,8 +523,9 @@ impl<N: Node> Worker<N> {
     }
 
     /// Timeout of the next wait; the sleep is announced if it is not zero.
-    fn begin_sleep(&self) -> Duration {
+    fn begin_sleep(&mut self) -> Duration {
         let now = self.common.clock.now();
+        self.now = now;
         if let Some(began) = self.turn {
             self.counters.turns.note(now.since(began));
         }
@@ -573,6 +580,9 @@ const OTHER: u64 = (WORKERS_MAX as u64) << 56;
 const INBOX: u64 = OTHER | 1 << 32;
 /// Sockets of clients, with a number below 2^32.
 const CLIENT: u64 = OTHER | 1 << 33;
+
+/// Minimum duration of a wait in which the thread slept: more than that of a call that returns at once.
+const SLEEP_MIN: Duration = Duration::from_micros(20);
 
 /// Maximum number of events in one turn; the kernel returns the others first next time.
 const READY_MAX: usize = 64;
