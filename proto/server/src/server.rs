@@ -338,6 +338,7 @@ impl Server {
         let opened = admission::opened(env, request);
         let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
         let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
+        let inside = inside.map(|inside| Request { peer: request.peer, ..inside });
         let request = inside.as_ref().unwrap_or(request);
         overload::refuses_late(env, overload, transactions, registrar.table(), urgent, request, waited)
     }
@@ -425,11 +426,11 @@ impl Node for Server {
                 match *message.start() {
                     Start::Request { method, .. } => {
                         self.environment.counters_mut().count_method(method);
-                        if let Some(mut request) = Request::of(message, flow, Grant::UNKNOWN)
-                            && !late.is_some_and(|waited| self.refuses_late(cx, &request, waited))
-                        {
-                            request.peer = peer;
-                            self.on_request(cx, request);
+                        if let Some(request) = Request::of(message, flow, Grant::UNKNOWN) {
+                            let request = Request { peer, ..request };
+                            if !late.is_some_and(|waited| self.refuses_late(cx, &request, waited)) {
+                                self.on_request(cx, request);
+                            }
                         }
                     }
                     Start::Response { status, .. } => self.on_response(cx, message, status, flow, peer),

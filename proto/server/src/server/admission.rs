@@ -128,6 +128,20 @@ fn is_named(config: &Config, flow: &Flow) -> bool {
             || servers.any(|uri| uri.host().ip() == Some(ip)))
 }
 
+/// True for a sender that the configuration names, whose requests are those of many callers: a trusted proxy; a trunk or a neighbour, by its
+/// address, its connection, its certificate or the token of its contact.
+pub(super) fn is_of_many(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
+    let Request { flow, peer, uri, .. } = request;
+    let has_token =
+        |line: &[u8]| env.config.domain_of(uri).is_some() && env.keys.lines.trunk_of(line).is_some();
+    is_named(env.config, flow)
+        || (env.features.registers() && uri.params().value(b"line").is_some_and(has_token))
+        || flow.connection.is_some_and(|connection| {
+            env.tables.read_neighbours(false, |table| table.name_of(connection, flow.dialled).is_some())
+        })
+        || (peer.is_some() && env.config.servers().any(|(_, of)| of.is_identified(*peer, env.cx.now)))
+}
+
 /// True for an INVITE of an emergency call, by its first line.
 fn is_for_emergency(config: &Config, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"INVITE ") else { return false };

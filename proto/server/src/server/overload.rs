@@ -4,7 +4,7 @@
 //! above what can be handled. A request is judged when its turn comes, by its own waiting time: the more it exceeds the target, the more classes
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
-use super::admission::{UrgentRates, is_in_admitted_call, is_of_ours};
+use super::admission::{UrgentRates, is_in_admitted_call, is_of_many, is_of_ours};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -24,7 +24,7 @@ enum WorkClass {
     Rest,
     /// A registration of a user without bindings.
     NewRegistration,
-    /// A request of a user or a trunk.
+    /// A request of a user, or of a server that the configuration names.
     OfUser,
     /// A registration of a user with bindings.
     Refresh,
@@ -191,10 +191,9 @@ pub(super) fn refuses_late(
     if is_of_ours(env.config, &request.flow) || is_emergency(env, urgent, request) {
         return false;
     }
-    let class = class_of(env, table, request);
-    // Requests of a trunk are those of many callers.
-    let is_named = env.config.trunking.is_trunk(request.flow.remote.ip());
-    let source = (!is_named).then(|| request.flow.remote.ip());
+    let is_of_many = is_of_many(env, request);
+    let class = class_of(env, table, request, is_of_many);
+    let source = (!is_of_many).then(|| request.flow.remote.ip());
     let call_id = request.message.call_id();
     let verdict = overload.judge(env.cx.now, waited, &env.config.overload, class, source, call_id);
     if verdict == Verdict::Admit {
@@ -222,7 +221,7 @@ fn is_emergency(env: &Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '
         && urgent.admit_request(env.cx.now, request.flow.remote.ip())
 }
 
-fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>) -> WorkClass {
+fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>, is_of_many: bool) -> WorkClass {
     let message = request.message;
     if message.to().tag().is_some() || matches!(request.method, Method::Ack | Method::Cancel) {
         return WorkClass::InDialog;
@@ -236,7 +235,7 @@ fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>) -> 
             false => WorkClass::NewRegistration,
         };
     }
-    let is_known = env.config.trunking.is_trunk(request.flow.remote.ip())
+    let is_known = is_of_many
         || (env.config.read_aor(&message.from().uri, &mut aor)
             && env.host.is_known(aor.user(), aor.domain()));
     match is_known {

@@ -190,9 +190,20 @@ impl World {
 
     /// Receives a message on a flow that waited so long in the queue of its listener.
     pub(crate) fn late_on(&mut self, flow: Flow, message: &impl Wire, waited: Duration) -> Vec<Sent> {
+        self.late_of(flow, message, waited, None)
+    }
+
+    /// The same of a peer that presented a certificate with these names.
+    pub(crate) fn late_of(
+        &mut self,
+        flow: Flow,
+        message: &impl Wire,
+        waited: Duration,
+        peer: Option<&PeerNames>,
+    ) -> Vec<Sent> {
         let bytes = message.wire();
         let queue = self.queues.entry(flow.listener).or_default();
-        let received = Received::new(flow, &bytes).after(waited, queue);
+        let received = Received { peer, ..Received::new(flow, &bytes).after(waited, queue) };
         self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
     }

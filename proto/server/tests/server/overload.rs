@@ -3,11 +3,14 @@
 use crate::challenge::{Login, answered};
 use crate::emergency::rescue;
 use crate::harness::{
-    ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses, tcp_flow,
-    udp_flow,
+    ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, invite, only, register, request, statuses,
+    tcp_flow, udp_flow,
 };
-use ringway_sansio::{Flow, Instant};
-use ringway_server::Config;
+use crate::neighbours::neighbour;
+use crate::routes::{CARRIER_A, CARRIER_B, carriers};
+use crate::trunk_registration::{first, incoming, registering};
+use ringway_sansio::{Flow, Instant, PeerNames};
+use ringway_server::{Config, Neighbour};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -301,7 +304,7 @@ fn overload_is_of_a_queue() {
         config.overload.enabled = true;
         (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
     });
-    let options = |id: &str| request("OPTIONS", "sip:example.org").call_id(id);
+    let options = |id: &str| request("OPTIONS", "sip:example.org").from("sip:nobody@example.com").call_id(id);
     // What comes by a queue that is short does not end the overload of the long one.
     fill(&mut world, udp_flow(STRANGER), |world| {
         assert_eq!(statuses(&world.late_tcp(3, ALICE, &options("short").tcp(), Duration::ZERO)), [200]);
@@ -434,6 +437,69 @@ fn a_source_that_sends_much_is_refused_before_others_of_its_class() {
         }
     }
     assert!(refused[0] > 900 && refused[1] == 0, "{refused:?}");
+}
+
+/// Refused ones of a hundred calls that come at once over a flow under overload, from a caller that is no user.
+fn refused_of_a_hundred(world: &mut World, flow: Flow, call: &Request, peer: Option<&PeerNames>) -> usize {
+    fill(world, flow, |_| {});
+    let call = call.clone().from("sip:+4912@carrier.example");
+    let is_refused = |number: &u32| {
+        let call = call.clone().call_id(&format!("{flow:?} {number}"));
+        statuses(&world.late_of(flow, &call, TARGET * 3, peer)).contains(&503)
+    };
+    (0..100).filter(is_refused).count()
+}
+
+#[test]
+fn a_server_that_the_configuration_names_has_no_share() {
+    let mut world = overloaded_with(|config| {
+        carriers(config);
+        let mut trunks = config.trunking.trunks.edit();
+        // One by its networks, the other by the address in its URI.
+        trunks[0].networks = vec!["198.51.100.1".parse().unwrap()];
+        trunks[1].networks.clear();
+    });
+    let call = invite("sip:bob@example.org");
+    for (from, refused) in [(CARRIER_A, 0), (CARRIER_B, 0), (EDGE, 0), (STRANGER, 100)] {
+        assert_eq!(refused_of_a_hundred(&mut world, udp_flow(from), &call, None), refused, "{from}");
+    }
+}
+
+#[test]
+fn a_carrier_that_calls_the_contact_of_its_trunk_has_no_share() {
+    let mut world = overloaded_with(registering);
+    let register = first(&mut world);
+    // It calls from another address than that in its URI.
+    let call = incoming(&register, "<sip:bob@example.org>", "call");
+    assert_eq!(refused_of_a_hundred(&mut world, udp_flow("198.51.100.98:5060"), &call, None), 0);
+    let guessed = invite("sip:acct@192.0.2.1;line=0123456789abcdef");
+    assert_eq!(refused_of_a_hundred(&mut world, udp_flow("198.51.100.99:5060"), &guessed, None), 100);
+}
+
+#[test]
+fn a_neighbour_has_no_share_by_its_connection_or_certificate() {
+    let gate = "gate.example.net";
+    let mut world = overloaded_with(|config| {
+        let certificate = Some(gate.to_owned());
+        config.neighbours.push(Neighbour { certificate, ..neighbour("sip:gate.example.net;transport=tcp") });
+    });
+    let probe = {
+        let sent = world.due();
+        assert!(sent.is_empty(), "its address is looked up first");
+        only(world.resolve(gate, Some("198.51.100.5")))
+    };
+    world.message(tcp_flow(7, "198.51.100.5:5060"), &probe.answer(200, &[]));
+    let call = invite("sip:bob@example.org").tcp();
+    // The address is not in the configuration.
+    let other = "198.51.100.5:40000";
+    let names = |name: &str| PeerNames::new(vec![name.into()], Vec::new(), Instant::FAR).unwrap();
+    for (connection, peer, refused) in
+        [(7, None, 0), (8, None, 100), (9, Some(names(gate)), 0), (10, Some(names("other.example.net")), 100)]
+    {
+        let flow = tcp_flow(connection, other);
+        let count = refused_of_a_hundred(&mut world, flow, &call, peer.as_ref());
+        assert_eq!(count, refused, "connection {connection}");
+    }
 }
 
 #[test]
