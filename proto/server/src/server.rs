@@ -25,6 +25,7 @@ use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use held::Holds;
 use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};
@@ -333,14 +334,18 @@ impl Server {
         request: &Request<'_, '_>,
         waited: Waited<'_>,
     ) -> bool {
-        let Self { transactions, registrar, urgent, overload, .. } = self;
+        let state = overload::ShardState {
+            transactions: &self.transactions,
+            table: self.registrar.table(),
+            urgent: &mut self.urgent,
+            held: [self.locating.index(), self.verifying.index()],
+        };
         let env = &mut self.environment.env(cx);
         let opened = admission::opened(env, request);
         let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
         let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
         let inside = inside.map(|inside| Request { peer: request.peer, ..inside });
-        let request = inside.as_ref().unwrap_or(request);
-        overload::refuses_late(env, overload, transactions, registrar.table(), urgent, request, waited)
+        overload::refuses_late(env, &mut self.overload, state, inside.as_ref().unwrap_or(request), waited)
     }
 
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.

@@ -69,7 +69,10 @@ impl Held {
 /// Component whose requests wait.
 pub(super) trait Holds {
     /// The index of its requests.
-    fn index(&mut self) -> &mut HeldIndex;
+    fn index(&self) -> &HeldIndex;
+
+    /// The index of its requests, to change it.
+    fn index_mut(&mut self) -> &mut HeldIndex;
 
     /// Takes out the INVITE with this key that waits, for a CANCEL that came the same way. `None`: there is none.
     fn take(&mut self, tables: &SharedTables, key: MatchKey, cancel: &Request<'_, '_>) -> Option<Held>;
@@ -77,7 +80,7 @@ pub(super) trait Holds {
     /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
     fn on_cancel(&mut self, env: &mut Env<'_>, key: MatchKey, cancel: &Request<'_, '_>) -> bool {
         let Some(held) = self.take(env.tables, key, cancel) else { return false };
-        self.index().cancelled.add(key);
+        self.index_mut().cancelled.add(key);
         held.cancel(env, cancel);
         true
     }
@@ -110,6 +113,16 @@ impl HeldIndex {
     /// Query that the request with this key waits for.
     pub(super) fn query_of(&self, key: MatchKey) -> Option<u64> {
         self.by_key.get(&key).copied()
+    }
+
+    /// True if no request waits or was cancelled.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty() && self.cancelled.0.is_empty()
+    }
+
+    /// True for the key of a request that waits, or was cancelled while it did.
+    pub(super) fn has(&self, key: MatchKey) -> bool {
+        self.by_key.contains_key(&key) || self.cancelled.0.contains(&key)
     }
 
     /// True for a request that waits already, or was cancelled while it did; the latter is refused again.

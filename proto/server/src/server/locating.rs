@@ -143,7 +143,11 @@ impl Locating {
 }
 
 impl Holds for Locating {
-    fn index(&mut self) -> &mut HeldIndex {
+    fn index(&self) -> &HeldIndex {
+        &self.index
+    }
+
+    fn index_mut(&mut self) -> &mut HeldIndex {
         &mut self.index
     }
 

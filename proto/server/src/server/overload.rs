@@ -5,6 +5,7 @@
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
 use super::admission::{UrgentRates, is_in_admitted_call, is_of_many, is_of_ours};
+use super::held::HeldIndex;
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -176,18 +177,26 @@ impl Shares {
     }
 }
 
+/// Parts of a shard by which a late request is judged.
+pub(super) struct ShardState<'s> {
+    pub(super) transactions: &'s Transactions,
+    pub(super) table: &'s LocationTable,
+    pub(super) urgent: &'s mut UrgentRates,
+    /// Requests that wait for data and have no transaction yet.
+    pub(super) held: [&'s HeldIndex; 2],
+}
+
 /// True for a request that is refused or dropped, because it and others wait too long. [`is_late`] returned true for it.
 #[cold]
 pub(super) fn refuses_late(
     env: &mut Env<'_>,
     overload: &mut Overload,
-    transactions: &Transactions,
-    table: &LocationTable,
-    urgent: &mut UrgentRates,
+    state: ShardState<'_>,
     request: &Request<'_, '_>,
     waited: Waited<'_>,
 ) -> bool {
     // They have overload controls of their own.
+    let ShardState { transactions, table, urgent, held } = state;
     if is_of_ours(env.config, &request.flow) || is_emergency(env, urgent, request) {
         return false;
     }
@@ -199,8 +208,11 @@ pub(super) fn refuses_late(
     if verdict == Verdict::Admit {
         return false;
     }
-    // A request that is under way is answered from its transaction, and what belongs to an admitted call passes.
-    if transactions.is_served(request.message) || is_in_admitted_call(env, transactions, request) {
+    // A request that is under way is answered from its transaction, or waits, and what belongs to an admitted call passes.
+    if transactions.is_served(request.message)
+        || is_held(transactions, held, request)
+        || is_in_admitted_call(env, transactions, request)
+    {
         return false;
     }
     let is_answered = request.method != Method::Ack
@@ -212,6 +224,18 @@ pub(super) fn refuses_late(
         });
     }
     true
+}
+
+/// True for a retransmission of a request that waits for data, and for the CANCEL of one.
+fn is_held(transactions: &Transactions, held: [&HeldIndex; 2], request: &Request<'_, '_>) -> bool {
+    if held.iter().all(|index| index.is_empty()) {
+        return false;
+    }
+    let key = match request.method {
+        Method::Cancel => transactions.key_of_cancelled(request.message),
+        _ => transactions.key_of(request.message),
+    };
+    held.iter().any(|index| index.has(key))
 }
 
 /// True for a request for an emergency call, within the rate of its source for them.

@@ -118,7 +118,11 @@ impl Verifying {
 }
 
 impl Holds for Verifying {
-    fn index(&mut self) -> &mut HeldIndex {
+    fn index(&self) -> &HeldIndex {
+        &self.index
+    }
+
+    fn index_mut(&mut self) -> &mut HeldIndex {
         &mut self.index
     }
 

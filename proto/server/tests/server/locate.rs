@@ -1,10 +1,13 @@
 //! Read-through: a request for a user without bindings, at a node that has not read all of the store that nodes share.
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, BOB, Request, World, invite, only, register, request, requests, statuses};
+use crate::harness::{
+    ALICE, BOB, Request, World, invite, only, register, request, requests, statuses, udp_flow,
+};
+use crate::overload::{fill, under_overload};
 use ringway_location::{NodeName, Registrations, Update, UpdateId};
 use ringway_sansio::{Event, Transport};
-use ringway_server::{Cluster, Hold, LocateLimits};
+use ringway_server::{Cluster, Config, Hold, LocateLimits};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +18,12 @@ fn node(number: u8) -> World {
 }
 
 fn node_that_holds(number: u8, hold: Hold) -> World {
+    node_with(number, hold, |_| {})
+}
+
+fn node_with(number: u8, hold: Hold, change: impl FnOnce(&mut Config)) -> World {
     let world = World::with(|config| {
+        change(config);
         let node = NodeName::read(format!("n{number}").as_bytes()).unwrap();
         let link = format!("192.0.2.{number}:5060").parse().unwrap();
         config.cluster = Some(Cluster { node, incarnation: 1, transport: Transport::Udp, link, hold });
@@ -97,6 +105,24 @@ fn a_retransmission_causes_no_second_lookup_and_does_not_call_twice() {
     let query = query_of(&mut world);
     assert_eq!(requests(world.event(Event::Located { query })).len(), 1);
     nothing_is_left(&mut world, "after two");
+}
+
+/// The call has no transaction while it waits, and is under way all the same.
+#[test]
+fn a_call_that_waits_is_not_refused_under_overload() {
+    let mut world = node_with(1, Hold::All, under_overload);
+    fill(&mut world, udp_flow(BOB), |_| {});
+    assert!(world.udp(ALICE, &call(1)).is_empty());
+    let late = Duration::from_millis(180);
+    assert_eq!(statuses(&world.late(ALICE, &call(2), late)), [503], "another call is refused");
+    assert!(world.late(ALICE, &call(1), late).is_empty(), "its retransmission waits");
+    assert_eq!(statuses(&world.late(ALICE, &call(1).cancel(), late)), [200, 487]);
+    assert_eq!(
+        statuses(&world.late(ALICE, &call(1), late)),
+        [487],
+        "a retransmission that came after the CANCEL"
+    );
+    assert_eq!(world.server.counters().overload_refused, 1);
 }
 
 #[test]

@@ -34,16 +34,21 @@ pub(crate) fn overloaded_with(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
         change(config);
         config.auth.enabled = false;
-        config.overload.enabled = true;
-        (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
+        under_overload(config);
     });
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     fill(&mut world, udp_flow(STRANGER), |_| {});
     world
 }
 
+/// Switches the control on.
+pub(crate) fn under_overload(config: &mut Config) {
+    config.overload.enabled = true;
+    (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
+}
+
 /// Lets each message of a flow wait for too long, for a time; with what comes meanwhile.
-fn fill(world: &mut World, flow: Flow, mut meanwhile: impl FnMut(&mut World)) {
+pub(crate) fn fill(world: &mut World, flow: Flow, mut meanwhile: impl FnMut(&mut World)) {
     for _ in 0..6 {
         world.pass(TARGET);
         let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
@@ -300,10 +305,7 @@ fn what_is_worth_least_is_refused_first() {
 
 #[test]
 fn overload_is_of_a_queue() {
-    let mut world = World::with(|config| {
-        config.overload.enabled = true;
-        (config.overload.target_delay, config.overload.max_delay) = (TARGET, MAX);
-    });
+    let mut world = World::with(under_overload);
     let options = |id: &str| request("OPTIONS", "sip:example.org").from("sip:nobody@example.com").call_id(id);
     // What comes by a queue that is short does not end the overload of the long one.
     fill(&mut world, udp_flow(STRANGER), |world| {
