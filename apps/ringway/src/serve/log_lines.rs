@@ -71,6 +71,7 @@ const LIMITS: &[&str] = &[
     "crowded_closes",
     "dials_refused",
     "domain_calls_refused",
+    "emergencies_over_rate",
     "emergency_calls_refused",
     "ended_invites_evicted",
     "forward_loops",

@@ -166,6 +166,8 @@ ringway_sansio::counters! {
         emergency_calls_refused,
         /// INVITEs of emergency calls that passed although their source was over its rate.
         over_rate_emergencies,
+        /// INVITEs of emergency calls above the rate of their source, or of all, at which they pass other limits.
+        emergencies_over_rate,
         /// Requests for a trunk that must not see the inside, refused because they have too much to be hidden (513).
         topology_too_long,
         /// Requests refused because all trunks of their route are down (503).

@@ -6,9 +6,10 @@ use crate::dialog::{LiveMark, live_mark};
 use crate::neighbour::line::called_by_line;
 use crate::policy::changed_by;
 use crate::report::Report;
+use crate::tables::CommonRate;
 use crate::token::caller_uri::with_own_uri;
 use crate::token::topology::Inside;
-use crate::{Config, Detail, Emergency, Reason, SourceRates, Traffic};
+use crate::{Config, Counters, Detail, Emergency, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, Seed, TableSize, Token};
@@ -22,6 +23,8 @@ pub(super) struct UrgentRates {
     ends: SourceRates,
     /// Requests for emergency calls.
     requests: SourceRates,
+    /// The same of all sources: of datagrams, whose addresses may be forged, and over connections.
+    all_requests: [CommonRate; 2],
     /// Emergency calls.
     calls: SourceRates,
 }
@@ -37,13 +40,18 @@ impl UrgentRates {
         Self {
             ends: rates(ENDS_PER_S, 0),
             requests: rates(EMERGENCY_REQUESTS_PER_S, 1),
+            all_requests: [CommonRate::new(EMERGENCY_REQUESTS_PER_S_ALL); 2],
             calls: rates(EMERGENCY_CALLS_PER_S, 2),
         }
     }
 
-    /// False if this source sends too many requests for emergency calls beyond other limits.
-    pub(super) fn admit_request(&mut self, now: Instant, source: IpAddr) -> bool {
-        self.requests.admit(now, source)
+    /// False, and counted, if this source, or all together, sends too many requests for emergency calls beyond other limits.
+    pub(super) fn admit_request(&mut self, counters: &mut Counters, now: Instant, flow: &Flow) -> bool {
+        let [datagrams, connections] = &mut self.all_requests;
+        let all = if flow.transport.has_connections() { connections } else { datagrams };
+        let may = self.requests.admit(now, flow.remote.ip()) && all.admit(now);
+        counters.emergencies_over_rate += u64::from(!may);
+        may
     }
 
     /// False if this source begins too many emergency calls.
@@ -81,7 +89,10 @@ pub(super) fn is_admitted(
         env.counters.over_rate_ends += 1;
         return true;
     }
-    if env.features.emergency() && is_for_emergency(env.config, bytes) && urgent.admit_request(now, source) {
+    if env.features.emergency()
+        && is_for_emergency(env.config, bytes)
+        && urgent.admit_request(env.counters, now, &flow)
+    {
         env.counters.over_rate_emergencies += 1;
         return true;
     }
@@ -207,6 +218,9 @@ const ENDS_PER_S: u32 = 500;
 
 /// INVITEs of emergency calls a second of one source beyond its rate: two for each call, with and without credentials.
 const EMERGENCY_REQUESTS_PER_S: u32 = 20;
+
+/// The same of all sources of a shard, for datagrams and for connections.
+const EMERGENCY_REQUESTS_PER_S_ALL: u32 = 200;
 
 /// Emergency calls of one source in a second.
 const EMERGENCY_CALLS_PER_S: u32 = 10;

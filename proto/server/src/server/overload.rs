@@ -238,11 +238,12 @@ fn is_held(transactions: &Transactions, held: [&HeldIndex; 2], request: &Request
     held.iter().any(|index| index.has(key))
 }
 
-/// True for a request for an emergency call, within the rate of its source for them.
-fn is_emergency(env: &Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '_>) -> bool {
+/// True for the INVITE of an emergency call, within the rates of its source and of all for them. What follows in its dialog has a live mark.
+fn is_emergency(env: &mut Env<'_>, urgent: &mut UrgentRates, request: &Request<'_, '_>) -> bool {
     env.features.emergency()
+        && request.method == Method::Invite
         && Emergency::number_of(env.config, &request.uri).is_some()
-        && urgent.admit_request(env.cx.now, request.flow.remote.ip())
+        && urgent.admit_request(env.counters, env.cx.now, &request.flow)
 }
 
 fn class_of(env: &Env<'_>, table: &LocationTable, request: &Request<'_, '_>, is_of_many: bool) -> WorkClass {

@@ -25,6 +25,7 @@ pub use neighbours::{CALLS_MAX, NeighbourRoute, NeighbourTable};
 pub(crate) use neighbours::{CallRequest, CallResult};
 pub(crate) use owned::{EntryOwner, Lifetime};
 pub(crate) use phone_flows::{PhoneHash, side_of};
+pub(crate) use rate::CommonRate;
 pub use rate::{LocateLimits, LocateRefusal, SourceRates, Traffic, TrafficRates};
 pub use shared::{SharedTables, TableLimits};
 use sides::DialogExtensions;

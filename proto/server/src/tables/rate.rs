@@ -163,6 +163,25 @@ impl<K: Eq + Hash> Buckets<K> {
     }
 }
 
+/// Token bucket of all sources together: a rate, and at most the requests of one second at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommonRate {
+    interval: Duration,
+    full_at: Instant,
+}
+
+impl CommonRate {
+    /// Creates it with a full bucket. `per_second` is not 0.
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self { interval: Duration::from_secs(1) / per_second.max(1), full_at: Instant::default() }
+    }
+
+    /// Takes a token; false if there is none.
+    pub(crate) fn admit(&mut self, now: Instant) -> bool {
+        take(&mut self.full_at, now, self.interval)
+    }
+}
+
 fn take(full_at: &mut Instant, now: Instant, interval: Duration) -> bool {
     let from = (*full_at).max(now);
     if from.since(now) + interval > Duration::from_secs(1) + interval / 2 {

@@ -392,6 +392,29 @@ fn an_emergency_call_is_not_refused() {
     let refused =
         (0..500).filter(|&number| late_statuses(&mut world, STRANGER, &flood(number), 9).contains(&503));
     assert!(refused.count() > 400);
+    let options = request("OPTIONS", "sip:112@example.org").call_id("other method");
+    assert_eq!(late_statuses(&mut world, BOB, &options, 9), [503], "only an INVITE begins a call");
+}
+
+#[test]
+fn emergency_calls_from_forged_addresses_have_a_rate_in_common() {
+    let mut world = overloaded_with(rescue);
+    let call = |id: &str| invite("sip:112@example.org").from("sip:nobody@example.com").call_id(id);
+    let mut refused = 0;
+    for number in 0..600 {
+        let from = format!("203.0.113.{}:{}", number % 250, 5060 + number / 250);
+        let late = late_statuses(&mut world, &from, &call(&format!("forged {number}")), 9);
+        refused += u32::from(late.contains(&503));
+    }
+    assert_eq!(refused, 400);
+    assert_eq!(world.server.counters().emergencies_over_rate, 400);
+    // What came over a connection has an address that is not forged.
+    fill(&mut world, tcp_flow(3, ALICE), |_| {});
+    let sent = world.late_tcp(3, ALICE, &call("connected").tcp(), TARGET * 9);
+    assert!(!statuses(&sent).contains(&503), "{:?}", statuses(&sent));
+    world.pass(Duration::from_secs(1));
+    fill(&mut world, udp_flow(BOB), |_| {});
+    assert!(!late_statuses(&mut world, ALICE, &call("a second later"), 9).contains(&503));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use crate::challenge::proven;
 use crate::ends::nothing_is_left;
 use crate::forwards::always;
 use crate::harness::{
-    ALICE, BOB, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, requests, statuses,
+    ALICE, BOB, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, requests, statuses, udp_flow,
 };
+use crate::overload::{fill, under_overload};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_auth::stir::{Attestation, Claims, Passport, PassportKind};
 use ringway_sansio::{Event, NoSigner, SignerCertificate, SignerNumbers};
@@ -428,6 +429,23 @@ fn a_call_waits_for_a_certificate_for_a_few_seconds_and_can_be_cancelled() {
     assert_eq!(statuses(&world.udp(CARRIER_B, &call.cancel())), [481]);
     assert_eq!(requests(found(&mut world, Ok(certificate(1)))).len(), 1);
     nothing_is_left(&mut world, "after calls that waited");
+}
+
+#[test]
+fn a_call_that_waits_for_a_certificate_is_not_refused_under_overload() {
+    let mut world = World::with(|config| {
+        signing(CallerCheck::Require)(config);
+        under_overload(config);
+    });
+    world.memory.is_tracing.store(true, Ordering::Relaxed);
+    add_bob(&mut world);
+    let call = signed_call(&world);
+    world.udp(CARRIER_A, &call);
+    fill(&mut world, udp_flow(BOB), |_| {});
+    let late = Duration::from_millis(180);
+    assert!(!statuses(&world.late(CARRIER_A, &call, late)).contains(&503), "its retransmission");
+    assert_eq!(statuses(&world.late(CARRIER_A, &call.cancel(), late)), [200, 487]);
+    assert_eq!(statuses(&world.late(CARRIER_A, &signed_call(&world).call_id("another"), late)), [503]);
 }
 
 /// Verification costs a signature: neither strangers nor users nor phones cause any, and no lookup.

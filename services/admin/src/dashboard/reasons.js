@@ -7,6 +7,8 @@ export const REASONS = [
     '503 with Retry-After; calls that were admitted go on'],
   ['overload_dropped', 'max_delay_ms',
     'UDP: no response, so it retransmits; TCP: 503 with Retry-After'],
+  ['emergencies_over_rate', '20 INVITEs of emergency calls a second of one source above its rate or under overload, 200 of all sources of a shard',
+    'They are requests as any other'],
   ['blocked_sources', 'A network in the block list',
     'UDP, STUN too: no response; TCP: the connection is closed'],
   ['blocked_callers', 'A caller in the block list',
