@@ -232,12 +232,21 @@ pub fn peek_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
     peek_headers(bytes, name).next()
 }
 
+/// Position of that value.
+pub fn peek_header_range(bytes: &[u8], name: HeaderName) -> Option<Range<usize>> {
+    peek_ranges(bytes, name).next()
+}
+
 /// The last comma-separated value of the fields of this name, found likewise.
 pub fn peek_last_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
     peek_headers(bytes, name).flat_map(crate::grammar::Values::new).last()
 }
 
 fn peek_headers(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    peek_ranges(bytes, name).filter_map(|range| bytes.get(range))
+}
+
+fn peek_ranges(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = Range<usize>> {
     let mut at = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |lf| lf + 1);
     core::iter::from_fn(move || {
         loop {
@@ -247,7 +256,7 @@ fn peek_headers(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = &[u8]> {
                 Next::Field(field, end) => {
                     at = end;
                     if field.name == name {
-                        return bytes.get(field.value);
+                        return Some(field.value);
                     }
                 }
             }
