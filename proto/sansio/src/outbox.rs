@@ -2,6 +2,7 @@
 
 use crate::{ConnectionId, Flow, Instant, Token};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Sender who caused a packet, by a keyed hash. A driver limits the connections that it dials at once for each; [`Dialler::OWN`]: the
 /// program's own configuration caused it.
@@ -157,6 +158,34 @@ impl Outbox {
         &self.given_up
     }
 
+    /// Replaces parts of the packets from number `first` on: `change` returns the part of a packet's bytes and what it is replaced by.
+    pub fn rewrite(
+        &mut self,
+        first: usize,
+        mut change: impl FnMut(&Packet, &[u8]) -> Option<(Range<usize>, Vec<u8>)>,
+    ) {
+        for packet in self.packets.iter_mut().skip(first) {
+            let of = packet.start as usize..packet.end as usize;
+            let Some((part, text)) = change(packet, self.bytes.get(of.clone()).unwrap_or_default()) else {
+                continue;
+            };
+            let (from, to) = (of.start + part.start, of.start + part.end);
+            let start = self.bytes.len();
+            let (Ok(new_start), Ok(new_end)) =
+                (u32::try_from(start), u32::try_from(start + of.len() + text.len()))
+            else {
+                continue;
+            };
+            if from > to || to > of.end {
+                continue;
+            }
+            self.bytes.extend_from_within(of.start..from);
+            self.bytes.extend_from_slice(&text);
+            self.bytes.extend_from_within(to..of.end);
+            (packet.start, packet.end) = (new_start, new_end - (to - from) as u32);
+        }
+    }
+
     /// The packets in the order they were added, each with its bytes.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
         self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
@@ -217,5 +246,27 @@ mod tests {
         assert_eq!(out.last_bytes(), b"three");
         out.clear();
         assert!(out.is_empty() && out.last_bytes().is_empty());
+    }
+
+    #[test]
+    fn parts_of_packets_are_replaced() {
+        let flow = Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap());
+        let mut out = Outbox::new();
+        for text in [b"first", b"abcde", b"other"] {
+            out.send(flow, Token::NONE, text);
+        }
+        out.rewrite(1, |_, bytes| {
+            let part = memchr(b'c', bytes)?;
+            Some((part..part + 2, b"1234".to_vec()))
+        });
+        out.rewrite(0, |_, bytes| (bytes == b"first").then(|| (5..5, b"!".to_vec())));
+        // What is outside the packet changes nothing.
+        out.rewrite(2, |_, _| Some((3..9, Vec::new())));
+        let seen: Vec<_> = out.packets().map(|(_, bytes)| bytes).collect();
+        assert_eq!(seen, [&b"first!"[..], b"ab1234e", b"other"]);
+    }
+
+    fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+        bytes.iter().position(|other| *other == byte)
     }
 }

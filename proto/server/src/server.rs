@@ -6,6 +6,7 @@ mod dispatch;
 mod held;
 mod locating;
 mod overload;
+mod peer_control;
 mod redirect;
 mod shard;
 mod sizes;
@@ -25,7 +26,6 @@ use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use held::Holds;
 use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};
@@ -328,26 +328,6 @@ impl Server {
         self.transactions.is_idle() && self.locating.is_empty() && self.verifying.is_empty()
     }
 
-    fn refuses_late(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        waited: Waited<'_>,
-    ) -> bool {
-        let state = overload::ShardState {
-            transactions: &self.transactions,
-            table: self.registrar.table(),
-            urgent: &mut self.urgent,
-            held: [self.locating.index(), self.verifying.index()],
-        };
-        let env = &mut self.environment.env(cx);
-        let opened = admission::opened(env, request);
-        let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
-        let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
-        let inside = inside.map(|inside| Request { peer: request.peer, ..inside });
-        overload::refuses_late(env, &mut self.overload, state, inside.as_ref().unwrap_or(request), waited)
-    }
-
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
     fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
         let changes = self.registrar.take_changes();
@@ -433,7 +413,12 @@ impl Node for Server {
                         self.environment.counters_mut().count_method(method);
                         if let Some(request) = Request::of(message, flow, Grant::UNKNOWN) {
                             let request = Request { peer, ..request };
-                            if !late.is_some_and(|waited| self.refuses_late(cx, &request, waited)) {
+                            let is_refused =
+                                late.is_some_and(|waited| self.refuses_late(cx, &request, waited));
+                            if self.environment.features().peer_control() {
+                                self.note_participant(cx, &request, is_refused);
+                            }
+                            if !is_refused {
                                 self.on_request(cx, request);
                             }
                         }
@@ -444,7 +429,7 @@ impl Node for Server {
             Err(rejected) => admission::on_rejected(&mut self.environment.env(cx), bytes, rejected, flow),
         }
         self.apply_notices(cx);
-        self.environment.counters_mut().count_sent(cx.out, first);
+        self.end_input(cx, first);
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
@@ -492,7 +477,7 @@ impl Node for Server {
             }
         }
         self.apply_notices(cx);
-        self.environment.counters_mut().count_sent(cx.out, first);
+        self.end_input(cx, first);
     }
 
     fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
@@ -504,7 +489,7 @@ impl Node for Server {
         let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
-        self.environment.counters_mut().count_sent(cx.out, first);
+        self.end_input(cx, first);
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
@@ -545,7 +530,7 @@ impl Node for Server {
             self.expire_verifications(cx);
         }
         self.apply_notices(cx);
-        self.environment.counters_mut().count_sent(cx.out, first);
+        self.end_input(cx, first);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

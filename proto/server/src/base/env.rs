@@ -112,6 +112,11 @@ impl Environment {
         &mut self.forwards
     }
 
+    /// Features of this configuration.
+    pub(crate) const fn features(&self) -> Features {
+        self.features
+    }
+
     /// Features of this configuration and of all before it.
     pub(crate) const fn had_features(&self) -> Features {
         self.had_features

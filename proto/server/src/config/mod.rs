@@ -43,7 +43,7 @@ pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub use overload::OverloadConfig;
 pub use presence::{PresenceConfig, Watchers};
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_sip::{HeaderName, Limits, Message, Via};
+use ringway_sip::{HeaderName, Limits, Message, Uri, Via};
 use ringway_transaction::{Timers, reply_address};
 pub(crate) use stir::Attestation;
 pub use stir::{CallerCheck, CertificateHost, StirConfig, TrunkStir};
@@ -149,6 +149,7 @@ pub(crate) struct Features {
     neighbours: bool,
     flow_tokens: bool,
     cluster: bool,
+    peer_control: bool,
 }
 
 impl Features {
@@ -232,6 +233,11 @@ impl Features {
         cfg!(feature = "cluster") && self.cluster
     }
 
+    /// Overload control with other servers.
+    pub(crate) const fn peer_control(&self) -> bool {
+        self.peer_control
+    }
+
     /// All that either uses.
     pub(crate) const fn or(self, other: Self) -> Self {
         Self {
@@ -251,6 +257,7 @@ impl Features {
             neighbours: self.neighbours || other.neighbours,
             flow_tokens: self.flow_tokens || other.flow_tokens,
             cluster: self.cluster || other.cluster,
+            peer_control: self.peer_control || other.peer_control,
         }
     }
 
@@ -275,6 +282,11 @@ impl Features {
                 || config.cluster.is_some()
                 || !config.edge_domains.is_empty(),
             cluster: config.cluster.is_some(),
+            peer_control: config.overload.enabled
+                && (config.links.is_some()
+                    || !config.neighbours.is_empty()
+                    || !config.trunking.trunks.is_empty()
+                    || !config.auth.fronts.is_empty()),
         }
     }
 }
@@ -439,6 +451,12 @@ impl Config {
     /// Listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))
+    }
+
+    /// True for an address of a trunk that is no node, or in the URI of a neighbour.
+    pub(crate) fn has_server_at(&self, ip: IpAddr) -> bool {
+        let mut servers = self.servers().filter_map(|(_, of)| Uri::parse(of.uri.as_bytes()).ok());
+        self.trunking.has_address(ip) || servers.any(|uri| uri.host().ip() == Some(ip))
     }
 
     /// Neighbours that are no trunks, with their indices; at most [`NEIGHBOURS_MAX`].

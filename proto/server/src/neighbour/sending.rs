@@ -52,6 +52,14 @@ impl Env<'_> {
         }
     }
 
+    /// True for a connection of a neighbour, or of a call to one.
+    pub(crate) fn is_of_neighbour(&self, flow: &Flow) -> bool {
+        !self.config.neighbours.is_empty()
+            && flow.connection.is_some_and(|connection| {
+                self.tables.read_neighbours(false, |table| table.name_of(connection, flow.dialled).is_some())
+            })
+    }
+
     fn begin_call_request(
         &mut self,
         index: usize,

@@ -6,7 +6,7 @@ use super::ends::on_unforwarded_bye;
 use super::forward::{Forwarding, Plan};
 use super::limits::{branch_cost_of, cost_of};
 use super::lookups::Lookup;
-use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
+use super::reach::{WITHHELD, failed_last, hop_to_target, is_withheld, refusal, take_reachable};
 use super::stages;
 use super::states::KeptStates;
 use super::targets::{StoredTarget, Target, Targets, target_uri};
@@ -259,6 +259,11 @@ impl Proxy {
         let exceeds = env.features.call_limits() && stages::exceeds(env, context, id, plan);
         if exceeds {
             context.fail_branch(id.parts().1, 503);
+        } else if env.features.peer_control() && is_withheld(env, plan) {
+            env.counters.requests_withheld += 1;
+            env.decided(plan.request(), Reason::Withheld, Detail::Flow(plan.flow()));
+            context.refuse_branch(id.parts().1, 503, WITHHELD);
+            return false;
         }
         !exceeds
     }

@@ -7,13 +7,13 @@ use crate::base::{Env, Reach, Request, Sender};
 use crate::dialog::edge;
 use crate::dialog::route::{NextHop, Routed, hop_of, hop_of_domain, hop_to};
 use crate::report::Report;
-use crate::tables::put_last;
+use crate::tables::{RequestPriority, put_last};
 use crate::token::{Side, TargetHash};
 use crate::{Aor, NeighbourRoute, dialog};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
-use ringway_sip::Uri;
+use ringway_sip::{Method, Uri};
 use siphasher::sip::SipHasher13;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
@@ -174,3 +174,25 @@ fn within<'h>(env: &Env<'_>, reach: Reach, hop: NextHop<'h>) -> NextHop<'h> {
         (_, hop) => hop,
     }
 }
+
+/// True for a request that its server asked not to be sent now (RFC 7339 §5.5). ACK and CANCEL are, as they end work.
+pub(super) fn is_withheld(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
+    let request = plan.request();
+    if matches!(request.method, Method::Ack | Method::Cancel) {
+        return false;
+    }
+    let is_begun = request.message.to().tag().is_some();
+    let priority = match is_begun || request.grant.above_limits.is_some() {
+        true => RequestPriority::High,
+        false => RequestPriority::Usual,
+    };
+    // With the time, so that a phone with one Call-ID for all its REGISTERs is not always withheld.
+    let draw = (env.call_hash(request.message) ^ env.cx.now.as_nanos()).wrapping_mul(DRAW_FACTOR) >> 32;
+    !env.tables.may_send(env.cx.now, plan.flow().remote, priority, draw)
+}
+
+/// Phrase of the 503 for such a request.
+pub(super) const WITHHELD: &str = "Next Server Overloaded";
+
+/// Spreads near numbers: 2^64 divided by the golden ratio.
+const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;

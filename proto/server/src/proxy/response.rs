@@ -3,6 +3,7 @@
 use super::call::{Answer, BranchEnd, CallNext, Forwarded, MessageStep, Redirected};
 use super::context::{Best, BranchState};
 use super::forward::write_cseq;
+use super::reach::WITHHELD;
 use super::stages;
 use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Keys, Reach, Response, Transactions};
@@ -375,6 +376,8 @@ impl Proxy {
             (480, true) => (480, "Temporarily Unavailable"),
             (430, true) => (430, "Flow Failed"),
             (488, true) => (488, "Not Acceptable Here"),
+            // RFC 7339 §5.10: without Retry-After.
+            (503, true) if best.phrase == WITHHELD => (503, WITHHELD),
             // RFC 3261 §16.7 step 6: the 503 of another server is not forwarded.
             (503, _) => (500, "Server Internal Error"),
             (status, true) => (status, "Failed"),

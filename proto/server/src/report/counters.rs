@@ -46,6 +46,10 @@ ringway_sansio::counters! {
         overload_refused,
         /// Requests dropped because requests waited much too long.
         overload_dropped,
+        /// Requests not sent because their server asked for fewer (503).
+        requests_withheld,
+        /// Servers that asked for fewer requests and get as many as before, because too many asked.
+        controls_refused,
         /// Requests of blocked networks, not parsed.
         blocked_sources,
         /// Requests of blocked callers, and of networks that their callee blocks (403).

@@ -35,6 +35,7 @@ reasons! {
     SourceBlocked "source-blocked" "dropped: the block list has its source address",
     OverRate "over-rate" "refused: its source sends more than [limits] per_source_rate",
     Overload "overload" "refused: requests wait longer than [overload] target_delay_ms",
+    Withheld "withheld" "not sent: its server asks for fewer requests",
     Malformed "malformed" "refused: it is malformed",
     Absorbed "retransmission" "absorbed: it is a retransmission",
     Draining "draining" "refused: the server drains; the phone is to use another one",

@@ -132,14 +132,10 @@ pub(super) fn is_of_ours(config: &Config, flow: &Flow) -> bool {
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
 fn is_named(config: &Config, flow: &Flow) -> bool {
     let ip = flow.remote.ip();
-    let mut servers = config.servers().filter_map(|(_, of)| Uri::parse(of.uri.as_bytes()).ok());
-    !flow.transport.is_websocket()
-        && (config.trunking.has_address(ip)
-            || config.is_trusted(ip)
-            || servers.any(|uri| uri.host().ip() == Some(ip)))
+    !flow.transport.is_websocket() && (config.has_server_at(ip) || config.is_trusted(ip))
 }
 
-/// True for a sender that the configuration names, whose requests are those of many callers: a trusted proxy; a trunk or a neighbour, by its
+/// True for a sender that the configuration names, whose requests are those of many callers: a trusted proxy; a front; a trunk or a neighbour, by its
 /// address, its connection, its certificate or the token of its contact.
 pub(super) fn is_of_many(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
     let Request { flow, peer, uri, .. } = request;
@@ -147,9 +143,8 @@ pub(super) fn is_of_many(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
         |line: &[u8]| env.config.domain_of(uri).is_some() && env.keys.lines.trunk_of(line).is_some();
     is_named(env.config, flow)
         || (env.features.registers() && uri.params().value(b"line").is_some_and(has_token))
-        || flow.connection.is_some_and(|connection| {
-            env.tables.read_neighbours(false, |table| table.name_of(connection, flow.dialled).is_some())
-        })
+        || env.config.is_of_front(flow)
+        || env.is_of_neighbour(flow)
         || (peer.is_some() && env.config.servers().any(|(_, of)| of.is_identified(*peer, env.cx.now)))
 }
 

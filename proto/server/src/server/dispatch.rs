@@ -3,8 +3,10 @@
 
 use super::Server;
 use super::access::{Parties, accept_caller, is_to_emergency, may_call_emergency};
-use super::admission::translated;
-use super::held::{absorbs, cancels};
+use super::admission::{opened, translated};
+use super::held::{Holds, absorbs, cancels};
+use super::overload::{self, ShardState};
+use super::peer_control::{is_of_participant, note_control, write_controls};
 use super::redirect::redirect;
 use crate::base::{Env, Owner, Request, Response, Sender, Transactions, write_allow};
 use crate::dialog::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
@@ -15,7 +17,7 @@ use crate::proxy::Proxy;
 use crate::registrar::DRAINING;
 use crate::report::Report;
 use crate::{Action, CallName, CallStep, Config, Detail, Emergency, Hold, Links, Mode, Reason};
-use ringway_sansio::{Context, Flow, PeerNames};
+use ringway_sansio::{Context, Flow, PeerNames, Waited};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
 
@@ -161,6 +163,49 @@ impl Server {
         self.on_own_request(cx, Request { peer, key, line, ..request });
     }
 
+    /// True for a request that is refused or dropped, because it and others wait too long.
+    pub(super) fn refuses_late(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        waited: Waited<'_>,
+    ) -> bool {
+        let state = ShardState {
+            transactions: &self.transactions,
+            table: self.registrar.table(),
+            urgent: &mut self.urgent,
+            held: [self.locating.index(), self.verifying.index()],
+        };
+        let env = &mut self.environment.env(cx);
+        let opened = opened(env, request);
+        let parsed = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+        let inside = parsed.as_ref().and_then(|message| Request::of(message, request.flow, request.grant));
+        let inside = inside.map(|inside| Request { peer: request.peer, ..inside });
+        overload::refuses_late(env, &mut self.overload, state, inside.as_ref().unwrap_or(request), waited)
+    }
+
+    /// Counts a request of a server that supports overload control.
+    pub(super) fn note_participant(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        is_refused: bool,
+    ) {
+        let now = cx.now;
+        if is_of_participant(&self.environment.env(cx), request) {
+            self.overload.demand.count(now, is_refused);
+        }
+    }
+
+    /// Finishes the packets from number `first` on, which an input has caused.
+    pub(super) fn end_input(&mut self, cx: &mut Context<'_, Action>, first: usize) {
+        if self.environment.features().peer_control() && cx.out.len() > first {
+            let control = self.overload.demand.control(cx.now);
+            write_controls(&mut self.environment.env(cx), &control, first);
+        }
+        self.environment.counters_mut().count_sent(cx.out, first);
+    }
+
     /// Handles a well-formed response.
     pub(super) fn on_response(
         &mut self,
@@ -178,6 +223,9 @@ impl Server {
             is_peer(env.config, target, &flow, message)
         };
         let answer = self.transactions.receive_response(&mut env.cx, message, status, is_peer);
+        if env.features.peer_control() && matches!(answer, Answer::Pass { .. } | Answer::Stateless(_)) {
+            note_control(env, message, &sent_to);
+        }
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
             Answer::Pass { owner: Owner::Probe(probe), .. } => {

@@ -6,6 +6,7 @@
 
 use super::admission::{UrgentRates, is_in_admitted_call, is_of_many, is_of_ours};
 use super::held::HeldIndex;
+use super::peer_control::Demand;
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -84,6 +85,8 @@ pub(super) struct Overload {
     hash: SeededHash,
     /// Requests of each source in this period; made at the first overload.
     shares: Option<Box<Shares>>,
+    /// Reduction of the requests of other servers.
+    pub(super) demand: Demand,
 }
 
 impl Overload {
@@ -93,7 +96,7 @@ impl Overload {
     }
 
     pub(super) fn new(seed: &Seed) -> Self {
-        Self { hash: SeededHash::new(seed), shares: None }
+        Self { hash: SeededHash::new(seed), shares: None, demand: Demand::default() }
     }
 
     /// Judges a request for which [`is_late`] returned true. `source` is none for one whose requests are those of many;
@@ -195,12 +198,16 @@ pub(super) fn refuses_late(
     request: &Request<'_, '_>,
     waited: Waited<'_>,
 ) -> bool {
-    // They have overload controls of their own.
     let ShardState { transactions, table, urgent, held } = state;
-    if is_of_ours(env.config, &request.flow) || is_emergency(env, urgent, request) {
+    // What other nodes pass on was admitted there. A front admits what it can handle itself, which may be more.
+    let is_admitted = is_of_ours(env.config, &request.flow) && !env.config.is_of_front(&request.flow);
+    if is_admitted || is_emergency(env, urgent, request) {
         return false;
     }
     let is_of_many = is_of_many(env, request);
+    if is_of_many && is_health_check(request) {
+        return false;
+    }
     let class = class_of(env, table, request, is_of_many);
     let source = (!is_of_many).then(|| request.flow.remote.ip());
     let call_id = request.message.call_id();
@@ -215,15 +222,24 @@ pub(super) fn refuses_late(
     {
         return false;
     }
+    // A server that gets no answers takes this one for dead.
     let is_answered = request.method != Method::Ack
-        && (verdict == Verdict::Refuse || request.flow.transport.has_connections());
+        && (verdict == Verdict::Refuse || is_of_many || request.flow.transport.has_connections());
     env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });
     if is_answered {
         env.reply(request, 503, "Overload", |response| {
-            response.header_number(HeaderName::RetryAfter, overload.retry_after_s(call_id));
+            // RFC 7339 §5.10.2: without it for a server, which would send nothing at all for so long.
+            if !is_of_many {
+                response.header_number(HeaderName::RetryAfter, overload.retry_after_s(call_id));
+            }
         });
     }
     true
+}
+
+/// True for an OPTIONS that asks for no user: by it a server finds out if another one works.
+fn is_health_check(request: &Request<'_, '_>) -> bool {
+    request.method == Method::Options && request.uri.user().is_none()
 }
 
 /// True for a retransmission of a request that waits for data, and for the CANCEL of one.

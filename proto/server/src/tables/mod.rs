@@ -11,6 +11,7 @@ mod phone_flows;
 mod rate;
 mod shared;
 mod sides;
+mod throttles;
 mod trunks;
 
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
@@ -31,5 +32,6 @@ pub use shared::{SharedTables, TableLimits};
 use sides::DialogExtensions;
 pub use sides::SideTable;
 pub(crate) use sides::{DialogSide, Moved, Way};
+pub(crate) use throttles::{RequestPriority, Throttles};
 pub(crate) use trunks::{Learnt, ServiceRoute, ServiceRoutes};
 pub use trunks::{PausedTrunks, TrunkEvent, TrunkLogins, TrunkPause};

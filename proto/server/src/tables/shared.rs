@@ -3,21 +3,22 @@
 use super::{
     Account, BlockList, CallCounts, Caller, CountedCall, DialogExtensions, DialogStateFilter, DialogStates,
     EntryOwner, FailedServers, Lifetime, Limited, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute,
-    NeighbourTable, NotCounted, PausedTrunks, Payer, ServiceRoute, ServiceRoutes, SideTable, Traffic,
-    TrafficRates, TrunkLogins, TrunkPause,
+    NeighbourTable, NotCounted, PausedTrunks, Payer, RequestPriority, ServiceRoute, ServiceRoutes, SideTable,
+    Throttles, Traffic, TrafficRates, TrunkLogins, TrunkPause,
 };
 use crate::{CallRate, CallRates, Config, Hold, Trunk, TrunkLimits};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use ringway_auth::{ChallengeLimits, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows};
 use ringway_sansio::{
     ConnectionId, Flow, Guarded, Instant, LocatedServer, Locks, MemoryBound, Seed, TableSize,
 };
+use ringway_sip::OverloadControl;
 
 /// Limits of [`SharedTables`].
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub struct SharedTables {
     locates: Guarded<LocateLimits>,
     paused_trunks: Guarded<PausedTrunks>,
     trunk_logins: Guarded<TrunkLogins>,
+    throttles: Guarded<Throttles>,
+    has_throttles: AtomicBool,
     service_routes: Guarded<ServiceRoutes>,
     has_service_routes: AtomicBool,
     call_rates: Guarded<CallRates>,
@@ -106,6 +109,8 @@ impl SharedTables {
             locates: Guarded::new::<L>(LocateLimits::new(limits.hold, &seed.part(207))),
             paused_trunks: Guarded::new::<L>(PausedTrunks::default()),
             trunk_logins: Guarded::new::<L>(TrunkLogins::new(&seed.part(208))),
+            throttles: Guarded::new::<L>(Throttles::default()),
+            has_throttles: AtomicBool::new(false),
             service_routes: Guarded::new::<L>(ServiceRoutes::default()),
             has_service_routes: AtomicBool::new(false),
             call_rates: Guarded::new::<L>(CallRates::new(&seed.part(203))),
@@ -143,6 +148,7 @@ impl SharedTables {
             FailedServers::size().times(2),
             LocateLimits::size(),
             TrunkLogins::size(named),
+            Throttles::size(),
             CallRates::size(),
         ];
         sizes.extend(GuessLimits::sizes(limits.proofs_max));
@@ -343,6 +349,35 @@ impl SharedTables {
     /// Counts the end of a read-through.
     pub(crate) fn end_locate(&self) {
         self.locates.change((), LocateLimits::end);
+    }
+
+    /// Notes what a server asked for (RFC 7339). False: there are too many such servers.
+    pub(crate) fn note_control(&self, now: Instant, server: SocketAddr, control: &OverloadControl) -> bool {
+        if control.validity_ms == 0 && !self.has_throttles.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.throttles.change(true, |throttles| {
+            let is_noted = throttles.note(now, server, control);
+            self.has_throttles.store(!throttles.is_empty(), Ordering::Relaxed);
+            is_noted
+        })
+    }
+
+    /// True if a server may get a request now: it asked for no reduction, or the request is within it. `draw` is random.
+    pub(crate) fn may_send(
+        &self,
+        now: Instant,
+        server: SocketAddr,
+        priority: RequestPriority,
+        draw: u64,
+    ) -> bool {
+        // Usually none asked for anything.
+        !self.has_throttles.load(Ordering::Relaxed)
+            || self.throttles.change(true, |throttles| {
+                let may = throttles.admit(now, server, priority, draw);
+                self.has_throttles.store(!throttles.is_empty(), Ordering::Relaxed);
+                may
+            })
     }
 
     /// True if a request to this server failed a short time ago (see [`FailedServers`]).

@@ -68,6 +68,7 @@ mod numbers;
 mod outbound;
 mod overload;
 mod path;
+mod peer_control;
 mod presence;
 mod presence_limits;
 mod proxy;
