@@ -11,6 +11,7 @@ use if_addrs::IfAddr;
 use ringway_server::{Advertised, Network, Strangers, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         if !warnings.is_empty() {
             result["warnings"] = json!(warnings);
         }
-        if let Some(memory) = &memory {
+        if let Some(memory) = memory.as_ref().filter(|_| args.memory) {
             result["memory"] = memory.json();
         }
         if let Some(report) = &report {
@@ -73,10 +74,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints the most memory that the server takes, with its parts if they are asked for.
+/// Prints the most memory that the server takes: with its parts if they are asked for, otherwise to people only.
 fn print(file: &str, memory: &MemorySum, has_parts: bool) -> Result<(), Failure> {
     if !has_parts {
-        eprintln!("ringway: {file}: {}", memory.line());
+        if std::io::stderr().is_terminal() {
+            eprintln!("ringway: {file}: {} (--memory lists the parts)", memory.line());
+        }
         return Ok(());
     }
     output::line(&memory.line())?;

@@ -29,9 +29,7 @@ use core::time::Duration;
 use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};
-use ringway_sansio::{
-    Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport, Waited,
-};
+use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 pub use shard::{shard_of_aor, shard_of_user};

@@ -241,6 +241,16 @@ fn a_configuration_is_checked_without_a_start() {
         ringway_json(path, &["check", "good.toml", "--json"]),
         json!({"file": "good.toml", "ok": true, "errors": []})
     );
+    let memory = ringway(path, &["check", "good.toml", "--memory"]).ok();
+    let (sum, parts) = memory.split_once('\n').unwrap().1.split_once('\n').unwrap();
+    assert!(sum.starts_with("memory: at most ") && parts.contains("  nonces in use (1048576, "), "{memory}");
+    let memory = &ringway_json(path, &["check", "good.toml", "--memory", "--json"])["memory"];
+    let parts = memory["parts"].as_array().unwrap().iter().map(|part| part["bytes"].as_u64().unwrap());
+    assert_eq!(memory["bytes"].as_u64(), Some(parts.sum()));
+    // Less memory for requests, a smaller sum.
+    fs::write(path.join("small.toml"), "[limits]\nmemory_mb = 32\nmax_connections = 1000\n").unwrap();
+    let small = &ringway_json(path, &["check", "small.toml", "--memory", "--json"])["memory"];
+    assert!(small["bytes"].as_u64() < memory["bytes"].as_u64(), "{small} {memory}");
     let bad = ringway(path, &["check", "bad.toml"]);
     let lines: Vec<_> = bad.err.lines().collect();
     assert_eq!((bad.status, lines.len()), (1, 4), "{bad:?}");
