@@ -68,7 +68,7 @@ impl World {
         let node = Hosted::new(vec![generator], move |_, action, _: &mut Effects| match action {
             Action::Ended(report) => log.borrow_mut().push(report),
             // The load of these stories goes over UDP.
-            Action::Release(_) => {}
+            Action::Release(_) | Action::Log { .. } => {}
             Action::Media(event) => media_log.borrow_mut().push(event),
         });
         let host = self.sim.add("load", &listeners, Box::new(node)).expect("the address is free");

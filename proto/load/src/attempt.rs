@@ -2,6 +2,7 @@
 
 use crate::authentication::Challenge;
 use crate::kept::{Dialog, LastHeaders, MESSAGE_BYTES_MAX};
+use crate::script::{Values, Variable, write_sum};
 use crate::session::{Own, Session};
 use crate::template::Keyword;
 use crate::{Config, MediaUse, Scenario, Step};
@@ -49,6 +50,8 @@ pub(crate) struct Attempt {
     pub(crate) unacknowledged: Option<Box<Unacknowledged>>,
     /// Sent ACK of a 2xx.
     pub(crate) ack: Vec<u8>,
+    /// Values of the scenario's variables.
+    pub(crate) values: Values,
     pub(crate) times: Times,
 }
 
@@ -127,6 +130,7 @@ impl Attempt {
             timer: TimerKey::NONE,
             unacknowledged: None,
             ack: Vec::new(),
+            values: Values::default(),
             times,
         }
     }
@@ -206,7 +210,7 @@ impl Attempt {
         self.retried_step != Some(self.request_step)
             && match scenario.steps().get(self.request_step) {
                 Some(Step::Send(send)) => send.template.uses.authentication,
-                Some(Step::Receive(_) | Step::Pause(_)) | None => false,
+                Some(Step::Receive(_) | Step::Pause(_) | Step::Nop) | None => false,
             }
     }
 
@@ -235,6 +239,8 @@ pub(crate) struct Filling<'a> {
     pub(crate) user_cseq: u32,
     pub(crate) random: u64,
     pub(crate) media_seed: &'a Seed,
+    /// Random number of the generator, for the lines of lists.
+    pub(crate) field_draw: u64,
 }
 
 impl Filling<'_> {
@@ -298,6 +304,15 @@ impl Filling<'_> {
             }
             Keyword::Authentication => self.authenticate(start, out),
             Keyword::Last(name) => out.extend_from_slice(attempt.last.lines(&config.scenario, name)),
+            Keyword::Field(list, field) => {
+                let draw = self.field_draw ^ attempt.number.wrapping_mul(DRAW_MULTIPLE);
+                config.users.write_field(*list, *field, attempt.user, attempt.number, draw, out);
+            }
+            Keyword::Variable(index) => attempt.values.write(Variable(*index), out),
+            Keyword::Sum(keyword, offset) => {
+                let value = written(|value| self.fill(keyword, branch, start, value));
+                write_sum(&value, *offset, out);
+            }
         }
     }
 
@@ -315,6 +330,9 @@ impl Filling<'_> {
         challenge.write(&self.config.users, self.attempt.user, &line, self.random, out);
     }
 }
+
+/// Odd number that spreads the numbers of attempts (the golden ratio of 2^64).
+const DRAW_MULTIPLE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Text of a local address as a SIP URI needs it.
 #[derive(Debug)]
@@ -372,7 +390,13 @@ pub(crate) fn constant(config: &Config, run: u64, keyword: &Keyword) -> Option<V
         | Keyword::Routes
         | Keyword::NextUrl
         | Keyword::Authentication
-        | Keyword::Last(_) => return None,
+        | Keyword::Last(_)
+        | Keyword::Field(..)
+        | Keyword::Variable(_) => return None,
+        Keyword::Sum(keyword, offset) => {
+            let value = constant(config, run, keyword)?;
+            written(|out| write_sum(&value, *offset, out))
+        }
     })
 }
 
@@ -459,6 +483,12 @@ pub enum Outcome {
     Full,
     /// All tried users still had an attempt pending: earlier attempts take longer than users are enough for. Nothing was sent.
     UserBusy,
+    /// A search of the scenario found nothing, or something that it must not find.
+    NoMatch,
+    /// The scenario's jumps led through too many steps in a row without a wait.
+    EndlessLoop,
+    /// A value of a variable, or a line for the log, is too long.
+    TooLong,
     /// The generator was stopped before the end.
     Stopped,
 }
@@ -478,6 +508,9 @@ impl Outcome {
             Self::Malformed => "malformed",
             Self::Full => "full",
             Self::UserBusy => "user_busy",
+            Self::NoMatch => "no_match",
+            Self::EndlessLoop => "endless_loop",
+            Self::TooLong => "too_long",
             Self::Stopped => "stopped",
         }
     }

@@ -93,7 +93,7 @@ impl Play {
     fn reports(&mut self) -> Vec<Report> {
         let report = |action: &Action| match action {
             Action::Ended(report) => Some(*report),
-            Action::Release(_) | Action::Media(_) => None,
+            Action::Release(_) | Action::Media(_) | Action::Log { .. } => None,
         };
         self.actions.iter().filter_map(report).collect()
     }
@@ -101,7 +101,7 @@ impl Play {
     fn released(&self) -> Vec<u64> {
         let number = |action: &Action| match action {
             Action::Release(id) => Some(id.0),
-            Action::Ended(_) | Action::Media(_) => None,
+            Action::Ended(_) | Action::Media(_) | Action::Log { .. } => None,
         };
         self.actions.iter().filter_map(number).collect()
     }

@@ -1,9 +1,9 @@
 //! SIP load generator without I/O.
 //!
-//! Does: starts attempts at planned times that no response delays, or as many as keep a window full ([`Arrivals`]), runs each through a [`Scenario`] of sent and
-//! received messages with transactions, digest and timers as RFC 3261 has them, and reports the result and the times of
-//! each ([`Report`]). A [`Generator`] is the caller or the callee. Sends, receives and rates the RTP or SRTP of the calls
-//! ([`MediaStreams`]).
+//! Does: starts attempts at planned times that no response delays, or as many as keep a window full ([`Arrivals`]), runs each through a
+//! [`Scenario`] of sent and received messages, with actions and jumps ([`Script`]), with transactions, digest and timers as RFC 3261 has
+//! them, and reports the result and the times of each ([`Report`]). A [`Generator`] is the caller or the callee. Sends, receives and rates
+//! the RTP or SRTP of the calls ([`MediaStreams`]).
 //!
 //! Does not: open sockets, read clocks or files, collect statistics, or judge a server.
 //!
@@ -20,10 +20,12 @@ mod arrivals;
 mod attempt;
 mod authentication;
 mod classic;
+mod fields;
 mod generator;
 mod kept;
 mod media;
 mod scenario;
+mod script;
 mod session;
 mod template;
 mod users;
@@ -32,16 +34,23 @@ pub use arrivals::Length;
 pub use arrivals::{Arrivals, Spacing};
 pub use attempt::{Outcome, Report};
 pub use classic::{Classic, ClassicError};
+pub use fields::{FieldList, FieldNumbers, FieldOrder};
 pub use generator::{Action, Counters, Generator};
 pub use media::{MediaCounters, MediaStreams, StreamReport};
 pub use ringway_sdp::{CryptoSuite, Protection};
 pub use scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
+pub use script::{
+    Check, Comparison, HeaderPlace, Jump, Operand, Operator, Pattern, Place, Script, ScriptAction, Search,
+    Variable,
+};
 pub use session::{MediaEvent, MediaRefusal, MediaStart, MediaUse};
-pub use template::{Keyword, Template, TemplateError};
+pub use template::{Keyword, Template, TemplateError, Text};
 pub use users::{Config, ConnectionUse};
 pub use users::{User, Users, UsersError};
 
 #[cfg(test)]
 mod connections_tests;
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod window_tests;

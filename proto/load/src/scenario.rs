@@ -1,6 +1,7 @@
 //! Scenarios: the steps of an attempt.
 
 use crate::arrivals::Length;
+use crate::script::Script;
 use crate::template::{Keyword, Kind, Template};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,6 +13,8 @@ use ringway_sip::HeaderName;
 #[derive(Clone, Debug)]
 pub struct Scenario {
     steps: Vec<Step>,
+    /// Script of each step; empty if no step has one.
+    scripts: Vec<Script>,
     /// For each step the needs of the messages that are sent after it.
     needs: Vec<Needs>,
 }
@@ -43,6 +46,8 @@ pub enum Step {
     Receive(Receive),
     /// Waits.
     Pause(Length),
+    /// Does nothing besides its script.
+    Nop,
 }
 
 /// Message that is sent.
@@ -84,6 +89,12 @@ pub enum ScenarioError {
     NoRequest(usize),
     /// An optional message without a mandatory one behind it.
     Optional(usize),
+    /// A jump to a step that does not exist.
+    Jump(usize),
+    /// Steps that jump to each other, always, without a message received or a pause between them.
+    Endless(usize),
+    /// More than [`Scenario::VARIABLES_MAX`] variables, or more than [`Scenario::ACTIONS_MAX`] actions of a step.
+    TooManyActions(usize),
 }
 
 impl core::fmt::Display for ScenarioError {
@@ -95,6 +106,17 @@ impl core::fmt::Display for ScenarioError {
             Self::Optional(step) => {
                 write!(f, "step {step}: an optional message needs a mandatory one behind it")
             }
+            Self::Jump(step) => write!(f, "step {step}: a jump to a step that does not exist"),
+            Self::Endless(step) => write!(
+                f,
+                "step {step}: an endless loop of jumps without a received message or a pause; add one, or a `test`"
+            ),
+            Self::TooManyActions(step) => write!(
+                f,
+                "step {step}: at most {} actions of a step and {} variables are possible",
+                Scenario::ACTIONS_MAX,
+                Scenario::VARIABLES_MAX
+            ),
         }
     }
 }
@@ -104,6 +126,10 @@ impl core::error::Error for ScenarioError {}
 impl Scenario {
     /// Maximum number of steps.
     pub const STEPS_MAX: usize = 256;
+    /// Maximum number of variables.
+    pub const VARIABLES_MAX: u16 = 64;
+    /// Maximum number of actions of a step.
+    pub const ACTIONS_MAX: usize = 64;
 
     /// Checks steps.
     ///
@@ -113,12 +139,12 @@ impl Scenario {
         if steps.len() > Self::STEPS_MAX {
             return Err(ScenarioError::TooLong);
         }
-        let is_request = match steps.first() {
+        let is_request = match first_message(&steps) {
             Some(Step::Send(send)) => matches!(send.template.kind, Kind::Request(_)),
             Some(Step::Receive(receive)) => {
                 matches!(receive.message, Received::Request(_)) && !receive.is_optional
             }
-            Some(Step::Pause(_)) | None => false,
+            Some(Step::Pause(_) | Step::Nop) | None => false,
         };
         if !is_request {
             return Err(ScenarioError::Beginning);
@@ -143,24 +169,49 @@ impl Scenario {
                         return Err(ScenarioError::Optional(index + 1));
                     }
                 }
-                Step::Pause(_) => {}
+                Step::Pause(_) | Step::Nop => {}
             }
         }
-        Ok(Self::with_needs(steps))
+        Ok(Self::with_needs(steps, Vec::new()))
     }
 
-    fn with_needs(steps: Vec<Step>) -> Self {
-        let needs = (0..steps.len()).map(|step| needs_after(&steps, step)).collect();
-        Self { steps, needs }
+    /// Checks steps with a script each.
+    ///
+    /// # Errors
+    /// As [`Scenario::new`], and scripts that no attempt can do.
+    pub fn scripted(steps: Vec<Step>, scripts: Vec<Script>) -> Result<Self, ScenarioError> {
+        let Self { steps, .. } = Self::new(steps)?;
+        for (index, script) in scripts.iter().enumerate() {
+            let is_known = script.next.is_none_or(|jump| jump.to <= steps.len());
+            if index >= steps.len() || !is_known {
+                return Err(ScenarioError::Jump(index + 1));
+            }
+            if script.actions.len() > Self::ACTIONS_MAX
+                || script.variable_max().is_some_and(|index| index >= Self::VARIABLES_MAX)
+            {
+                return Err(ScenarioError::TooManyActions(index + 1));
+            }
+            if is_endless(&steps, &scripts, index) {
+                return Err(ScenarioError::Endless(index + 1));
+            }
+        }
+        Ok(Self::with_needs(steps, scripts))
+    }
+
+    fn with_needs(steps: Vec<Step>, scripts: Vec<Script>) -> Self {
+        let has_jumps = scripts.iter().any(|script| script.next.is_some());
+        let needs = (0..steps.len()).map(|step| needs_after(&steps, &scripts, step, has_jumps)).collect();
+        Self { steps, scripts, needs }
     }
 
     /// The scenario with the values of the keywords that `constant` has a value for.
     pub(crate) fn with_constants(&self, constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Self {
         let step = |step: &Step| match step {
             Step::Send(send) => Step::Send(Send { template: send.template.with_constants(constant) }),
-            Step::Receive(_) | Step::Pause(_) => step.clone(),
+            Step::Receive(_) | Step::Pause(_) | Step::Nop => step.clone(),
         };
-        Self::with_needs(self.steps.iter().map(step).collect())
+        let scripts = self.scripts.iter().map(|script| script.with_constants(constant));
+        Self::with_needs(self.steps.iter().map(step).collect(), scripts.collect())
     }
 
     /// Steps in order.
@@ -170,22 +221,32 @@ impl Scenario {
 
     /// True if the scenario begins with a request that is sent.
     pub fn is_caller(&self) -> bool {
-        matches!(self.steps.first(), Some(Step::Send(_)))
+        matches!(first_message(&self.steps), Some(Step::Send(_)))
+    }
+
+    /// Script of a step.
+    pub(crate) fn script(&self, step: usize) -> Option<&Script> {
+        self.scripts.get(step)
+    }
+
+    /// True if the order of the steps depends on the attempt.
+    pub(crate) fn has_jumps(&self) -> bool {
+        self.scripts.iter().any(|script| script.next.is_some())
     }
 
     /// True if a keyword of a sent message fulfils `test`.
     pub(crate) fn has(&self, test: impl Fn(&Keyword) -> bool) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Send(send) => send.template.has(&test),
-            Step::Receive(_) | Step::Pause(_) => false,
+            Step::Receive(_) | Step::Pause(_) | Step::Nop => false,
         })
     }
 
     /// Method of the request that begins an attempt of a callee.
     pub(crate) fn first_received(&self) -> Option<&[u8]> {
-        match self.steps.first() {
+        match first_message(&self.steps) {
             Some(Step::Receive(Receive { message: Received::Request(method), .. })) => Some(method),
-            Some(Step::Receive(_) | Step::Send(_) | Step::Pause(_)) | None => None,
+            Some(Step::Receive(_) | Step::Send(_) | Step::Pause(_) | Step::Nop) | None => None,
         }
     }
 
@@ -200,7 +261,33 @@ impl Scenario {
     }
 }
 
-fn needs_after(steps: &[Step], step: usize) -> Needs {
+/// First step that is not [`Step::Nop`].
+fn first_message(steps: &[Step]) -> Option<&Step> {
+    steps.iter().find(|step| !matches!(step, Step::Nop))
+}
+
+/// True if the steps from `start` on lead back to it, whatever an attempt receives and without a wait.
+fn is_endless(steps: &[Step], scripts: &[Script], start: usize) -> bool {
+    let mut at = start;
+    for _ in 0..=steps.len() {
+        match steps.get(at) {
+            Some(Step::Send(_) | Step::Nop) => {}
+            Some(Step::Receive(_) | Step::Pause(_)) | None => return false,
+        }
+        at = match scripts.get(at).and_then(|script| script.next) {
+            Some(jump) if jump.test.is_some() || jump.chance_ppm < crate::Jump::ALWAYS_PPM => return false,
+            Some(jump) => jump.to,
+            None => at + 1,
+        };
+        if at == start {
+            return true;
+        }
+    }
+    false
+}
+
+/// With jumps every step may follow every other one.
+fn needs_after(steps: &[Step], scripts: &[Script], step: usize, has_jumps: bool) -> Needs {
     let mut needs = Needs::default();
     if let Some(Step::Receive(Receive { message: Received::Request(method), .. })) = steps.get(step)
         && **method == *b"INVITE"
@@ -208,14 +295,24 @@ fn needs_after(steps: &[Step], step: usize) -> Needs {
         REFUSAL_HEADERS.iter().for_each(|name| needs.add(name));
     }
     let mut is_before_next = true;
-    for step in steps.iter().skip(step + 1) {
+    let texts = |step: usize| scripts.get(step).into_iter().flat_map(Script::texts);
+    for text in texts(step) {
+        needs.dialog |= text.has(Keyword::is_of_dialog);
+        text.last_names().for_each(|name| needs.add(name));
+    }
+    let first = if has_jumps { 0 } else { step + 1 };
+    for (index, step) in steps.iter().enumerate().skip(first) {
         match step {
             Step::Send(send) => {
                 needs.dialog |= send.template.uses.dialog;
                 send.template.last_names().filter(|_| is_before_next).for_each(|name| needs.add(name));
             }
-            Step::Receive(receive) => is_before_next &= receive.is_optional,
-            Step::Pause(_) => {}
+            Step::Receive(receive) => is_before_next &= receive.is_optional || has_jumps,
+            Step::Pause(_) | Step::Nop => {}
+        }
+        for text in texts(index) {
+            needs.dialog |= text.has(Keyword::is_of_dialog);
+            text.last_names().filter(|_| is_before_next).for_each(|name| needs.add(name));
         }
     }
     needs

@@ -65,6 +65,18 @@ pub enum Keyword {
     Authentication,
     /// `[last_NAME:]`: all lines of this name in the last message.
     Last(Box<str>),
+    /// `[field LIST NUMBER]`: field of the attempt's line in a list of [`Users`](crate::Users).
+    Field(u8, u16),
+    /// `[$NUMBER]`: value of a variable.
+    Variable(u16),
+    /// `[cseq+1]`: sum of the value of a keyword and a number, which can be negative.
+    Sum(Box<Keyword>, i32),
+}
+
+impl Keyword {
+    pub(crate) const fn is_of_dialog(&self) -> bool {
+        matches!(self, Self::PeerTag | Self::Routes | Self::NextUrl)
+    }
 }
 
 /// Reason why a text is refused, with its line, counted from 1.
@@ -165,8 +177,7 @@ impl Template {
             authentication: template.has(|keyword| *keyword == Keyword::Authentication),
             next_url: template.has(|keyword| *keyword == Keyword::NextUrl),
             user_cseq: template.has(|keyword| *keyword == Keyword::UserCSeq),
-            dialog: template
-                .has(|keyword| matches!(keyword, Keyword::PeerTag | Keyword::Routes | Keyword::NextUrl)),
+            dialog: template.has(Keyword::is_of_dialog),
         };
         let has_branch = match &template.kind {
             Kind::Request(method) => template.has(|keyword| match keyword {
@@ -203,18 +214,12 @@ impl Template {
 
     /// True if a keyword of the text fulfils `test`.
     pub fn has(&self, test: impl Fn(&Keyword) -> bool) -> bool {
-        self.head.iter().chain(&self.body).any(|piece| match piece {
-            Piece::Keyword(keyword) => test(keyword),
-            Piece::Text(_) => false,
-        })
+        has(self.head.iter().chain(&self.body), test)
     }
 
     /// Names of the `[last_NAME:]` keywords.
     pub(crate) fn last_names(&self) -> impl Iterator<Item = &str> {
-        self.head.iter().chain(&self.body).filter_map(|piece| match piece {
-            Piece::Keyword(Keyword::Last(name)) => Some(&**name),
-            Piece::Keyword(_) | Piece::Text(_) => None,
-        })
+        last_names(self.head.iter().chain(&self.body))
     }
 
     /// The template with the values of the keywords that `constant` has a value for.
@@ -238,6 +243,64 @@ impl Template {
             message.rotate_left(head_start - start);
         }
     }
+}
+
+/// Text with keywords that is no message: a value or a line of a log.
+#[derive(Clone, Debug)]
+pub struct Text(Vec<Piece>);
+
+impl Text {
+    /// Splits a text.
+    ///
+    /// # Errors
+    /// A keyword that does not exist, and a text that is too long.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.len() > Template::BYTES_MAX {
+            return Err(TemplateError::TooLong);
+        }
+        pieces(text, 1).map(Self)
+    }
+
+    /// True if a keyword of the text fulfils `test`.
+    pub fn has(&self, test: impl Fn(&Keyword) -> bool) -> bool {
+        has(self.0.iter(), test)
+    }
+
+    /// Names of the `[last_NAME:]` keywords.
+    pub(crate) fn last_names(&self) -> impl Iterator<Item = &str> {
+        last_names(self.0.iter())
+    }
+
+    pub(crate) fn with_constants(&self, constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Self {
+        Self(with_constants(&self.0, constant))
+    }
+
+    /// The text; `fill` appends the value of a keyword.
+    pub(crate) fn written(&self, fill: &mut dyn FnMut(&Keyword, &mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Keyword(keyword) => fill(keyword, &mut out),
+            }
+        }
+        out
+    }
+}
+
+fn has<'p>(mut pieces: impl Iterator<Item = &'p Piece>, test: impl Fn(&Keyword) -> bool) -> bool {
+    pieces.any(|piece| match piece {
+        Piece::Keyword(Keyword::Sum(keyword, _)) => test(keyword),
+        Piece::Keyword(keyword) => test(keyword),
+        Piece::Text(_) => false,
+    })
+}
+
+fn last_names<'p>(pieces: impl Iterator<Item = &'p Piece>) -> impl Iterator<Item = &'p str> {
+    pieces.filter_map(|piece| match piece {
+        Piece::Keyword(Keyword::Last(name)) => Some(&**name),
+        Piece::Keyword(_) | Piece::Text(_) => None,
+    })
 }
 
 /// Pieces in which the keywords with a constant value are text, joined with the text around them. An empty value stays a
@@ -356,6 +419,15 @@ fn pieces(text: &str, first_line: usize) -> Result<Vec<Piece>, TemplateError> {
 }
 
 fn keyword(name: &str) -> Option<Keyword> {
+    if let Some(sum) = sum(name) {
+        return Some(sum);
+    }
+    if let Some(index) = name.strip_prefix('$') {
+        return index.parse().ok().map(Keyword::Variable);
+    }
+    if let Some((list, number)) = name.strip_prefix("field ").and_then(|place| place.split_once(' ')) {
+        return Some(Keyword::Field(list.parse().ok()?, number.parse().ok()?));
+    }
     Some(match name {
         "user" | "field0" => Keyword::User,
         "peer" | "service" => Keyword::Peer,
@@ -390,6 +462,25 @@ fn keyword(name: &str) -> Option<Keyword> {
             return is_token.then(|| Keyword::Last(name.into()));
         }
     })
+}
+
+/// Keyword of a number with an offset, such as `media_port+2`.
+fn sum(name: &str) -> Option<Keyword> {
+    let at = name.rfind(['+', '-'])?;
+    let (name, offset) = name.split_at_checked(at)?;
+    let is_number = offset.get(1..)?.bytes().all(|byte| byte.is_ascii_digit());
+    let offset = offset.parse().ok().filter(|_| is_number)?;
+    let keyword = keyword(name)?;
+    matches!(
+        keyword,
+        Keyword::MediaPort
+            | Keyword::RemotePort
+            | Keyword::LocalPort
+            | Keyword::CSeq
+            | Keyword::UserCSeq
+            | Keyword::CallNumber
+    )
+    .then(|| Keyword::Sum(Box::new(keyword), offset))
 }
 
 #[cfg(test)]
@@ -439,6 +530,22 @@ mod tests {
             constants.write(&mut fill, &mut joined);
             assert_eq!(String::from_utf8(plain).unwrap(), String::from_utf8(joined).unwrap());
             assert_eq!(constants.has(|keyword| *keyword == Keyword::Domain), domain.is_empty());
+        }
+    }
+
+    #[test]
+    fn sums_fields_and_variables_are_keywords() {
+        let keyword = |name: &str| super::keyword(name);
+        let sum = |keyword, offset| Some(Keyword::Sum(Box::new(keyword), offset));
+        assert_eq!(keyword("media_port+2"), sum(Keyword::MediaPort, 2));
+        assert_eq!(keyword("cseq-1"), sum(Keyword::CSeq, -1));
+        assert_eq!(keyword("$3"), Some(Keyword::Variable(3)));
+        assert_eq!(keyword("field 1 12"), Some(Keyword::Field(1, 12)));
+        assert_eq!(keyword("last_Call-ID:"), Some(Keyword::Last("Call-ID".into())));
+        for bad in
+            ["user+1", "cseq+", "cseq+-1", "cseq+9999999999", "cseq+1+1", "$", "$x", "field 300 1", "field 1"]
+        {
+            assert_eq!(keyword(bad), None, "{bad}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Users that a generator plays, and its configuration.
 
-use crate::{Arrivals, MediaUse, Scenario};
+use crate::fields::FieldList;
+use crate::{Arrivals, FieldOrder, MediaUse, Scenario};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -22,7 +23,13 @@ use ringway_transaction::Timers;
 /// # Ok::<(), ringway_load::UsersError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Users(Names);
+pub struct Users {
+    names: Names,
+    /// Lists whose fields messages have.
+    lists: Vec<FieldList>,
+    /// Number of the first user among those of all threads.
+    first: u32,
+}
 
 /// Line of a list of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +92,8 @@ impl Users {
         if !(is_user_part(prefix) || prefix.is_empty() && digits > 0) {
             return Err(UsersError::Name);
         }
-        Ok(Self(Names::Rule { prefix: prefix.into(), digits, first, count, password: password.into() }))
+        let names = Names::Rule { prefix: prefix.into(), digits, first, count, password: password.into() };
+        Ok(Self { names, lists: Vec::new(), first: 0 })
     }
 
     /// Users of a list, in its order.
@@ -102,7 +110,36 @@ impl Users {
         if !list.iter().all(|user| is_user_part(&user.name)) {
             return Err(UsersError::Name);
         }
-        Ok(Self(Names::List(list)))
+        Ok(Self { names: Names::List(list), lists: Vec::new(), first: 0 })
+    }
+
+    /// Adds lists of fields. In the first one each user has a line, or every n-th user of shorter lists; its order is that of the
+    /// users.
+    #[must_use]
+    pub fn with_lists(self, lists: Vec<FieldList>) -> Self {
+        Self { lists, ..self }
+    }
+
+    /// True if the attempts' users are drawn at random.
+    pub(crate) fn is_random(&self) -> bool {
+        self.lists.first().is_some_and(|list| list.order() == FieldOrder::Random)
+    }
+
+    /// Appends a field of the line of an attempt. `draw` is random, and the same for all fields of an attempt.
+    pub(crate) fn write_field(
+        &self,
+        list: u8,
+        field: u16,
+        user: u32,
+        number: u64,
+        draw: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let user = self.first.wrapping_add(user);
+        if let Some(fields) = self.lists.get(usize::from(list)) {
+            let line = if list == 0 { user } else { fields.line_of(user, number, draw) };
+            fields.write(line, field, out);
+        }
     }
 
     /// Part `index` of `parts` parts of nearly equal size, in order. `None`: there is no user for it.
@@ -115,7 +152,7 @@ impl Users {
         if start >= end {
             return None;
         }
-        Some(Self(match &self.0 {
+        let names = match &self.names {
             Names::Rule { prefix, digits, first, password, .. } => Names::Rule {
                 prefix: prefix.clone(),
                 digits: *digits,
@@ -124,12 +161,13 @@ impl Users {
                 password: password.clone(),
             },
             Names::List(list) => Names::List(list.get(start as usize..end as usize)?.to_vec()),
-        }))
+        };
+        Some(Self { names, lists: self.lists.clone(), first: self.first + start })
     }
 
     /// Number of users; at least 1.
     pub fn count(&self) -> u32 {
-        match &self.0 {
+        match &self.names {
             Names::Rule { count, .. } => *count,
             Names::List(list) => u32::try_from(list.len()).unwrap_or(u32::MAX),
         }
@@ -137,7 +175,7 @@ impl Users {
 
     /// Appends the name of a user. `index` counts from 0 and wraps around.
     pub fn write_name(&self, index: u32, out: &mut Vec<u8>) {
-        match &self.0 {
+        match &self.names {
             Names::Rule { prefix, digits, first, count, .. } => {
                 out.extend_from_slice(prefix.as_bytes());
                 let mut number = first + index % count;
@@ -159,7 +197,7 @@ impl Users {
 
     /// Password of a user; empty for none.
     pub fn password(&self, index: u32) -> &str {
-        match &self.0 {
+        match &self.names {
             Names::Rule { password, .. } => password,
             Names::List(list) => list.get(index as usize % list.len()).map_or("", |user| &user.password),
         }

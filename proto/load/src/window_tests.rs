@@ -80,7 +80,7 @@ impl Play {
         self.out.clear();
         self.reports.extend(self.actions.drain(..).filter_map(|action| match action {
             Action::Ended(report) => Some(report),
-            Action::Release(_) | Action::Media(_) => None,
+            Action::Release(_) | Action::Media(_) | Action::Log { .. } => None,
         }));
         self.open_max = self.open_max.max(self.generator.open());
     }

@@ -48,7 +48,7 @@ fn run(classic: Classic, tick: Duration, delay: Duration) -> Statistics {
         for action in actions.drain(..) {
             match action {
                 Action::Ended(report) => statistics.add(&report),
-                Action::Release(_) | Action::Media(_) => {}
+                Action::Release(_) | Action::Media(_) | Action::Log { .. } => {}
             }
         }
         now = now + tick;

@@ -12,6 +12,7 @@ mod health_tests;
 pub mod in_memory;
 mod layers;
 mod locals;
+mod log;
 mod media;
 mod plan;
 mod sockets;
@@ -46,6 +47,8 @@ use bindings::Bindings;
 pub use bindings::Stop;
 pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
 pub use locals::{local_towards, resolve};
+use log::Log;
+pub use log::{LogLine, Taken};
 pub use media::MediaStatistics;
 use media::MediaThread;
 pub use plan::{Called, Files, Flow, LoadTls, Plan};
@@ -76,6 +79,7 @@ pub(crate) struct Shared {
     waiting: Waiting,
     last_message: LastMessage,
     statistics: Mutex<Statistics>,
+    log: Log,
 }
 
 impl Shared {
@@ -87,6 +91,7 @@ impl Shared {
             waiting: Waiting::Asleep,
             last_message: LastMessage::new(start),
             statistics,
+            log: Log::default(),
         }
     }
 }
@@ -283,6 +288,11 @@ impl Run {
     /// Results so far.
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lines of the scenario's log since the last call.
+    pub fn take_log(&self) -> Taken {
+        self.shared.log.take()
     }
 
     /// True if all attempts have ended.

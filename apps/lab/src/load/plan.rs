@@ -210,7 +210,7 @@ impl Files {
     pub fn has_peers(&self) -> bool {
         self.caller.steps().iter().any(|step| match step {
             Step::Send(send) => send.template.has(|keyword| *keyword == Keyword::Peer),
-            Step::Receive(_) | Step::Pause(_) => false,
+            Step::Receive(_) | Step::Pause(_) | Step::Nop => false,
         })
     }
 }

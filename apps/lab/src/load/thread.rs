@@ -144,6 +144,7 @@ impl Thread<'_> {
                         media.report(event);
                     }
                 }
+                Action::Log { attempt, is_warning, text } => self.shared.log.add(attempt, is_warning, &text),
             }
         }
     }

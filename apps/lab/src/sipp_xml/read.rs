@@ -1,9 +1,12 @@
 //! Reads a scenario file.
 
 use super::Scenario;
-use ringway_load::{Length, Receive, Received, ScenarioError, Send, Step, Template, TemplateError};
+use super::actions::{Kind, Next};
+use super::keywords::{Keywords, Names, unknown_keyword};
+use super::list::{CredentialColumns, InputLists};
+use ringway_load::{Length, Receive, Received, ScenarioError, Script, Send, Step, Template, TemplateError};
 use roxmltree::{Document, Node, ParsingOptions};
-use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Maximum length of a file in bytes.
@@ -45,13 +48,30 @@ impl std::error::Error for SippError {}
 /// </scenario>";
 /// let pause = Length::Fixed(Default::default());
 /// assert_eq!(read(text, pause)?.steps().len(), 2);
-/// assert_eq!(read("<scenario>\n<label id='1'/>\n</scenario>", pause).unwrap_err().line, 2);
+/// assert_eq!(read("<scenario>\n<sendCmd/>\n</scenario>", pause).unwrap_err().line, 2);
 /// # Ok::<(), ringway_lab::sipp_xml::SippError>(())
 /// ```
 ///
 /// # Errors
 /// Text that is no XML, an element or attribute that is not supported, a message or an order of steps that makes no sense.
 pub fn read(text: &str, pause: Length) -> Result<Scenario, SippError> {
+    read_with(text, pause, &InputLists::default()).map(|file| file.scenario)
+}
+
+/// Scenario of a file, and what it says of the list of users.
+#[derive(Clone, Debug)]
+pub struct ScenarioFile {
+    /// Scenario.
+    pub scenario: Scenario,
+    /// Columns of the users' names and passwords, if an `[authentication]` names them.
+    pub credentials: Option<CredentialColumns>,
+}
+
+/// Reads a scenario file whose messages have fields of lists.
+///
+/// # Errors
+/// As [`read`], and fields that the lists do not have.
+pub fn read_with(text: &str, pause: Length, lists: &InputLists) -> Result<ScenarioFile, SippError> {
     if text.len() > FILE_BYTES_MAX {
         return Err(SippError { line: 1, reason: format!("the file has more than {FILE_BYTES_MAX} bytes") });
     }
@@ -66,7 +86,19 @@ pub fn read(text: &str, pause: Length) -> Result<Scenario, SippError> {
         reason: format!("not well-formed XML: {error}"),
     })?;
     let root = document.root_element();
-    let mut reader = Reader { text, pause, steps: Vec::new(), lines: Vec::new(), is_cancelling: false };
+    let mut reader = Reader {
+        text,
+        pause,
+        lists,
+        steps: Vec::new(),
+        scripts: Vec::new(),
+        jumps: Vec::new(),
+        labels: HashMap::new(),
+        names: Names::default(),
+        credentials: None,
+        lines: Vec::new(),
+        is_cancelling: false,
+    };
     if root.tag_name().name() != "scenario" {
         return Err(
             reader.refuse(root, "the file has no <scenario>; give a scenario file of SIPp".to_owned())
@@ -75,29 +107,52 @@ pub fn read(text: &str, pause: Length) -> Result<Scenario, SippError> {
     for element in root.children() {
         reader.element(element)?;
     }
-    let Reader { steps, lines, .. } = reader;
-    Scenario::new(steps).map_err(|error| {
-        let step = match error {
-            ScenarioError::Beginning => 1,
-            ScenarioError::TooLong => Scenario::STEPS_MAX + 1,
-            ScenarioError::NoRequest(step) | ScenarioError::Optional(step) => step,
-        };
-        let line = lines.get(step - 1).copied().unwrap_or(1);
-        SippError { line, reason: error.to_string() }
-    })
+    reader.resolve_jumps()?;
+    if let Some((name, line)) = reader.names.unassigned() {
+        let reason = format!("no action sets the variable `{name}`; add one, or correct the name");
+        return Err(SippError { line: *line, reason });
+    }
+    let Reader { steps, scripts, lines, credentials, .. } = reader;
+    let has_scripts = scripts
+        .iter()
+        .any(|script| script.condition.is_some() || script.next.is_some() || !script.actions.is_empty());
+    let scenario =
+        Scenario::scripted(steps, if has_scripts { scripts } else { Vec::new() }).map_err(|error| {
+            let step = match error {
+                ScenarioError::Beginning => 1,
+                ScenarioError::TooLong => Scenario::STEPS_MAX + 1,
+                ScenarioError::NoRequest(step)
+                | ScenarioError::Optional(step)
+                | ScenarioError::Jump(step)
+                | ScenarioError::Endless(step)
+                | ScenarioError::TooManyActions(step) => step,
+            };
+            let line = lines.get(step - 1).copied().unwrap_or(1);
+            SippError { line, reason: error.to_string() }
+        })?;
+    Ok(ScenarioFile { scenario, credentials })
 }
 
-struct Reader<'t> {
+pub(super) struct Reader<'t> {
     text: &'t str,
     pause: Length,
+    lists: &'t InputLists,
     steps: Vec<Step>,
+    /// Script of each step.
+    scripts: Vec<Script>,
+    /// Jumps with the index of their step.
+    jumps: Vec<(usize, Next)>,
+    /// Steps of the labels.
+    labels: HashMap<String, usize>,
+    pub(super) names: Names,
+    credentials: Option<CredentialColumns>,
     /// Line of each step.
     lines: Vec<usize>,
     /// The last message is a CANCEL, whose response its transaction takes.
     is_cancelling: bool,
 }
 
-type Element<'a, 't> = Node<'a, 't>;
+pub(super) type Element<'a, 't> = Node<'a, 't>;
 
 impl Reader<'_> {
     fn element(&mut self, element: Element<'_, '_>) -> Result<(), SippError> {
@@ -107,51 +162,98 @@ impl Reader<'_> {
                 Some(_) => Err(self.refuse(element, "text outside of <send>; remove it".to_owned())),
             };
         }
-        let step = match element.tag_name().name() {
-            "send" => Some(self.send(element)?),
+        let name = element.tag_name().name();
+        let (step, kind) = match name {
+            "send" => (self.send(element)?, Kind::Send),
             "recv" => match self.receive(element)? {
                 Receive { message: Received::Response(200), .. }
                     if std::mem::take(&mut self.is_cancelling) =>
                 {
-                    None
+                    return self.cancelled(element);
                 }
-                receive => Some(Step::Receive(receive)),
+                receive => (Step::Receive(receive), Kind::Receive),
             },
-            "pause" => Some(self.pause(element)?),
+            "pause" => (self.pause(element)?, Kind::Pause),
             "nop" => {
-                self.attributes(element, &[])?;
-                self.no_action(element)?;
-                None
+                self.attributes(element, &STEP)?;
+                (Step::Nop, Kind::Nop)
             }
             // The transactions repeat their responses by themselves.
-            "timewait" | "ResponseTimeRepartition" | "CallLengthRepartition" => None,
-            "label" => {
-                let reason = "jumps are not supported: the steps are done in their order; remove <label> and each `next`";
-                return Err(self.refuse(element, reason.to_owned()));
-            }
-            name @ ("Global" | "User" | "Reference" | "init") => {
-                let reason = format!("variables are not supported; remove <{name}> and what uses them");
+            "timewait" | "ResponseTimeRepartition" | "CallLengthRepartition" => return Ok(()),
+            // SIPp wants variables that are used once only to be listed.
+            "Reference" => return Ok(()),
+            "label" => return self.label(element),
+            "Global" | "User" => {
+                let reason = format!(
+                    "<{name}>: the variables of an attempt are its own; remove it if a variable need not be shared"
+                );
                 return Err(self.refuse(element, reason));
             }
             name => {
-                let reason =
-                    format!("<{name}> is not supported; known are send, recv, pause, nop and timewait");
+                let reason = format!(
+                    "<{name}> is not supported; known are send, recv, pause, nop, label, Reference and timewait"
+                );
                 return Err(self.refuse(element, reason));
             }
         };
-        if let Some(step) = step {
-            if self.steps.len() == Scenario::STEPS_MAX {
-                return Err(self.refuse(element, ScenarioError::TooLong.to_string()));
-            }
-            self.lines.push(self.line_of(element));
-            self.steps.push(step);
+        let (script, next) = self.script(element, kind)?;
+        if kind == Kind::Nop && next.is_none() && script.actions.is_empty() {
+            return Ok(());
+        }
+        if self.steps.len() == Scenario::STEPS_MAX {
+            return Err(self.refuse(element, ScenarioError::TooLong.to_string()));
+        }
+        self.jumps.extend(next.map(|next| (self.steps.len(), next)));
+        self.lines.push(self.line_of(element));
+        self.scripts.push(script);
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// The response of a CANCEL, which its transaction takes.
+    fn cancelled(&mut self, element: Element<'_, '_>) -> Result<(), SippError> {
+        let (script, next) = self.script(element, Kind::Receive)?;
+        match next.is_none() && script.actions.is_empty() {
+            true => Ok(()),
+            false => Err(self.refuse(
+                element,
+                "the response of a CANCEL is its transaction's; move the actions and the jump to another step".to_owned(),
+            )),
+        }
+    }
+
+    fn label(&mut self, element: Element<'_, '_>) -> Result<(), SippError> {
+        self.attributes(element, &["id"])?;
+        let Some(id) = element.attribute("id") else {
+            return Err(self.refuse(element, "<label> needs the attribute `id`".to_owned()));
+        };
+        if self.labels.insert(id.to_owned(), self.steps.len()).is_some() {
+            return Err(self.refuse(element, format!("the label `{id}` is there twice; rename one")));
         }
         Ok(())
     }
 
+    /// Sets the steps that the jumps lead to.
+    fn resolve_jumps(&mut self) -> Result<(), SippError> {
+        for (step, Next { label, line }) in std::mem::take(&mut self.jumps) {
+            let Some(&to) = self.labels.get(&label) else {
+                let reason = format!("the jump leads to the label `{label}`, which the file does not have");
+                return Err(SippError { line, reason });
+            };
+            if let Some(jump) = self.scripts.get_mut(step).and_then(|script| script.next.as_mut()) {
+                jump.to = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keywords of a text that begins in this line.
+    pub(super) fn keywords(&mut self, line: usize) -> Keywords<'_> {
+        Keywords { lists: self.lists, names: &mut self.names, credentials: &mut self.credentials, line }
+    }
+
     fn send(&mut self, element: Element<'_, '_>) -> Result<Step, SippError> {
-        self.attributes(element, &["retrans", "start_txn", "ack_txn"])?;
-        self.no_action(element)?;
+        self.attributes(element, &[&STEP[..], &["retrans", "start_txn", "ack_txn"]].concat())?;
         let content = element.children().find(|child| child.is_text());
         // A comment divides the text into several nodes.
         let parts = element.children().filter(|child| child.is_text()).filter_map(|child| child.text());
@@ -162,7 +264,9 @@ impl Reader<'_> {
         // The first line of the message: white space comes before it.
         let blank = text.len() - text.trim_start().len();
         let first = start + text.get(..blank).map_or(0, |blank| blank.matches('\n').count());
-        let template = Template::parse(&with_our_keywords(text)).map_err(|error| {
+        let replaced = self.keywords(start).replaced(text, true);
+        let replaced = replaced.map_err(|(line, reason)| SippError { line: start + line, reason })?;
+        let template = Template::parse(&replaced).map_err(|error| {
             let (line, reason) = match &error {
                 TemplateError::UnknownKeyword(line, name) => (*line, unknown_keyword(name)),
                 TemplateError::Unclosed(line) => (*line, "`[` without `]`".to_owned()),
@@ -177,8 +281,7 @@ impl Reader<'_> {
 
     fn receive(&self, element: Element<'_, '_>) -> Result<Receive, SippError> {
         let known = ["response", "request", "optional", "auth", "rrs", "response_txn", "ignoresdp"];
-        self.attributes(element, &known)?;
-        self.no_action(element)?;
+        self.attributes(element, &[&STEP[..], &known].concat())?;
         let message = match (element.attribute("response"), element.attribute("request")) {
             (Some(status), None) => {
                 let status = status.trim().parse().ok().filter(|status| (100..700).contains(status));
@@ -201,8 +304,7 @@ impl Reader<'_> {
 
     fn pause(&self, element: Element<'_, '_>) -> Result<Step, SippError> {
         let known = ["milliseconds", "distribution", "value", "min", "max", "mean", "sanity_check"];
-        self.attributes(element, &known)?;
-        self.no_action(element)?;
+        self.attributes(element, &[&STEP[..], &known].concat())?;
         let is_uniform = element.has_attribute("min") || element.has_attribute("max");
         let length = match element.attribute("distribution") {
             None if is_uniform => self.uniform(element)?,
@@ -242,7 +344,7 @@ impl Reader<'_> {
         }
     }
 
-    fn flag(&self, element: Element<'_, '_>, name: &str) -> Result<bool, SippError> {
+    pub(super) fn flag(&self, element: Element<'_, '_>, name: &str) -> Result<bool, SippError> {
         match element.attribute(name) {
             Some("true") => Ok(true),
             Some("false") | None => Ok(false),
@@ -251,16 +353,14 @@ impl Reader<'_> {
     }
 
     /// Refuses attributes that are neither in `known` nor of SIPp's statistics.
-    fn attributes(&self, element: Element<'_, '_>, known: &[&str]) -> Result<(), SippError> {
+    pub(super) fn attributes(&self, element: Element<'_, '_>, known: &[&str]) -> Result<(), SippError> {
         for attribute in element.attributes() {
             let name = attribute.name();
             if known.contains(&name) || STATISTICS.contains(&name) {
                 continue;
             }
             let advice = match name {
-                "next" | "test" | "condexec" | "condexec_inverse" | "ontimeout" => {
-                    "jumps are not supported; remove it"
-                }
+                "ontimeout" => "a wait ends by the timers of RFC 3261, and then the attempt too; remove it",
                 "lost" => "losses are not simulated; remove it",
                 "timeout" => "the timers are those of RFC 3261; remove it, and give --t1 to change them",
                 _ => "remove it",
@@ -271,23 +371,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses elements inside a step.
-    fn no_action(&self, element: Element<'_, '_>) -> Result<(), SippError> {
-        let child = element.children().find(Node::is_element);
-        let Some(child) = child else { return Ok(()) };
-        let action = child.children().find(Node::is_element).unwrap_or(child);
-        let reason = format!(
-            "<{}>: actions are not supported (regular expressions, variables, media, commands); remove it",
-            action.tag_name().name()
-        );
-        Err(self.refuse(action, reason))
-    }
-
-    fn refuse(&self, element: Element<'_, '_>, reason: String) -> SippError {
+    pub(super) fn refuse(&self, element: Element<'_, '_>, reason: String) -> SippError {
         SippError { line: self.line_of(element), reason }
     }
 
-    fn line_of(&self, element: Element<'_, '_>) -> usize {
+    pub(super) fn line_of(&self, element: Element<'_, '_>) -> usize {
         line_at(self.text, element.range().start)
     }
 }
@@ -300,64 +388,8 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The message with SIPp's columns of a list of users and its branches as keywords of ours.
-fn with_our_keywords(text: &str) -> String {
-    let text_start = text.trim_start();
-    let has_own_branch = text_start.starts_with("ACK ") || text_start.starts_with("CANCEL ");
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, bracketed)) = rest.split_once('[') {
-        out.push_str(before);
-        let end = keyword_end(bracketed);
-        let (Some(keyword), Some(after)) = (bracketed.get(..end), bracketed.get(end..)) else { break };
-        out.push('[');
-        out.push_str(&our_keyword(keyword, has_own_branch));
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Position of the `]` that ends a keyword; keywords can be inside of it.
-fn keyword_end(bracketed: &str) -> usize {
-    let mut depth = 0_usize;
-    for (at, letter) in bracketed.char_indices() {
-        match letter {
-            '[' => depth += 1,
-            ']' if depth == 0 => return at,
-            ']' => depth -= 1,
-            '\n' => return at,
-            _ => {}
-        }
-    }
-    bracketed.len()
-}
-
-fn our_keyword(keyword: &str, has_own_branch: bool) -> Cow<'_, str> {
-    let words: String = keyword.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.as_str() {
-        "field1" | "authentication username=[field0] password=[field1]" => "authentication".into(),
-        "field2" => "peer".into(),
-        // The ACK of a failed INVITE and the CANCEL are sent by its transaction, the ACK of a 2xx has a branch of its own.
-        _ if has_own_branch && keyword.starts_with("branch-") => "branch".into(),
-        _ => keyword.into(),
-    }
-}
-
-fn unknown_keyword(name: &str) -> String {
-    let advice = match name {
-        _ if name.starts_with("authentication") => {
-            "write [authentication], and give the users' passwords with --users-file or --password-file"
-        }
-        _ if name.starts_with("field") => {
-            "the columns of a list are [field0], the user, [field1], `[authentication …]`, and [field2], the called user"
-        }
-        _ if name.starts_with('$') => "variables are not supported; write the value itself",
-        _ => "remove it or write the value itself",
-    };
-    format!("unknown keyword `[{name}]`: {advice}")
-}
-
+/// Attributes of the conditions and jumps of a step.
+const STEP: [&str; 5] = ["next", "test", "chance", "condexec", "condexec_inverse"];
 /// Attributes of SIPp's statistics and screens, which are ignored.
 const STATISTICS: [&str; 8] =
     ["rtd", "start_rtd", "repeat_rtd", "crlf", "counter", "hide", "display", "hiderest"];

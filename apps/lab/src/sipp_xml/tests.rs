@@ -116,16 +116,70 @@ fn each_step_of_a_file_is_read() {
 fn what_is_not_supported_is_refused_with_its_line_and_advice() {
     let send = "<send><![CDATA[\n\n  BYE sip:x SIP/2.0\n  Via: v;branch=[branch]\n";
     for (lines, line, advice) in [
-        ("<label id='1'/>", 2, "jumps are not supported"),
-        ("<Global variables='a'/>", 2, "variables are not supported"),
+        ("<label/>", 2, "needs the attribute `id`"),
+        ("<label id='1'/>\n<label id='1'/>", 3, "the label `1` is there twice"),
+        ("<Global variables='a'/>", 2, "variables of an attempt are its own"),
         ("<sendCmd/>", 2, "<sendCmd> is not supported; known are send"),
         ("words", 1, "text outside of <send>"),
-        ("<recv response='200'\n next='1'/>", 3, "`next` of <recv>: jumps are not supported"),
+        ("<recv response='200'\n next='1'/>", 2, "leads to the label `1`, which the file does not have"),
+        ("<recv response='200' test='a'/>", 2, "`test` belongs to a jump"),
+        ("<recv response='200' next='1' chance='2'/>", 2, "`chance` is a number from 0 to 1"),
+        ("<recv response='200' condexec='1'/>", 2, "jump over it with `next` and `test`"),
+        ("<recv response='200' ontimeout='1'/>", 2, "a wait ends by the timers"),
+        ("<nop><action><log message='[$a]'/></action></nop>", 2, "no action sets the variable `a`"),
+        ("<nop><action><log message='[x]'/></action></nop>", 2, "unknown keyword `[x]`"),
+        ("<nop><action><log/></action></nop>", 2, "<log> needs the attribute `message`"),
+        ("<nop><action><log message='x' colour='y'/></action></nop>", 2, "the attribute `colour` of <log>"),
+        (
+            "<nop><action><assign assign_to='a b' value='1'/></action></nop>",
+            2,
+            "letters, digits and underscores",
+        ),
+        ("<nop><action><assign assign_to='a' value='x'/></action></nop>", 2, "a number in `value`"),
+        ("<nop><action><divide assign_to='a' value='0'/></action></nop>", 2, "division by 0"),
+        (
+            "<nop><action><test assign_to='a' variable='b' compare='less' value='1'/></action></nop>",
+            2,
+            "`compare` is equal",
+        ),
+        ("<pause><action><log message='x'/></action></pause>", 2, "a pause has no actions"),
+        ("<nop><fun/></nop>", 2, "known is <action>"),
+        (
+            "<nop><action><setdest/></action></nop>",
+            2,
+            "<setdest> is not supported: messages go to the server",
+        ),
+        ("<nop><action><sing/></action></nop>", 2, "<sing> is not supported; known are ereg"),
+        ("<nop><action><ereg regexp='a' assign_to='b'/></action></nop>", 2, "belongs to the <recv>"),
+        (
+            "<recv response='200'><action><ereg regexp='(' assign_to='b'/></action></recv>",
+            2,
+            "not a regular expression",
+        ),
+        (
+            "<recv response='200'><action><ereg regexp='a' assign_to='b' search_in='all'/></action></recv>",
+            2,
+            "`search_in` is",
+        ),
+        (
+            "<recv response='200'><action><ereg regexp='a' search_in='hdr' assign_to='b'/></action></recv>",
+            2,
+            "`header`",
+        ),
+        (
+            "<recv response='200'><action><ereg regexp='a' assign_to='a,b,c,d,e,f,g,h,i,j,k'/></action></recv>",
+            2,
+            "more than 10",
+        ),
         ("<recv response='200' timeout='5'/>", 2, "--t1"),
         ("<send lost='10'/>", 2, "losses are not simulated"),
         ("<send colour='red'/>", 2, "the attribute `colour` of <send>: remove it"),
-        ("<recv response='200'>\n<action>\n<ereg/></action></recv>", 4, "<ereg>: actions are not supported"),
-        ("<nop>\n<action>\n\n<exec/></action></nop>", 5, "<exec>: actions are not supported"),
+        (
+            "<recv response='200'>\n<action>\n<ereg/></action></recv>",
+            4,
+            "<ereg> needs the attribute `regexp`",
+        ),
+        ("<nop>\n<action>\n\n<exec/></action></nop>", 5, "<exec> is not supported: commands are not run"),
         ("<recv/>", 2, "either `response` or `request`"),
         ("<recv response='200' request='BYE'/>", 2, "either `response` or `request`"),
         ("<recv response='99'/>", 2, "from 100 to 699"),
@@ -141,9 +195,12 @@ fn what_is_not_supported_is_refused_with_its_line_and_advice() {
         ("<pause variable='1'/>", 2, "`variable`"),
         ("\n<send/>", 3, "first line is neither"),
         ("<send><![CDATA[\n\nBYE sip:x SIP/2.0\n]]></send>", 4, "no `[branch]`"),
-        (&format!("{send}X: [$1]\n]]></send>"), 6, "unknown keyword `[$1]`: variables"),
-        (&format!("{send}X: [field3]\n]]></send>"), 6, "`[field3]`: the columns"),
-        (&format!("{send}\n[media_port+2]\n]]></send>"), 7, "`[media_port+2]`: remove it"),
+        (&format!("{send}X: [$1]\n]]></send>"), 6, "no action sets the variable `1`"),
+        (&format!("{send}X: [field3]\n]]></send>"), 6, "`[field3]`: without a list of SIPp"),
+        (&format!("{send}X: [fields]\n]]></send>"), 6, "unknown keyword `[fields]`"),
+        (&format!("{send}X: [field0 file=\"a.csv\"]\n]]></send>"), 6, "names the list \"a.csv\""),
+        (&format!("{send}X: [field0 line=3]\n]]></send>"), 6, "`line=3` of a field"),
+        (&format!("{send}\n[user+2]\n]]></send>"), 7, "`[user+2]`: remove it"),
         (&format!("{send}[authentication username=joe]\n]]></send>"), 6, "--users-file"),
         (&format!("{send}[branch\n]]></send>"), 6, "`[` without `]`"),
         ("<recv response='200'/>", 2, "begins with a request"),
@@ -236,7 +293,7 @@ fn the_response_of_a_cancel_is_no_step() {
         .iter()
         .map(|step| match step {
             Step::Receive(receive) => format!("{:?}", receive.message),
-            Step::Send(_) | Step::Pause(_) => "send".into(),
+            Step::Send(_) | Step::Pause(_) | Step::Nop => "send".into(),
         })
         .collect();
     assert_eq!(steps, ["send", "Response(180)", "send", "Response(487)", "send", "Response(200)"]);
@@ -245,23 +302,37 @@ fn the_response_of_a_cancel_is_no_step() {
 #[test]
 fn lists_are_read_or_refused_with_their_line() {
     let user = |name: &str, password: &str| User { name: name.into(), password: password.into() };
-    let list =
-        read_list("SEQUENTIAL\r\n# two\na;[authentication username=a password=x];b\n\nb;y;a;\n").unwrap();
-    assert_eq!(list.users, [user("a", "x"), user("b", "y")]);
-    assert_eq!(list.called, [user("b", "y"), user("a", "x")]);
-    let list = read_list("SEQUENTIAL\na\nb;\n").unwrap();
-    assert_eq!((list.users.len(), list.called.len()), (2, 0));
+    let list = |text: &str| read_list(text).unwrap().users(None).unwrap();
+    let two = list(
+        "SEQUENTIAL\r\n# two\na;[authentication username=a password=x];b\n\nb;[authentication password=y];a;\n",
+    );
+    assert_eq!(
+        (two.users, two.called),
+        (vec![user("a", "x"), user("b", "y")], vec![user("b", "y"), user("a", "x")])
+    );
+    let plain = list("RANDOM\na;x\nb;\n");
+    assert_eq!((plain.users, plain.called), (vec![user("a", "x"), user("b", "")], vec![]));
+    // Other columns than those of credentials are fields only.
+    let wide = read_list("USER\na;1;;4;[authentication username=joe password=p]").unwrap();
+    assert_eq!((wide.columns(), wide.credentials(), wide.has_called()), (5, Some(4), false));
+    assert_eq!(wide.users(None).unwrap().users, [user("joe", "p")]);
+    let columns = CredentialColumns { name: 3, password: 1 };
+    assert_eq!(wide.users(Some(columns)).unwrap().users, [user("4", "1")]);
+    let numbered = list("SEQUENTIAL,PRINTF=3,PRINTFOFFSET=10,PRINTFMULTIPLE=5\nu%04d;p%d");
+    assert_eq!(numbered.users, [user("u0010", "p10"), user("u0015", "p15"), user("u0020", "p20")]);
     for (text, line, advice) in [
-        ("RANDOM\na", 1, "SEQUENTIAL"),
-        ("", 1, "SEQUENTIAL"),
-        ("SEQUENTIAL\na;b;c\nd", 3, "called user"),
-        ("SEQUENTIAL\na\nd;e;f", 3, "called user"),
-        ("SEQUENTIAL\na;b;c;d", 2, "remove the others"),
-        ("SEQUENTIAL\na;[authentication username=b]", 2, "another user"),
+        ("SHUFFLED\na", 1, "known are SEQUENTIAL, RANDOM"),
+        ("PRINTF=2\na", 1, "SEQUENTIAL, RANDOM or USER; write one"),
+        ("SEQUENTIAL,PRINTF=x\na", 1, "`PRINTF=x`: give a number"),
+        ("SEQUENTIAL,PRINTF=1000001\na", 1, "up to 1000000"),
+        ("SEQUENTIAL,PRINTF=0\na", 1, "no line"),
+        ("", 1, "known are SEQUENTIAL"),
+        ("SEQUENTIAL\n\n#", 1, "no line"),
+        (&format!("SEQUENTIAL\na\n{}", ";".repeat(64)), 3, "more than 64 columns"),
         ("SEQUENTIAL\na;[authentication aka_K=1]", 2, "username and password"),
-        ("SEQUENTIAL\na;[authentication", 2, "without `]`"),
+        ("SEQUENTIAL\n\na;[authentication", 3, "without `]`"),
     ] {
-        let error = read_list(text).unwrap_err();
+        let error = read_list(text).and_then(|list| list.users(None)).unwrap_err();
         assert!(error.line == line && error.reason.contains(advice), "{text}: {error}");
     }
     assert!(is_list("USER\n") && is_list("SEQUENTIAL,PRINTF=9\n") && !is_list("user,password\n"));
@@ -273,6 +344,7 @@ fn truncated_and_changed_files_do_no_harm() {
         CALLER,
         include_str!("../../../../tests/interop/sipp/answer.xml"),
         include_str!("../../../../tests/interop/sipp/load-register.xml"),
+        include_str!("../../../../tests/interop/sipp/watch.xml"),
         &write(&Classic::Call { talk: TALK }.scenario().unwrap(), STYLE),
     ];
     let mut rng = Rng::new(&Seed::from_number(12));
@@ -320,4 +392,78 @@ fn a_comment_inside_of_a_message_takes_nothing_from_it() {
     };
     let [whole, divided] = ["", "<!-- more -->"].map(|comment| read(&text(comment), PAUSE).unwrap());
     assert_eq!(format!("{:?}", whole.steps()), format!("{:?}", divided.steps()));
+}
+
+#[test]
+fn actions_and_jumps_are_read() {
+    let text = "<scenario>
+      <Reference variables='unused'/>
+      <nop><action><assign assign_to='count' value='1'/><assign assign_to='copy' variable='count'/></action></nop>
+      <label id='again'/>
+      <send next='end' test='done' chance='0.25'>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\nX: [$text] [cseq+1]\n\n</send>
+      <recv response='200'><action>
+        <ereg regexp='(a)(b)' search_in='hdr' header='CSeq:' case_indep='true' occurrence='2' start_line='true' check_it='true'
+          assign_to='text,first'/>
+        <ereg regexp='x' search_in='var' variable='text' check_it_inverse='true' assign_to='other'/>
+        <assignstr assign_to='text' value='[$first]-[user]'/>
+        <add assign_to='count' value='1'/><subtract assign_to='count' variable='copy'/>
+        <multiply assign_to='count' value='2'/><divide assign_to='count' value='2'/>
+        <todouble assign_to='number' variable='text'/>
+        <test assign_to='done' variable='count' compare='greater_than_equal' value='3'/>
+        <strcmp assign_to='same' variable='text' value='abc'/><strcmp assign_to='same' variable='text' variable2='first'/>
+        <log message='[$text]'/><warning message='done'/>
+      </action></recv>
+      <pause milliseconds='1' next='again' condexec='done' condexec_inverse='true'/>
+      <label id='end'/>
+    </scenario>";
+    let scenario = read(text, PAUSE).unwrap();
+    assert_eq!((scenario.steps().len(), scenario.is_caller()), (4, true));
+    let said = format!("{scenario:?}");
+    for part in [
+        "Jump { to: 4, test: Some(Variable(3)), chance_ppm: 250000 }",
+        "Jump { to: 1, test: None, chance_ppm: 1000000 }",
+        "condition: Some((Variable(3), false))",
+        "is_any_case: true, is_at_line_start: true, occurrence: 2",
+        "check: NoMatch",
+        "Keyword(Sum(CSeq, 1))",
+        "GreaterOrEqual, Number(3.0)",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let endless = "<scenario><send>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\n\n</send><recv response='200'/>\n<label id='1'/>\n<nop next='1'/></scenario>";
+    assert_eq!((error(endless).line, error(endless).reason.contains("endless loop")), (6, true));
+}
+
+#[test]
+fn fields_are_those_of_the_lists() {
+    let mut lists = InputLists::default();
+    let list = |text| read_list(text).unwrap();
+    lists.add("users.csv".into(), list("SEQUENTIAL\na;sip:a@x;b;p;[authentication username=a password=p]\n"));
+    lists.add("more.csv".into(), list("RANDOM\nx;y\n"));
+    let message = |words: &str| {
+        let text = format!(
+            "<scenario><send>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\nX: {words}\n\n</send><recv response='200'/></scenario>"
+        );
+        read_with(&text, PAUSE, &lists)
+    };
+    let read = message(
+        "[field0] [field1] [field2] [field3] [field4] [field1 file='more.csv'] [field0 file=\"more.csv\"]",
+    )
+    .unwrap();
+    let Some(Step::Send(send)) = read.scenario.steps().first() else { panic!("no step") };
+    let line = "X: [field 0 0] [field 0 1] [peer] [field 0 3] [authentication] [field 1 1] [field 1 0]\r\n";
+    assert!(send.template.text().contains(line), "{}", send.template.text());
+    assert_eq!(read.credentials, None);
+    let columns = message("[authentication username=[field0] password=[field3]]").unwrap().credentials;
+    assert_eq!(columns, Some(CredentialColumns { name: 0, password: 3 }));
+    for (words, advice) in [
+        ("[field5]", "the lines of the list have 5 columns"),
+        ("[field2 file=more.csv]", "have 2 columns"),
+        ("[field0 file=none.csv]", "give it with --inf"),
+        ("[authentication username=[field0] password=[field9]]", "have 5 columns"),
+        ("[authentication username=[field0] password=[x]]", "columns of the first list"),
+    ] {
+        let error = message(words).unwrap_err();
+        assert!(error.line == 3 && error.reason.contains(advice), "{words}: {error}");
+    }
 }

@@ -16,7 +16,7 @@ pub struct Style<'a> {
     pub is_challenged: bool,
 }
 
-/// Writes a scenario file for SIPp 3.6 and later, with the user in `[field0]`, the credentials in `[field1]` and the called user in
+/// Writes a built-in scenario as a file for SIPp 3.6 and later, with the user in `[field0]`, the credentials in `[field1]` and the called user in
 /// `[field2]` of the list of `-inf`.
 ///
 /// ```
@@ -52,6 +52,7 @@ pub fn write(scenario: &Scenario, style: Style<'_>) -> String {
                 writer.receive(receive, before, later);
             }
             Step::Pause(length) => writer.pause(*length),
+            Step::Nop => {}
         }
     }
     writer.line("</scenario>");
@@ -204,7 +205,7 @@ fn needs_dialog(later: &[Step]) -> bool {
             let text = send.template.text();
             text.contains("[next_url]") || text.contains("[routes]")
         }
-        Step::Receive(_) | Step::Pause(_) => false,
+        Step::Receive(_) | Step::Pause(_) | Step::Nop => false,
     })
 }
 

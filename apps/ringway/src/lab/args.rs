@@ -128,6 +128,13 @@ pub(crate) struct LoadArgs {
     /// Scenario file of SIPp for the called users, who are then registered and played
     #[arg(long, value_name = "FILE", requires = "scenario_file")]
     pub(crate) callee_file: Option<PathBuf>,
+    /// List of fields of SIPp, as its -inf; the first one is that of `[field0]` and of the users, another one is named in the
+    /// message: `[field0 file="NAME"]`. Several are possible
+    #[arg(long, value_name = "FILE", requires = "scenario_file")]
+    pub(crate) inf: Vec<PathBuf>,
+    /// File for the lines of `<log>` and `<warning>` of the scenario files [default: the first 100 on standard error]
+    #[arg(long, value_name = "FILE", requires = "scenario_file")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Transport to the server
     #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
     pub(crate) transport: TransportArg,

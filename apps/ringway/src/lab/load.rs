@@ -7,18 +7,19 @@ use crate::failure::Failure;
 use crate::output;
 use clap::ValueEnum;
 use ringway_lab::load::{
-    Files, Length, LoadTls, Plan, Run, Scenario, Session, Spacing, Statistics, Stop, Timers, local_towards,
+    Files, Length, LoadTls, Plan, Run, Session, Spacing, Statistics, Stop, Taken, Timers, local_towards,
     resolve,
 };
-use ringway_lab::sipp_xml::{self, FILE_BYTES_MAX, Style};
+use ringway_lab::sipp_xml::{self, CredentialColumns, FILE_BYTES_MAX, InputLists, ScenarioFile, Style};
 use ringway_lab::times::SECONDS_MAX;
 use ringway_lab::{process, text_file};
 use ringway_linux::process::{Signal, watch};
 use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     server_cpu().map_err(|error| Failure::usage(format!("--pid: {error:#}")))?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let mut progress = Progress::new(args.json);
+    let mut log = ScenarioLog::open(args.log_file.as_deref())?;
     if let Some(users) = plan.registered_before() {
         progress.say(&format!("registering {} users before the load", users.count()));
     }
@@ -41,12 +43,14 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let (statistics, interrupted_at, session) = match session {
         Some(session) => {
             let load = session.start(plan.rate, plan.length).map_err(failed)?;
-            let (statistics, interrupted_at, session) = attend(load, &plan, &signals, &mut progress)?;
+            let (statistics, interrupted_at, session) =
+                attend(load, &plan, &signals, &mut progress, &mut log)?;
             (statistics, interrupted_at, Some(session))
         }
         None => (Statistics::default(), Some(Duration::ZERO), None),
     };
     progress.end();
+    log.end();
     let cpu_ns = match (cpu_before, server_cpu().ok().flatten()) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
@@ -134,6 +138,7 @@ fn attend(
     plan: &Plan,
     signals: &Receiver<Signal>,
     progress: &mut Progress,
+    log: &mut ScenarioLog,
 ) -> Result<(Statistics, Option<Duration>, Session), Failure> {
     let begun = Instant::now();
     let mut interrupted_at = None;
@@ -156,8 +161,10 @@ fn attend(
             progress.show(&Snapshot { plan, statistics: &statistics, elapsed, interrupted_at })?;
             next += progress.interval();
         }
+        log.write(load.take_log())?;
         thread::sleep(LOOK_EVERY);
     }
+    log.write(load.take_log())?;
     let (mut statistics, session) = load.finish_session().map_err(failed)?;
     if let Some(length) = interrupted_at {
         statistics.interrupt(length);
@@ -173,8 +180,11 @@ fn is_interrupted(signals: &Receiver<Signal>) -> bool {
 
 fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     let flow = args.scenario.flow();
-    let files = files(args)?;
-    let (users, peers) = users::users(args, files.as_ref())?;
+    let lists = users::lists(args)?;
+    let files = files(args, &lists)?;
+    let columns = files.as_ref().and_then(|(_, columns)| *columns);
+    let files = files.map(|(files, _)| files);
+    let (users, peers) = users::users(args, files.as_ref(), &lists, columns)?;
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
@@ -254,24 +264,73 @@ pub(super) fn run_scenario(args: &ScenarioArgs) -> Result<(), Failure> {
     Ok(output::line(sipp_xml::write(&scenario, style).trim_end())?)
 }
 
-/// Scenarios of `--scenario-file` and `--callee-file`.
-pub(super) fn files(args: &LoadArgs) -> Result<Option<Files>, Failure> {
+/// Scenarios of `--scenario-file` and `--callee-file`, and the columns of the credentials that the callers' one names.
+fn files(args: &LoadArgs, lists: &InputLists) -> Result<Option<(Files, Option<CredentialColumns>)>, Failure> {
     let Some(file) = &args.scenario_file else { return Ok(None) };
-    let caller = read(file, args.talk)?;
-    let callee = args.callee_file.as_deref().map(|file| read(file, args.ring)).transpose()?;
+    let ScenarioFile { scenario: caller, credentials } = read(file, args.talk, lists)?;
+    let callee = args.callee_file.as_deref().map(|file| read(file, args.ring, lists)).transpose()?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let files = Files::new(name, caller, callee);
-    files.map(Some).map_err(|error| {
+    let files = Files::new(name, caller, callee.map(|file| file.scenario));
+    files.map(|files| Some((files, credentials))).map_err(|error| {
         Failure::usage(format!("{error}; --scenario-file is of the caller, --callee-file of the called user"))
     })
 }
 
-fn read(file: &Path, pause: Length) -> Result<Scenario, Failure> {
+fn read(file: &Path, pause: Length, lists: &InputLists) -> Result<ScenarioFile, Failure> {
     let text = text_file::read_xml(file, FILE_BYTES_MAX)
         .map_err(|error| Failure::usage(format!("{error:#}; give a scenario file of SIPp")))?;
-    sipp_xml::read(&text, pause)
+    sipp_xml::read_with(&text, pause, lists)
         .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))
 }
+
+/// Output of the lines of `<log>` and `<warning>`.
+struct ScenarioLog {
+    file: Option<(PathBuf, File)>,
+    lines: u64,
+    left_out: u64,
+}
+
+impl ScenarioLog {
+    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let open = |path: &Path| match File::create(path) {
+            Ok(file) => Ok((path.to_owned(), file)),
+            Err(error) => Err(Failure::usage(format!("--log-file {}: {error}", path.display()))),
+        };
+        Ok(Self { file: path.map(open).transpose()?, lines: 0, left_out: 0 })
+    }
+
+    fn write(&mut self, taken: Taken) -> Result<(), Failure> {
+        self.left_out += taken.left_out;
+        for line in taken.lines {
+            let lines_max = if self.file.is_some() { FILE_LINES_MAX } else { ERROR_LINES_MAX };
+            if self.lines == lines_max {
+                self.left_out += 1;
+                continue;
+            }
+            self.lines += 1;
+            let kind = if line.is_warning { "warning" } else { "log" };
+            let text = format!("{kind}: attempt {}: {}", line.attempt, line.text.escape_debug());
+            match &mut self.file {
+                Some((path, file)) => writeln!(file, "{text}")
+                    .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
+                None => eprintln!("{text}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how many lines were left out.
+    fn end(&self) {
+        if self.left_out > 0 {
+            note(&format!("{} more lines of the scenario's log were left out", self.left_out));
+        }
+    }
+}
+
+/// Maximum number of lines in `--log-file`.
+const FILE_LINES_MAX: u64 = 1_000_000;
+/// Maximum number of lines on standard error.
+const ERROR_LINES_MAX: u64 = 100;
 
 /// Output of the progress.
 enum Progress {

@@ -3,7 +3,7 @@
 use super::args::{LoadArgs, ScenarioArg};
 use crate::failure::Failure;
 use ringway_lab::load::{Files, User, Users, UsersError};
-use ringway_lab::sipp_xml::{List, is_list, read_list};
+use ringway_lab::sipp_xml::{CredentialColumns, InputLists, List, ListError, SippError, is_list, read_list};
 use ringway_lab::text_file;
 use ringway_users::UserList;
 use std::path::Path;
@@ -19,8 +19,37 @@ enum Called {
     Unknown,
 }
 
+/// Lists of fields of `--inf`, after a list of SIPp in `--users-file`.
+pub(super) fn lists(args: &LoadArgs) -> Result<InputLists, Failure> {
+    let mut lists = InputLists::default();
+    let users_file = args.users_file.iter().filter(|_| args.scenario_file.is_some());
+    for (file, is_optional) in
+        users_file.map(|file| (file, true)).chain(args.inf.iter().map(|file| (file, false)))
+    {
+        let text = read(file)?;
+        if is_optional && !is_list(&text) {
+            continue;
+        }
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        lists.add(name, read_list(&text).map_err(|error| at_line(file, &error))?);
+    }
+    if lists.len() > LISTS_MAX {
+        return Err(Failure::usage(format!("--inf: at most {LISTS_MAX} lists are possible")));
+    }
+    Ok(lists)
+}
+
+fn at_line(file: &Path, error: &SippError) -> Failure {
+    Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason))
+}
+
 /// Users, and the users that they call.
-pub(super) fn users(args: &LoadArgs, files: Option<&Files>) -> Result<(Users, Users), Failure> {
+pub(super) fn users(
+    args: &LoadArgs,
+    files: Option<&Files>,
+    lists: &InputLists,
+    columns: Option<CredentialColumns>,
+) -> Result<(Users, Users), Failure> {
     let called = match (files, args.scenario) {
         (Some(files), _) if files.has_peers() => Called::Others,
         (Some(_), _) | (None, ScenarioArg::Register | ScenarioArg::Update | ScenarioArg::Logout) => {
@@ -32,6 +61,26 @@ pub(super) fn users(args: &LoadArgs, files: Option<&Files>) -> Result<(Users, Us
         }
     };
     let password = args.password_file.as_deref().map(password).transpose()?.unwrap_or_default();
+    // A list of names without `--inf` has the users, and messages have the fields of the lists too.
+    let is_users_list = args.users_file.is_some() && lists.len() == args.inf.len();
+    if files.is_some() && !is_users_list {
+        let file = args.users_file.as_ref().or(args.inf.first());
+        let found = lists.users(columns, &args.prefix, args.digits).map_err(|error| match (error, file) {
+            (ListError::Line(error), Some(file)) => at_line(file, &error),
+            (ListError::Line(error), None) => Failure::usage(error.to_string()),
+            (ListError::Users(error), _) => usage(error),
+        })?;
+        if let Some((users, list)) = found {
+            let peers = match called {
+                Called::Others if list.called.is_empty() => {
+                    return Err(Failure::usage("the list of users: give the called user in a third column"));
+                }
+                Called::Others => lists.of(from_list(&list.called)?),
+                Called::Same | Called::Unknown => users.clone(),
+            };
+            return Ok((users, peers));
+        }
+    }
     let rule = |first| Users::by_rule(&args.prefix, args.digits, first, args.users, &password).map_err(usage);
     let list = args.users_file.as_deref().map(|file| list(file, called, &args.domain)).transpose()?;
     let users = match &list {
@@ -44,7 +93,7 @@ pub(super) fn users(args: &LoadArgs, files: Option<&Files>) -> Result<(Users, Us
         (Called::Others, None) => rule(args.users)?,
         (Called::Unknown, _) => Users::by_rule("nobody", 7, 0, 1_000_000, "").map_err(usage)?,
     };
-    Ok((users, peers))
+    Ok((lists.of(users), lists.of(peers)))
 }
 
 fn from_list(list: &[User]) -> Result<Users, Failure> {
@@ -68,9 +117,8 @@ pub(super) fn password(file: &Path) -> Result<String, Failure> {
 fn list(file: &Path, called: Called, domain: &str) -> Result<List, Failure> {
     let text = read(file)?;
     if is_list(&text) {
-        let list = read_list(&text).map_err(|error| {
-            Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason))
-        })?;
+        let list =
+            read_list(&text).and_then(|list| list.users(None)).map_err(|error| at_line(file, &error))?;
         return match called {
             Called::Others if list.called.is_empty() => {
                 Err(Failure::usage(format!("{}: give the called user in a third column", file.display())))
@@ -140,5 +188,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 
 /// Maximum length of a file in bytes.
 const FILE_BYTES_MAX: usize = 32 << 20;
+/// Maximum number of lists.
+const LISTS_MAX: usize = 16;
 /// Maximum number of users in a file.
 const USERS_MAX: usize = 1_000_000;

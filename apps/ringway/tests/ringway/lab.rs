@@ -8,6 +8,7 @@
 use crate::program::{Running, Signal};
 use crate::terminal::Terminal;
 use ringway_test_support::eventually::wait_until;
+use ringway_test_support::programs::has;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -437,6 +438,133 @@ fn a_scenario_that_was_written_for_sipp_is_played() {
     assert_eq!(result["scenario"], "call.xml");
 }
 
+/// Scenario with searches, variables, a loop and fields of two lists.
+const ACTIONS: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
+<!-- Played by SIPp and by us. -->
+<scenario name="actions">
+  <nop><action><assign assign_to="count" value="0"/><assignstr assign_to="word" value="none"/></action></nop>
+  <label id="again"/>
+  <send retrans="500"><![CDATA[
+
+    OPTIONS sip:x@[remote_ip]:[remote_port] SIP/2.0
+    Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+    From: <sip:[field0]@x>;tag=[call_number]
+    To: <sip:x@x>
+    Call-ID: [call_id]
+    CSeq: 1 OPTIONS
+    X-Result: [field0] [field3] [field1 file="more.csv"] [$count] [$word]
+    Content-Length: 0
+
+  ]]></send>
+  <recv response="200" next="again" test="more">
+    <action>
+      <ereg regexp="([0-9]+) of ([[:digit:]]+)" search_in="hdr" header="Subject:" check_it="true" assign_to="all,first,second"/>
+      <ereg regexp="[^ ]*" search_in="hdr" header="x-CASE: " case_indep="true" start_line="true" assign_to="case"/>
+      <ereg regexp="not there" search_in="msg" check_it_inverse="true" assign_to="none"/>
+      <todouble assign_to="number" variable="second"/>
+      <add assign_to="count" variable="number"/>
+      <multiply assign_to="count" value="1.5"/>
+      <assignstr assign_to="word" value="[$first]/[$all]/[$case]/[$more]"/>
+      <test assign_to="more" variable="count" compare="less_than" value="40"/>
+      <log message="[field0] has [$count]"/>
+    </action>
+  </recv>
+  <Reference variables="none"/>
+</scenario>
+"#;
+
+#[test]
+fn a_file_with_actions_sends_the_same_as_from_sipp() {
+    if !has("sipp", "sip-tester") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("actions.xml", ACTIONS);
+    write("users.csv", "SEQUENTIAL\na;1;;first\nb;2;;second\n# no line\nc;3;;third\nd;4;;fourth\n");
+    write("more.csv", "SEQUENTIAL,PRINTF=4,PRINTFOFFSET=7,PRINTFMULTIPLE=3\nx;line%03d\n");
+    let results = |run: &dyn Fn(&str) -> (bool, String)| {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let answering = scope.spawn(|| {
+                let (mut bytes, mut found, mut number) = ([0; 4096], std::collections::BTreeSet::new(), 0);
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let Ok((length, from)) = socket.recv_from(&mut bytes) else { continue };
+                    let request = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                    let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+                    let lines: Vec<&str> = request
+                        .lines()
+                        .filter(|line| kept.iter().any(|name| line.starts_with(name)))
+                        .collect();
+                    // SIPp takes an equal response for a retransmission.
+                    number += 1;
+                    let head = format!("{}\r\nNumber: {number}", lines.join("\r\n"));
+                    let more =
+                        "Subject: 3 of 7 of 9\r\nA: X-Case: no\r\nX-Case: yes here\r\nContent-Length: 0";
+                    let _ = socket
+                        .send_to(format!("SIP/2.0 200 OK\r\n{head}\r\n{more}\r\n\r\n").as_bytes(), from);
+                    found.extend(
+                        request.lines().find(|line| line.starts_with("X-Result:")).map(str::to_owned),
+                    );
+                }
+                found
+            });
+            let (is_good, said) = run(&address);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let found = answering.join().unwrap();
+            assert!(is_good, "{said}");
+            found
+        })
+    };
+    let of_sipp = results(&|address| {
+        let mut sipp = std::process::Command::new("sipp");
+        sipp.args([
+            address,
+            "-sf",
+            "actions.xml",
+            "-inf",
+            "users.csv",
+            "-inf",
+            "more.csv",
+            "-m",
+            "4",
+            "-r",
+            "20",
+        ]);
+        sipp.args(["-i", "127.0.0.1", "-nostdin", "-timeout", "20"]).current_dir(folder.path());
+        let done = sipp.output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    });
+    let of_ours = results(&|address| {
+        let args = [
+            "lab",
+            "load",
+            address,
+            "--scenario-file",
+            "actions.xml",
+            "--inf",
+            "users.csv",
+            "--inf",
+            "more.csv",
+        ];
+        let more = ["--rate", "4", "--seconds", "1", "--log-file", "log.txt", "--json"];
+        let done = Running::start(folder.path(), &[&args[..], &more].concat(), "").done();
+        let result: Value =
+            done.out.lines().last().map_or(Value::Null, |line| serde_json::from_str(line).unwrap());
+        (result["outcomes"]["success"] == 4 && done.status == status_of(&result), format!("{done:?}"))
+    });
+    assert_eq!(of_ours, of_sipp);
+    // 0, 10.5, 26.25 and 49.875, which ends the loop.
+    assert_eq!(of_ours.len(), 4 * 3, "{of_ours:?}");
+    let one = "X-Result: b second line010 26.250000 3/3 of 7/yes/true";
+    assert!(of_ours.contains(one), "{of_ours:?}");
+    let log = fs::read_to_string(folder.path().join("log.txt")).unwrap();
+    assert!(log.lines().count() == 12 && log.contains(": d has 49.875000"), "{log}");
+}
+
 #[test]
 fn a_call_that_a_file_cancels_ends_with_487() {
     let (folder, _server, address) = serve();
@@ -483,8 +611,8 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(refused(&[&address, "--fail-if", "success>99%"], 2).contains("write it with <"));
     assert!(refused(&[&address, "--callee-file", "x.xml"], 2).contains("--scenario-file"));
     assert!(refused(&[&address, "--scenario-file", "x.xml"], 2).contains("x.xml"));
-    fs::write(folder.path().join("jump.xml"), "<scenario>\n<label id='1'/></scenario>").unwrap();
-    assert!(refused(&[&address, "--scenario-file", "jump.xml"], 2).contains("jump.xml:2: jumps"));
+    fs::write(folder.path().join("jump.xml"), "<scenario>\n<nop next='1'/></scenario>").unwrap();
+    assert!(refused(&[&address, "--scenario-file", "jump.xml"], 2).contains("jump.xml:2: the jump leads"));
     fs::write(folder.path().join("callee.xml"), "<scenario><recv request='BYE'/></scenario>").unwrap();
     assert!(refused(&[&address, "--scenario-file", "callee.xml"], 2).contains("--callee-file of the called"));
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));

@@ -1,9 +1,9 @@
 //! Received requests: the side of the callee, and requests of a peer inside a caller's dialog.
 
 use super::{Action, Generator, Owner, find};
-use crate::Outcome;
 use crate::attempt::{Attempt, Invite, Times, read_call_id};
 use crate::scenario::Received as Expected;
+use crate::{Outcome, Step};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -81,6 +81,9 @@ impl Generator {
         attempt.call_id_hash = Some(hash);
         let key = self.attempts.insert(attempt);
         self.by_call_id.insert_unique(hash, (hash, key), |entry| entry.0);
+        if matches!(self.config.scenario.steps().first(), Some(Step::Nop)) {
+            self.advance(cx, key);
+        }
         self.on_request_of(cx, key, found, flow, message);
     }
 
@@ -121,9 +124,10 @@ impl Generator {
         if !attempt.keep(&scenario, place, message) {
             return self.end(cx, key, Outcome::Malformed);
         }
-        if !is_optional {
-            attempt.step = place + 1;
-            self.advance(cx, key);
+        match self.pass(cx, key, place, Some(message.as_bytes()), is_optional) {
+            Ok(true) => self.advance(cx, key),
+            Ok(false) => {}
+            Err(outcome) => self.end(cx, key, outcome),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The generator: starts attempts, passes messages to them, and ends them.
 
 mod callee;
+mod scripting;
 mod sending;
 
 use self::sending::Sent;
@@ -13,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use hashbrown::HashTable;
 use ringway_sansio::{
     ConnectionId, Context, Deadline, Event, Flow, IcmpError, Instant, ListenerId, Node, Received, Rng, Seed,
@@ -75,6 +77,15 @@ pub enum Action {
     Release(ConnectionId),
     /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
     Media(MediaEvent),
+    /// A line for the log.
+    Log {
+        /// Number of the attempt.
+        attempt: u64,
+        /// True for a warning.
+        is_warning: bool,
+        /// The line.
+        text: Vec<u8>,
+    },
 }
 
 /// Counters of a generator; the values only increase.
@@ -239,8 +250,12 @@ impl Generator {
     /// Next user who may begin an attempt. RFC 3261 §10.2: a user sends no REGISTER while another one is pending.
     fn take_user(&mut self) -> Option<u32> {
         for _ in 0..USERS_TRIED_MAX {
-            let user = self.next_user;
-            self.next_user = (user + 1) % self.config.users.count();
+            let count = self.config.users.count();
+            let user = match self.config.users.is_random() {
+                true => self.rng.below(u64::from(count)) as u32,
+                false => self.next_user,
+            };
+            self.next_user = (user + 1) % count;
             let state = self.users.get_mut(user as usize)?;
             if !(self.is_one_each && state.is_busy) {
                 state.is_busy = true;
@@ -266,12 +281,25 @@ impl Generator {
     /// Does the steps of an attempt up to the next wait.
     fn advance(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let scenario = Arc::clone(&self.config.scenario);
-        loop {
+        for _ in 0..STEPS_IN_A_ROW_MAX {
             let Some(attempt) = self.attempts.get_mut(key) else { return };
-            match scenario.steps().get(attempt.step) {
+            let step = attempt.step;
+            if !self.is_wanted(key, step) {
+                self.follow(key, step, false);
+                continue;
+            }
+            let Some(attempt) = self.attempts.get_mut(key) else { return };
+            match scenario.steps().get(step) {
                 None => return self.end(cx, key, Outcome::Success),
+                Some(Step::Nop) => {
+                    if let Err(outcome) = self.pass(cx, key, step, None, false) {
+                        return self.end(cx, key, outcome);
+                    }
+                }
                 Some(Step::Pause(length)) => {
-                    let until = cx.now + length.draw(&mut self.rng);
+                    // A loop of jumps must not take all of the processor.
+                    let least = if scenario.has_jumps() { PAUSE_MIN } else { Duration::ZERO };
+                    let until = cx.now + length.draw(&mut self.rng).max(least);
                     self.wheel.cancel(attempt.timer);
                     attempt.timer = self.wheel.arm(until, (key, Timer::Pause));
                     attempt.times.pause = Some(cx.now);
@@ -293,7 +321,6 @@ impl Generator {
                     return;
                 }
                 Some(Step::Send(send)) => {
-                    let step = attempt.step;
                     attempt.step += 1;
                     let sent = match send.template.kind {
                         Kind::Request(ref method) => {
@@ -305,9 +332,13 @@ impl Generator {
                     if let Sent::Failed(outcome) = sent {
                         return self.end(cx, key, outcome);
                     }
+                    if let Err(outcome) = self.pass(cx, key, step, None, false) {
+                        return self.end(cx, key, outcome);
+                    }
                 }
             }
         }
+        self.end(cx, key, Outcome::EndlessLoop);
     }
 
     fn on_response(
@@ -364,10 +395,13 @@ impl Generator {
         if !attempt.keep(&scenario, place, message) {
             return self.end(cx, key, Outcome::Malformed);
         }
-        if !is_optional {
-            attempt.step = place + 1;
-            self.start_media(cx, key, true);
-            self.advance(cx, key);
+        match self.pass(cx, key, place, Some(message.as_bytes()), is_optional) {
+            Ok(true) => {
+                self.start_media(cx, key, true);
+                self.advance(cx, key);
+            }
+            Ok(false) => {}
+            Err(outcome) => self.end(cx, key, outcome),
         }
     }
 
@@ -376,9 +410,12 @@ impl Generator {
         match timer {
             Timer::Pause => {
                 attempt.timer = TimerKey::NONE;
-                attempt.step += 1;
                 attempt.end_pause(cx.now);
-                self.advance(cx, key);
+                let step = attempt.step;
+                match self.pass(cx, key, step, None, false) {
+                    Ok(_) => self.advance(cx, key),
+                    Err(outcome) => self.end(cx, key, outcome),
+                }
             }
             Timer::Silence => {
                 attempt.timer = TimerKey::NONE;
@@ -562,6 +599,10 @@ fn find(steps: &[Step], from: usize, is_expected: impl Fn(&Expected) -> bool) ->
     None
 }
 
+/// Maximum number of steps of an attempt without a wait.
+const STEPS_IN_A_ROW_MAX: usize = 1_000;
+/// Least pause of a scenario with jumps.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Number of users in a row that are tried for one that has no attempt pending.
 const USERS_TRIED_MAX: usize = 64;
 /// Maximum number of attempts that one call starts.
