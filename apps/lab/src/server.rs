@@ -46,6 +46,16 @@ pub enum Routing {
     Redirect,
 }
 
+/// Use of the nonces of a server's challenges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NonceUse {
+    /// A nonce is used many times, with a counter, or is checked without state.
+    #[default]
+    Count,
+    /// A nonce is used once: the server keeps each until it is used or has expired.
+    Once,
+}
+
 /// Trunks, routes and rules of a Ringway server, for calls between its own users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rules {
@@ -70,6 +80,10 @@ pub struct Settings {
     pub routing: Routing,
     /// Algorithm of the challenges for all users; `None` disables authentication.
     pub challenge: Option<Algorithm>,
+    /// Use of the nonces of its challenges.
+    pub nonces: NonceUse,
+    /// It serves subscriptions and publications.
+    pub presence: bool,
     /// Its trunks, routes and rules.
     pub rules: Rules,
     /// Kamailio touches its shared memory at the start, so that page faults are not measured. Then its memory tells nothing.
@@ -93,7 +107,17 @@ impl Settings {
     /// Settings without store and authentication.
     pub fn open(users: u32, routing: Routing) -> Self {
         let (store, rules) = (Store::Memory, Rules::Absent);
-        Self { users, store, routing, challenge: None, rules, touches_memory: true, secure: None }
+        Self {
+            users,
+            store,
+            routing,
+            challenge: None,
+            nonces: NonceUse::Count,
+            presence: false,
+            rules,
+            touches_memory: true,
+            secure: None,
+        }
     }
 
     fn toml(&self, folder: &Path, sip: u16, admin: u16) -> String {
@@ -109,8 +133,15 @@ impl Settings {
         };
         let auth = match self.challenge {
             None => "enabled = false".to_owned(),
-            Some(algorithm) => format!("enabled = true\nalgorithms = [\"{}\"]", algorithm.name()),
+            Some(algorithm) => {
+                let nonces = match self.nonces {
+                    NonceUse::Count => "",
+                    NonceUse::Once => "\nnonce_use = \"once\"",
+                };
+                format!("enabled = true\nalgorithms = [\"{}\"]{nonces}", algorithm.name())
+            }
         };
+        let presence = if self.presence { "[presence]\nenabled = true\n" } else { "" };
         let (routing, rules) = match self.rules {
             Rules::Absent => (String::new(), String::new()),
             Rules::Present => rules_toml(),
@@ -128,7 +159,7 @@ impl Settings {
              [store]\n{store}\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
              [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
              [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
-             {tls}{rules}"
+             {presence}{tls}{rules}"
         )
     }
 }

@@ -36,6 +36,10 @@ pub enum Classic {
     Options,
     /// MESSAGE.
     Message,
+    /// SUBSCRIBE to the user's own presence with Expires 0: a 200 and one NOTIFY (RFC 6665 §4.4.3).
+    Subscribe,
+    /// PUBLISH of the user's presence (RFC 3903).
+    Publish,
     /// The called side of a call: 180, pause, 200, until the BYE.
     Answer {
         /// Time between 180 and 200.
@@ -91,6 +95,16 @@ impl Classic {
             Self::Logout => exchange(&register(0), 200)?,
             Self::Options => exchange(&single("OPTIONS", ""), 200)?,
             Self::Message => exchange(&single("MESSAGE", TEXT), 200)?,
+            Self::Subscribe => {
+                let subscribed =
+                    exchange(&presence("SUBSCRIBE", "Expires: 0\nAccept: application/pidf+xml\n", ""), 200)?;
+                let answer = send(&response("200 OK", "", "", ""))?;
+                [subscribed, alloc::vec![request("NOTIFY", false), answer]].concat()
+            }
+            Self::Publish => {
+                let head = "Expires: 600\nContent-Type: application/pidf+xml\n";
+                exchange(&presence("PUBLISH", head, DOCUMENT), 200)?
+            }
             Self::CallNotFound => invited(CALLEE, 404, &session)?,
             Self::CallUnavailable => invited(CALLEE, 480, &session)?,
             Self::Unauthenticated => exchange(&register(3600).replace("[authentication]\n", ""), 401)?,
@@ -185,6 +199,19 @@ fn single(method: &str, body: &str) -> String {
     format!("{opening}[authentication]\n{content}{AGENT}\n{body}")
 }
 
+/// Request for the presence of the user itself.
+fn presence(method: &str, headers: &str, body: &str) -> String {
+    format!(
+        "{method} sip:[user]@[domain] SIP/2.0\n{VIA}\
+         From: <sip:[user]@[domain]>;tag=p[call_number]\n\
+         To: <sip:[user]@[domain]>\n\
+         Call-ID: [call_id]\n\
+         CSeq: [cseq] {method}\n\
+         Contact: <sip:[user]@[local_ip]:[local_port];transport=[transport]>\n\
+         Event: presence\n[authentication]\n{headers}{AGENT}\n{body}"
+    )
+}
+
 fn invite(uri: &str, session: &str) -> String {
     let opening = opening("INVITE", uri);
     format!(
@@ -237,6 +264,10 @@ const VIA: &str =
     "Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\nMax-Forwards: 70\n";
 const TAG: &str = ";tag=d[call_number]";
 const AGENT: &str = "User-Agent: Ringway lab\n";
+/// Presence document (RFC 3863).
+const DOCUMENT: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+    <presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:[user]@[domain]\">\n\
+    <tuple id=\"t1\"><status><basic>open</basic></status><note>attempt [call_number]</note></tuple>\n</presence>\n";
 const TEXT: &str = "Attempt [call_number]\n";
 const SESSION_HEAD: &str = "v=0\no=- [call_number] 1 IN IP[media_ip_type] [media_ip]\ns=-\nc=IN IP[media_ip_type] [media_ip]\nt=0 0\n";
 
@@ -260,6 +291,8 @@ mod tests {
             Classic::Redirect { talk: second },
             Classic::Options,
             Classic::Message,
+            Classic::Subscribe,
+            Classic::Publish,
             Classic::Answer { ring: second },
             Classic::AnswerSingle("MESSAGE"),
         ] {

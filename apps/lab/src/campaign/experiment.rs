@@ -4,7 +4,7 @@ use super::search::Grid;
 use super::tls_keys;
 use crate::load::{Called, ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
 use crate::record::Chart;
-use crate::server::{Algorithm, Carrier, Routing};
+use crate::server::{Algorithm, Carrier, NonceUse, Routing};
 use crate::tls::TlsUse;
 use crate::{text_file, times};
 use anyhow::{Context, Result, bail};
@@ -98,12 +98,16 @@ pub struct Variant {
     pub digest: Option<Algorithm>,
     /// Source of the passwords that it checks.
     pub passwords: Passwords,
+    /// Use of the nonces of its challenges.
+    pub nonces: NonceUse,
     /// Configuration of the server.
     pub routing: Routing,
     /// Attempts a second.
     pub rates: Scaled<Vec<f64>>,
     /// Ring time in place of the experiment's.
     pub ring: Option<Length>,
+    /// Users in place of the experiment's.
+    pub users: Option<Scaled<u32>>,
     /// The server's memory is measured, so it must not take all at its start.
     pub measures_memory: bool,
 }
@@ -160,6 +164,8 @@ impl Variant {
         parts.extend((self.media != MediaUse::None).then(|| name_of(&MEDIA, self.media).to_owned()));
         parts.extend(self.digest.map(|algorithm| format!("digest {}", algorithm.name())));
         parts.extend(self.reads_database().then(|| "database".to_owned()));
+        parts.extend((self.nonces == NonceUse::Once).then(|| "nonces once".to_owned()));
+        parts.extend(self.users.as_ref().map(|users| format!("{} users", users.full)));
         parts.extend(self.ring.map(|ring| format!("ring {} s", ring.longest().as_secs_f64())));
         parts.extend(shows_routing.then(|| routing_name(self.routing).to_owned()));
         self.name = parts.join(", ");
@@ -322,10 +328,15 @@ fn read_variants(
         let routing = section.word(reader, "routing", Routing::Stateful, &ROUTINGS);
         check_passwords(reader, &section, digest.is_some());
         let ring = section.place("ring").map(|_| read_length(reader, &mut section, "ring"));
+        let users = section.place("users").map(|_| {
+            let full = section.number(reader, "users", 1000, 1..=USERS_MAX);
+            let quick = section.number(reader, "quick_users", full, 1..=USERS_MAX);
+            Scaled { full, quick }
+        });
         let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
         section.finish(reader);
         let rates = if own.full.is_empty() { rates.clone() } else { own };
-        variants.push(Variant { carrier, digest, routing, rates, tls, ring, ..variant });
+        variants.push(Variant { carrier, digest, routing, rates, tls, ring, users, ..variant });
     }
     let has_many_flows =
         variants.iter().any(|variant| Some(variant.flow) != variants.first().map(|v| v.flow));
@@ -345,21 +356,20 @@ fn read_variant(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, default:
     let media = section.word(reader, "media", default.media, &MEDIA);
     let tls = tls_keys::read_switches(reader, section, default.tls.clone());
     let passwords = section.word(reader, "passwords", default.passwords, &PASSWORDS);
+    let nonces = section.word(reader, "nonces", default.nonces, &NONCES);
     if media != MediaUse::None && !matches!(flow, Flow::Call | Flow::Redirect) {
         let key = if section.place("media").is_some() { "media" } else { "scenario" };
         let at = section.place(key).unwrap_or(0);
         reader.error(at, section.path(key), "only calls have media: call and redirect");
     }
-    Variant { flow, connections, called, media, passwords, tls, ..default.clone() }
+    Variant { flow, connections, called, media, passwords, nonces, tls, ..default.clone() }
 }
 
 fn check_passwords(reader: &mut Reader<'_>, section: &Section<'_, '_>, has_digest: bool) {
-    if let Some(at) = section.place("passwords").filter(|_| !has_digest) {
-        reader.error(
-            at,
-            section.path("passwords"),
-            "a server without digest checks no passwords; give digest",
-        );
+    for key in ["passwords", "nonces"] {
+        if let Some(at) = section.place(key).filter(|_| !has_digest) {
+            reader.error(at, section.path(key), "a server without digest checks no passwords; give digest");
+        }
     }
 }
 
@@ -374,9 +384,11 @@ fn base() -> Variant {
         media: MediaUse::None,
         digest: None,
         passwords: Passwords::Memory,
+        nonces: NonceUse::Count,
         routing: Routing::Stateful,
         rates: Scaled { full: Vec::new(), quick: Vec::new() },
         ring: None,
+        users: None,
         measures_memory: false,
     }
 }
@@ -477,7 +489,7 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
 }
 
 /// Files of the lab's experiments.
-const FILES: [(&str, &str); 26] = [
+const FILES: [(&str, &str); 30] = [
     ("register", include_str!("../../experiments/register.toml")),
     ("update", include_str!("../../experiments/update.toml")),
     ("logout", include_str!("../../experiments/logout.toml")),
@@ -503,6 +515,10 @@ const FILES: [(&str, &str); 26] = [
     ("timers", include_str!("../../experiments/timers.toml")),
     ("authentication-tls", include_str!("../../experiments/authentication-tls.toml")),
     ("messages", include_str!("../../experiments/messages.toml")),
+    ("presence", include_str!("../../experiments/presence.toml")),
+    ("nonces", include_str!("../../experiments/nonces.toml")),
+    ("scale", include_str!("../../experiments/scale.toml")),
+    ("sipstone", include_str!("../../experiments/sipstone.toml")),
     ("rfc7502-sessions", include_str!("../../experiments/rfc7502-sessions.toml")),
 ];
 
@@ -514,6 +530,8 @@ const CHARTS: [(&str, Chart); 6] = [
     ("curve", Chart::Curve),
     ("idle", Chart::Idle),
 ];
+
+const NONCES: [(&str, NonceUse); 2] = [("count", NonceUse::Count), ("once", NonceUse::Once)];
 
 const CONNECTIONS: [(&str, ConnectionUse); 3] = [
     ("shared", ConnectionUse::Shared),

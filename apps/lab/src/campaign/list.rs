@@ -97,7 +97,7 @@ fn parse(name: &str, file: &str, text: &str) -> Result<Campaign> {
 }
 
 /// Measurements of the documents that no experiment repeats yet: subject and documents.
-pub const NOT_YET: [(&str, &str); 6] = [
+pub const NOT_YET: [(&str, &str); 5] = [
     (
         "Processor by component",
         "kernel, libc, parser, transactions, location, database, RSA, cipher, MAC; cycles for each call (OpenSER paper, TLS paper); time of internal functions (dissertation, figure 29)",
@@ -108,10 +108,6 @@ pub const NOT_YET: [(&str, &str); 6] = [
         "speed of digests, ciphers and RSA by key length, share of an IKE exchange (signalling thesis, tables 15, 16, 19, 21 and 22)",
     ),
     ("Other mechanisms", "IPsec, Digest AKA, S/MIME, SAKA, RADIUS (signalling thesis)"),
-    (
-        "Presence, nonces, scale, SIPstone",
-        "future work of the OpenSER paper; the nonce pool that ran dry (TLS paper); 10,000 to 1,000,000 users; the five interactions of SIPstone",
-    ),
     (
         "Server on another machine",
         "generators and servers that are apart, and several generators that start together",

@@ -397,7 +397,9 @@ const fn is_dialog(flow: Flow) -> bool {
         | Flow::Unauthenticated
         | Flow::WrongPassword
         | Flow::Options
-        | Flow::Message => false,
+        | Flow::Message
+        | Flow::Subscribe
+        | Flow::Publish => false,
     }
 }
 

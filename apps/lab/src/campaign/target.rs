@@ -1,7 +1,7 @@
 //! Servers of a campaign: programs that it starts, and addresses of running ones.
 
 use super::experiment::Variant;
-use crate::load::LoadTls;
+use crate::load::{Flow, LoadTls};
 use crate::process::Process;
 use crate::server::{
     self, Allocator, Database, Environment, Settings, Store, StreamListener, Under, free_port, run_command,
@@ -337,8 +337,9 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
 
 fn settings(variant: &Variant, store: Store, users: u32, secure: Option<StreamListener>) -> Settings {
     let touches_memory = !variant.measures_memory;
-    let (routing, challenge) = (variant.routing, variant.digest);
-    Settings { store, challenge, touches_memory, secure, ..Settings::open(users, routing) }
+    let (routing, challenge, nonces) = (variant.routing, variant.digest, variant.nonces);
+    let presence = matches!(variant.flow, Flow::Subscribe | Flow::Publish);
+    Settings { store, challenge, nonces, presence, touches_memory, secure, ..Settings::open(users, routing) }
 }
 
 /// Text of a configuration, the same for each start: without ports and folder.

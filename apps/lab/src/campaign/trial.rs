@@ -57,7 +57,9 @@ impl Load<'_> {
             | Flow::WrongPassword
             | Flow::Redirect
             | Flow::Options
-            | Flow::Message => *self.experiment.users.of(is_quick),
+            | Flow::Message
+            | Flow::Subscribe
+            | Flow::Publish => *self.variant.users.as_ref().unwrap_or(&self.experiment.users).of(is_quick),
         }
     }
 
@@ -83,9 +85,13 @@ impl Load<'_> {
         let peers = match variant.flow {
             Flow::CallNotFound => Users::by_rule("nobody", 7, 0, 1_000_000, "")?,
             Flow::Call | Flow::CallUnavailable | Flow::Redirect | Flow::Options | Flow::Message => users()?,
-            Flow::Register | Flow::Update | Flow::Logout | Flow::Unauthenticated | Flow::WrongPassword => {
-                callers.clone()
-            }
+            Flow::Register
+            | Flow::Update
+            | Flow::Logout
+            | Flow::Unauthenticated
+            | Flow::WrongPassword
+            | Flow::Subscribe
+            | Flow::Publish => callers.clone(),
         };
         Ok(Plan {
             transport,

@@ -124,11 +124,15 @@ pub enum Flow {
     Options,
     /// MESSAGE between two users; both sides are played.
     Message,
+    /// SUBSCRIBE to the presence of the user itself with Expires 0, and the NOTIFY that it brings (RFC 6665 §4.4.3).
+    Subscribe,
+    /// PUBLISH of the user's presence.
+    Publish,
 }
 
 impl Flow {
     /// All kinds with their names.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Register, "register"),
         (Self::Update, "update"),
         (Self::Logout, "logout"),
@@ -140,6 +144,8 @@ impl Flow {
         (Self::Redirect, "redirect"),
         (Self::Options, "options"),
         (Self::Message, "message"),
+        (Self::Subscribe, "subscribe"),
+        (Self::Publish, "publish"),
     ];
 
     /// Name on the command line and in results.
@@ -165,6 +171,8 @@ impl Flow {
             Self::Redirect => Classic::Redirect { talk },
             Self::Options => Classic::Options,
             Self::Message => Classic::Message,
+            Self::Subscribe => Classic::Subscribe,
+            Self::Publish => Classic::Publish,
         }
     }
 
@@ -180,7 +188,9 @@ impl Flow {
             | Self::CallNotFound
             | Self::CallUnavailable
             | Self::Unauthenticated
-            | Self::WrongPassword => None,
+            | Self::WrongPassword
+            | Self::Subscribe
+            | Self::Publish => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Kamailio's configuration for a measurement.
 
-use super::{Algorithm, Carrier, DOMAIN, Database, PASSWORD, Routing, Settings, Store};
+use super::{Algorithm, Carrier, DOMAIN, Database, NonceUse, PASSWORD, Routing, Settings, Store};
 use anyhow::{Result, bail};
 
 impl Database {
@@ -40,6 +40,9 @@ pub(super) fn kamailio_configuration(port: u16, settings: &Settings, carrier: Ca
             bail!("not available: the lab configures Kamailio for UDP, TCP and TLS only")
         }
     };
+    if settings.presence {
+        bail!("not available: the lab configures Kamailio without presence");
+    }
     let tls = tls.replace("PORT", &port.to_string());
     let touch = if settings.touches_memory { "yes" } else { "no" };
     let forward = match settings.routing {
@@ -112,10 +115,15 @@ fn kamailio_authentication(settings: &Settings) -> (String, [String; 2]) {
         Algorithm::Md5 => String::new(),
         Algorithm::Sha256 => format!("modparam(\"auth\", \"algorithm\", \"{}\")\n", algorithm.name()),
     };
+    let nonces = match settings.nonces {
+        NonceUse::Count => "",
+        // Each nonce has a place among those that are not used yet; a newer one takes the place of the oldest.
+        NonceUse::Once => "modparam(\"auth\", \"one_time_nonce\", 1)\n",
+    };
     let register = check("www_authenticate", "www_challenge");
     let invite = check("proxy_authenticate", "proxy_challenge");
     let invite = format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}");
-    (format!("loadmodule \"auth.so\"\n{parameter}{modules}"), [register, invite])
+    (format!("loadmodule \"auth.so\"\n{parameter}{nonces}{modules}"), [register, invite])
 }
 
 /// Module of TLS; sessions are kept for clients without tickets too.

@@ -252,6 +252,10 @@ pub(crate) enum ScenarioArg {
     Options,
     /// MESSAGE between two users; both sides are played
     Message,
+    /// SUBSCRIBE to the own presence, ended by one NOTIFY
+    Subscribe,
+    /// PUBLISH of the own presence
+    Publish,
 }
 
 /// Media streams of calls.
@@ -295,6 +299,8 @@ impl ScenarioArg {
             Self::Redirect => Flow::Redirect,
             Self::Options => Flow::Options,
             Self::Message => Flow::Message,
+            Self::Subscribe => Flow::Subscribe,
+            Self::Publish => Flow::Publish,
         }
     }
 }

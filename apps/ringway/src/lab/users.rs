@@ -52,9 +52,15 @@ pub(super) fn users(
 ) -> Result<(Users, Users), Failure> {
     let called = match (files, args.scenario) {
         (Some(files), _) if files.has_peers() => Called::Others,
-        (Some(_), _) | (None, ScenarioArg::Register | ScenarioArg::Update | ScenarioArg::Logout) => {
-            Called::Same
-        }
+        (Some(_), _)
+        | (
+            None,
+            ScenarioArg::Register
+            | ScenarioArg::Update
+            | ScenarioArg::Logout
+            | ScenarioArg::Subscribe
+            | ScenarioArg::Publish,
+        ) => Called::Same,
         (None, ScenarioArg::CallNotFound) => Called::Unknown,
         (None, ScenarioArg::Call | ScenarioArg::Redirect | ScenarioArg::Options | ScenarioArg::Message) => {
             Called::Others

@@ -566,6 +566,16 @@ fn a_file_with_actions_sends_the_same_as_from_sipp() {
 }
 
 #[test]
+fn presence_is_subscribed_to_and_published() {
+    let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[presence]\nenabled = true\n");
+    let target = address_of(&server, "udp:127.0.0.1");
+    for scenario in ["subscribe", "publish"] {
+        let result = all_succeed(&folder, &target, &["--scenario", scenario, "--rate", "20"]);
+        assert_eq!(result["challenges"], result["started"], "{result}");
+    }
+}
+
+#[test]
 fn a_call_that_a_file_cancels_ends_with_487() {
     let (folder, _server, address) = serve();
     let scenario = |args: &[&str]| {
