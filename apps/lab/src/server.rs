@@ -1,13 +1,15 @@
-//! Servers as programs: configuration, users (domain, password, digest algorithm, transport) and start of Ringway and
-//! Kamailio.
+//! Servers as programs: configuration, users (domain, password, digest algorithm, transport) and start of Ringway,
+//! Kamailio and OpenSIPS.
 
 mod kamailio;
+mod opensips;
 
 use crate::load::Transport;
 use crate::process::Process;
 use crate::tls::ServerTls;
 use anyhow::{Context, Result, bail};
 use kamailio::kamailio_configuration;
+use opensips::opensips_configuration;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -229,6 +231,8 @@ pub struct Environment {
     pub ringway: PathBuf,
     /// Kamailio, if it is installed.
     pub kamailio: Option<PathBuf>,
+    /// OpenSIPS, if it is installed.
+    pub opensips: Option<PathBuf>,
     /// Creates the command that runs [`floor::serve`](crate::floor::serve); kind and ports of the phones are
     /// appended.
     pub floor_command: fn() -> Result<Command>,
@@ -340,19 +344,25 @@ impl Environment {
             let password = database.password()?;
             command.env("PGPASSWORD", &password).env("MYSQL_PWD", &password);
         }
-        let log = configuration.with_extension("log");
-        let mut process = Process::start("kamailio", &mut command, &log)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let begun = Instant::now();
-        while let Err(error) = wait_for_options(address, START_LOOK) {
-            if !process.fate().is_empty() {
-                bail!("kamailio ended at its start: {}", last_words(&log));
-            }
-            if begun.elapsed() > START_WAIT {
-                return Err(error).with_context(|| last_words(&log));
-            }
-        }
-        Ok(process)
+        start_answering("kamailio", &mut command, &configuration.with_extension("log"), port)
+    }
+
+    /// Starts OpenSIPS on this port, as [`Environment::start_kamailio`]. Untested: no package was at hand.
+    pub fn start_opensips(
+        &self,
+        program: &Path,
+        settings: &Settings,
+        port: u16,
+        carrier: Carrier,
+    ) -> Result<Process> {
+        let configuration = self.folder.join(format!("opensips-{port}.cfg"));
+        fs::write(&configuration, opensips_configuration(port, settings, carrier)?)
+            .with_context(|| configuration.display().to_string())?;
+        let shared_mb = 768 + settings.users / 500;
+        let mut command = Command::new(program);
+        command.arg("-f").arg(&configuration).args(["-F", "-M", "16", "-m"]).arg(shared_mb.to_string());
+        command.arg("-w").arg(&self.folder);
+        start_answering("opensips", &mut command, &configuration.with_extension("log"), port)
     }
 
     fn write_configuration(&self, settings: &Settings, port: u16) -> Result<PathBuf> {
@@ -361,6 +371,22 @@ impl Environment {
             .with_context(|| path.display().to_string())?;
         Ok(path)
     }
+}
+
+/// Starts a server and waits until it answers OPTIONS.
+fn start_answering(name: &'static str, command: &mut Command, log: &Path, port: u16) -> Result<Process> {
+    let mut process = Process::start(name, command, log)?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let begun = Instant::now();
+    while let Err(error) = wait_for_options(address, START_LOOK) {
+        if !process.fate().is_empty() {
+            bail!("{name} ended at its start: {}", last_words(log));
+        }
+        if begun.elapsed() > START_WAIT {
+            return Err(error).with_context(|| last_words(log));
+        }
+    }
+    Ok(process)
 }
 
 /// Runs a command of this Ringway program to its end; returns its standard output.
@@ -375,10 +401,10 @@ pub(crate) fn run_command(program: &Path, configuration: &Path, arguments: &[&st
     Ok(output.stdout)
 }
 
-/// Kamailio's program, where packages install it.
-pub fn find_kamailio() -> Option<PathBuf> {
+/// Program of a server, where packages install it.
+pub fn find_program(name: &str) -> Option<PathBuf> {
     let folders = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"];
-    folders.into_iter().map(|folder| Path::new(folder).join("kamailio")).find(|path| path.exists())
+    folders.into_iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }
 
 /// Last line of a server's log.

@@ -29,6 +29,8 @@ pub struct Target {
 enum TargetKind {
     Ringway,
     Kamailio(Allocator),
+    /// In a configuration that was not run yet.
+    OpenSips,
     /// A running server.
     Address(SocketAddr),
 }
@@ -151,6 +153,7 @@ impl Target {
             "ringway" => TargetKind::Ringway,
             "kamailio" => TargetKind::Kamailio(Allocator::Tlsf),
             "kamailio-default" => TargetKind::Kamailio(Allocator::Default),
+            "opensips" => TargetKind::OpenSips,
             _ if name.contains(':') => TargetKind::Address(load::resolve(name, allowed_hosts)?),
             _ => match nearest(name, &NAMES) {
                 Some(known) => bail!("no target is named {name:?}; did you mean `{known}`?"),
@@ -169,7 +172,13 @@ impl Target {
             TargetKind::Kamailio(_) if site.environment.kamailio.is_none() => {
                 Some("kamailio is not installed; apt-get install kamailio".to_owned())
             }
-            TargetKind::Ringway | TargetKind::Kamailio(_) | TargetKind::Address(_) => None,
+            TargetKind::OpenSips if site.environment.opensips.is_none() => Some(
+                "opensips is not installed; install it from its own packages or sources (Debian has none)"
+                    .to_owned(),
+            ),
+            TargetKind::Ringway | TargetKind::Kamailio(_) | TargetKind::OpenSips | TargetKind::Address(_) => {
+                None
+            }
         }
     }
 
@@ -221,6 +230,15 @@ impl Target {
                 let command = format!("kamailio -f kamailio.cfg -DD -E {options}").trim_end().to_owned();
                 let version = machine::version_of(&program.to_string_lossy(), &["-v"]);
                 (version, process, port, command, format!("kamailio-{port}.cfg"))
+            }
+            TargetKind::OpenSips => {
+                let program = environment.opensips.as_deref().context("opensips is not installed")?;
+                let port = free_port()?;
+                let settings = settings(variant, site.store(variant, Store::Memory), users, None);
+                let process = environment.start_opensips(program, &settings, port, variant.carrier)?;
+                let command = "opensips -f opensips.cfg -F (untested configuration)".to_owned();
+                let version = machine::version_of(&program.to_string_lossy(), &["-V"]);
+                (version, process, port, command, format!("opensips-{port}.cfg"))
             }
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -355,7 +373,7 @@ fn read_settings(folder: &Path, file: &str, port: u16, secure: Option<&StreamLis
 }
 
 /// Adapters.
-const NAMES: [&str; 3] = ["ringway", "kamailio", "kamailio-default"];
+const NAMES: [&str; 4] = ["ringway", "kamailio", "kamailio-default", "opensips"];
 /// Most time until a server that has started answers.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Most time until a running server answers.
@@ -374,6 +392,7 @@ mod tests {
         let environment = Environment {
             ringway: PathBuf::new(),
             kamailio: None,
+            opensips: None,
             floor_command: Environment::no_floor,
             folder: PathBuf::new(),
         };
@@ -388,7 +407,8 @@ mod tests {
         assert!(parse("192.0.2.1:5060").is_ok());
         let refused = |name: &str| parse(name).unwrap_err().to_string();
         assert!(refused("kamalio").ends_with("did you mean `kamailio`?"));
-        assert!(refused("opensips").contains("HOST:PORT"));
+        assert!(parse("opensips").unwrap().is_program());
+        assert!(refused("asterisk").contains("HOST:PORT"));
         assert!(refused("127.0.0.1:x").contains("is not HOST:PORT"));
         assert!(refused("192.0.2.2:5060").contains("--allow-remote 192.0.2.2"));
     }
@@ -397,6 +417,7 @@ mod tests {
     fn a_missing_program_names_the_remedy() {
         let obstacle = |name: &str| Target::parse(name, &[]).unwrap().obstacle(&site());
         assert!(obstacle("kamailio").unwrap().contains("apt-get install kamailio"));
+        assert!(obstacle("opensips").unwrap().contains("Debian has none"));
         assert_eq!(obstacle("127.0.0.1:5060"), None);
     }
 

@@ -12,7 +12,7 @@ use ringway_lab::campaign::target::{Site, Target, UserDatabase};
 use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
 use ringway_lab::record::{self, Record, Writer};
 use ringway_lab::report;
-use ringway_lab::server::{Database, Environment, find_kamailio};
+use ringway_lab::server::{Database, Environment, find_program};
 use ringway_linux::process::{Signal, watch};
 use ringway_sql::connection::DatabaseUrl;
 use ringway_sql::provisioning::{remove_tables, table_names};
@@ -156,7 +156,8 @@ fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
     let password = args.password_file.as_deref().map(super::users::password).transpose()?.unwrap_or_default();
     let environment = Environment {
         ringway,
-        kamailio: find_kamailio(),
+        kamailio: find_program("kamailio"),
+        opensips: find_program("opensips"),
         floor_command: Environment::no_floor,
         folder: folder.to_path_buf(),
     };

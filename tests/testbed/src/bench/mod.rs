@@ -35,7 +35,7 @@ pub(crate) use report::with_section;
 use anyhow::{Context, Result, bail};
 use report::{Circumstances, Row, Verdict, publish};
 use ringway_lab::measure::{Counting, Plan};
-use ringway_lab::server::{Environment, find_kamailio};
+use ringway_lab::server::{Environment, find_program};
 use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
 use std::path::Path;
@@ -369,7 +369,8 @@ fn environment(folder: &Path) -> Result<Environment> {
     if !ringway.exists() {
         bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
     }
-    Ok(Environment { ringway, kamailio: find_kamailio(), floor_command, folder: folder.to_path_buf() })
+    let [kamailio, opensips] = ["kamailio", "opensips"].map(find_program);
+    Ok(Environment { ringway, kamailio, opensips, floor_command, folder: folder.to_path_buf() })
 }
 
 fn floor_command() -> Result<Command> {
