@@ -174,6 +174,34 @@ fn a_signal_ends_a_campaign_with_its_results() {
     let records = records(folder.path());
     assert_eq!(of_kind(&records, "measurement")[0]["rate"], 20.0);
     assert_eq!(records.last().unwrap()["interrupted"], true);
+    // The results are a report, which says that they are not complete.
+    Running::start(folder.path(), &["lab", "report", "results"], "").done().ok();
+    let report = fs::read_to_string(folder.path().join("results/report.html")).unwrap();
+    assert!(
+        report.contains("Interrupted: the campaign was stopped") && report.trim_end().ends_with("</html>"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_server_that_talks_nonsense_in_the_middle_ends_its_experiment() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("\"SHA-256\"", "\"none\""));
+    let (target, _) = peer(|request| match request.starts_with("OPTIONS") {
+        true => Some(answer(request, "")),
+        false => Some("hello".to_owned()),
+    });
+    let done = start(&folder, &["--target", &target, "--target", "opensips", "--target", "ringway"]).done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let records = records(folder.path());
+    let failed = of_kind(&records, "failed");
+    assert_eq!((failed.len(), &failed[0]["target"]), (1, &Value::from(target)), "{failed:?}");
+    assert!(!failed[0]["error"].as_str().unwrap().is_empty(), "{failed:?}");
+    assert!(of_kind(&records, "measurement").iter().all(|trial| trial["target"] == "ringway"));
+    assert!(!of_kind(&records, "measurement").is_empty());
+    if !Path::new("/usr/sbin/opensips").exists() {
+        assert!(done.err.contains("opensips is not installed"), "{done:?}");
+    }
 }
 
 #[test]
