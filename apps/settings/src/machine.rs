@@ -88,14 +88,14 @@ impl MachineSettings {
         self.server.domains.first().map_or("", String::as_str)
     }
 
-    /// The server machine's settings, for listeners that have their addresses.
+    /// The server machine's settings, for listeners that have their addresses. It keeps its bindings in memory only.
     pub fn server_config(
         &self,
         listeners: Vec<ringway_server::Listener>,
         machine_addresses: Vec<IpAddr>,
         secret: [u8; 32],
     ) -> Config {
-        Config { listeners, machine_addresses, secret, ..self.server.clone() }
+        Config { listeners, machine_addresses, keeps_bindings: false, secret, ..self.server.clone() }
     }
 
     /// Overrides the settings of the file with those of the command line.

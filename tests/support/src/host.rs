@@ -174,10 +174,6 @@ impl Host for TestHost {
         true
     }
 
-    fn keeps_bindings(&self) -> bool {
-        true
-    }
-
     fn store_status(&self) -> StoreStatus {
         let name = match self.is_name_taken.load(Ordering::Relaxed) {
             true => NodeNameStatus::Taken,

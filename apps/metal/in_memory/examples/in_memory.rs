@@ -95,6 +95,7 @@ impl Bench {
         let config = Config {
             listeners: vec![Listener { transport: Transport::Udp, bound: at, advertised: at }],
             machine_addresses: vec![OWN.into()],
+            keeps_bindings: false,
             mode,
             auth: AuthConfig { enabled: with_digest, ..AuthConfig::for_realm("example.org") },
             secret: [7; 32],

@@ -115,10 +115,6 @@ impl Host for MemoryHost {
         true
     }
 
-    fn keeps_bindings(&self) -> bool {
-        false
-    }
-
     fn store_status(&self) -> StoreStatus {
         let name = NodeNameStatus::Own;
         StoreStatus { has_failed: false, is_warm: true, name }

@@ -218,10 +218,6 @@ impl Host for ServerHost {
         self.lookup.get().is_none_or(|lookup| lookup.look_up(user, domain))
     }
 
-    fn keeps_bindings(&self) -> bool {
-        self.keeps_bindings
-    }
-
     fn store_status(&self) -> StoreStatus {
         let location = self.location.get();
         let name = match location {

@@ -67,6 +67,7 @@ pub(super) fn server_config(
         neighbours,
         links: links(config, table, nodes),
         cluster: member(config, incarnation),
+        keeps_bindings: config.store.url.bindings().is_some(),
         secret,
         ..server
     }

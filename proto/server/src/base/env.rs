@@ -66,6 +66,7 @@ pub(crate) struct Env<'e> {
 pub(crate) struct Storage<'e> {
     pub(crate) host: &'e dyn Host,
     pub(crate) cluster: Option<&'e Cluster>,
+    pub(crate) keeps_bindings: bool,
     /// Key of flow tokens.
     pub(crate) link_key: &'e [u8; 16],
     /// Key of addresses in them.
@@ -154,6 +155,7 @@ impl Environment {
         Storage {
             host: &*self.host,
             cluster: self.config.cluster.as_ref(),
+            keeps_bindings: self.config.keeps_bindings,
             link_key: self.keys.of_links(&self.config),
             source_key: &self.keys.route,
             started_s: self.started_s,
@@ -202,6 +204,7 @@ impl<'e> Env<'e> {
         Storage {
             host: self.host,
             cluster: self.config.cluster.as_ref(),
+            keeps_bindings: self.config.keeps_bindings,
             link_key: self.keys.of_links(self.config),
             source_key: &self.keys.route,
             started_s: self.started_s,

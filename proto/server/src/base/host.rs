@@ -64,9 +64,6 @@ pub trait Host: Send + Sync {
     /// False while the password of this user cannot be read: it is not checked, and the request is refused as after too many wrong ones.
     fn has_read(&self, user: &[u8], domain: &[u8]) -> bool;
 
-    /// False if bindings are not stored, so that no records are needed. It never changes.
-    fn keeps_bindings(&self) -> bool;
-
     /// State of the store.
     fn store_status(&self) -> StoreStatus;
 

@@ -91,6 +91,8 @@ pub struct Config {
     /// Networks of inner hosts that requests may name; a network of one address may be that of this machine; none is loopback. At most
     /// 1,000. Default: none.
     pub inner_networks: Vec<Network>,
+    /// False if the program stores no bindings: the host gets no records of them. A reload does not change it. Default: true.
+    pub keeps_bindings: bool,
     /// Authentication. Default: passwords of the first domain's realm.
     pub auth: AuthConfig,
     /// The registrar.
@@ -352,6 +354,7 @@ impl Config {
             edge_domains: Vec::new(),
             dialog_lifetime: Duration::from_secs(86_400),
             inner_networks: Vec::new(),
+            keeps_bindings: true,
             auth: AuthConfig::for_realm(realm),
             registrar: RegistrarConfig::default(),
             neighbours: Vec::new(),

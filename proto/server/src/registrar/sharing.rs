@@ -22,10 +22,10 @@ pub(super) fn store(
 ) -> u64 {
     record.clear();
     let Some(cluster) = storage.cluster else {
-        if storage.host.keeps_bindings() {
+        if storage.keeps_bindings {
             table.write_record(key, record);
+            storage.host.store(aor, record);
         }
-        storage.host.store(aor, record);
         return 0;
     };
     let writer = UpdateWriter::new(record, &cluster.node, cluster.incarnation, removed.all.then_some(0));
