@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::grammar::split_value;
-use ringway_sip::{HeaderName, Message, OverloadControl, Reduction, Via, peek_header_range};
+use ringway_sip::{HeaderName, Message, Method, OverloadControl, Reduction, Via, peek_header_range};
 
 /// Part of the requests of other servers that a shard refuses for their waiting time, by which they are to reduce them.
 #[derive(Debug, Default)]
@@ -57,9 +57,11 @@ impl Demand {
     }
 }
 
-/// True for a request of another server that supports the control and gets what this one asks for.
+/// True for a request of another server that supports the control, and could have withheld it.
 pub(super) fn is_of_participant(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
-    OverloadControl::is_supported(request.message.via()) && gets_control(env, &request.flow)
+    !matches!(request.method, Method::Ack | Method::Cancel)
+        && OverloadControl::is_supported(request.message.via())
+        && gets_control(env, &request.flow)
 }
 
 /// Notes what the server that sent a response asks for; only trunks, neighbours and nodes may.
