@@ -7,7 +7,7 @@ use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::{AuthConfig, Config, Server, Trunk, TrunkLogin};
 use ringway_sim::{Effects, HostId, Hosted, Sim};
 use ringway_test_support::host::TestHost;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Carrier, at the address of node [`Cluster::CARRIER`](super::Cluster::CARRIER).
@@ -54,12 +54,14 @@ impl Carrier {
             .collect()
     }
 
-    /// Times of the REGISTERs that it got.
-    pub(super) fn registers(sim: &Sim) -> Vec<Instant> {
+    /// Times of the REGISTERs that it got from an address.
+    pub(super) fn registers(sim: &Sim, from: IpAddr) -> Vec<Instant> {
         let to = node::ip(super::Cluster::CARRIER);
         let packets = sim.trace().packets();
         packets
-            .filter(|seen| seen.to.ip() == to && seen.bytes.starts_with(b"REGISTER "))
+            .filter(|seen| {
+                (seen.from.ip(), seen.to.ip()) == (from, to) && seen.bytes.starts_with(b"REGISTER ")
+            })
             .map(|seen| seen.at)
             .collect()
     }

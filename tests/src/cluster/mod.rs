@@ -166,20 +166,26 @@ impl Cluster {
         self.carrier.as_ref().map(|carrier| carrier.contacts(&self.sim)).unwrap_or_default()
     }
 
-    /// Number of those that lead to a node.
-    pub fn contacts_of(&self, node: usize) -> usize {
+    /// Accounts with a contact that leads to a node.
+    pub fn accounts_of(&self, node: usize) -> BTreeSet<String> {
         let host = format!("@{}:", node::ip(node));
-        self.contacts().iter().filter(|(_, contact)| contact.contains(&host)).count()
+        let of_node = self.contacts().into_iter().filter(|(_, contact)| contact.contains(&host));
+        of_node.map(|(account, _)| account).collect()
     }
 
     /// Number of REGISTERs that the carrier got.
     pub fn registers_len(&self) -> usize {
-        Carrier::registers(&self.sim).len()
+        (0..Self::NODES).map(|node| self.registers_of(node).len()).sum()
+    }
+
+    /// Times of those of a node.
+    pub fn registers_of(&self, node: usize) -> Vec<Instant> {
+        Carrier::registers(&self.sim, node::ip(node))
     }
 
     /// Maximum number of them in a second.
-    pub fn registers_per_s_max(&self) -> usize {
-        let times = Carrier::registers(&self.sim);
+    pub fn registers_per_s_max(&self, node: usize) -> usize {
+        let times = self.registers_of(node);
         let second = Duration::from_secs(1);
         let in_second =
             |from: &Instant| times.iter().filter(|at| *at >= from && at.since(*from) < second).count();

@@ -26,6 +26,14 @@ pub(super) struct Owners {
     reload: Reload,
 }
 
+/// Nodes that came or went since the last division of the trunks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    /// Nodes came, or this one was away: another node may have registered what is this node's.
+    pub(super) has_joined: bool,
+    pub(super) has_lost: bool,
+}
+
 /// Change of the trunks by a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reload {
@@ -51,12 +59,16 @@ impl Owners {
         (!has_none || self.look_at == Instant::default()).then_some(self.look_at)
     }
 
-    /// Looks which nodes are there, if it is time. True: the trunks are to be divided.
-    pub(super) fn look(&mut self, env: &Env<'_>) -> bool {
+    /// Looks which nodes are there, if it is time. If the trunks are to be divided, it returns what changed.
+    pub(super) fn look(&mut self, env: &Env<'_>) -> Option<Changes> {
         let now = env.cx.now;
         if self.look_at > now {
-            return false;
+            return None;
         }
+        // The others may have taken this node for lost.
+        let was_away = self.look_at != Instant::default() && now.since(self.look_at) > AWAY_TIME_MIN;
+        let mut changes = Changes { has_joined: was_away, has_lost: false };
+        self.is_due |= was_away;
         self.look_at = now + LOOK_INTERVAL;
         if self.reload == Reload::New {
             self.reload = Reload::Until(now + RELOAD_TIME_MAX);
@@ -66,10 +78,13 @@ impl Owners {
             let is_alone = nodes == [self.own];
             let is_early = matches!(self.reload, Reload::Until(until) if now < until);
             if self.nodes.as_ref() != Some(&nodes) && !(is_alone && is_early) {
+                let before = self.nodes.as_deref().unwrap_or_default();
+                changes.has_joined |= nodes.iter().any(|node| !before.contains(node));
+                changes.has_lost = before.iter().any(|node| !nodes.contains(node));
                 (self.nodes, self.is_due) = (Some(nodes), true);
             }
         }
-        self.nodes.is_some() && core::mem::take(&mut self.is_due)
+        (self.nodes.is_some() && core::mem::take(&mut self.is_due)).then_some(changes)
     }
 
     /// True if this node registers the trunk with this name.
@@ -92,6 +107,8 @@ fn owner_of(nodes: &[NodeName], trunk: &str) -> Option<NodeName> {
 
 /// Time between two looks: within it the share of a node that is gone moves.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Time without a look after which the other nodes may have taken this one for lost: it was paused.
+const AWAY_TIME_MIN: Duration = Duration::from_secs(2);
 /// Time after a reload for which the other nodes may have the earlier trunks, and this one is not taken for the only one.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(10);
 

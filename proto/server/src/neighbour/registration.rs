@@ -42,8 +42,8 @@ pub(super) struct Registration {
     pub(super) removed: Vec<Box<[u8]>>,
     /// Contacts were removed in this attempt.
     pub(super) has_removed: bool,
-    /// It was another node's, or nobody's, until it was begun.
-    pub(super) is_taken_over: bool,
+    /// Beginning of the last attempt.
+    pub(super) begun_at: Instant,
     pub(super) is_registered: bool,
     /// Its carrier gave a service route.
     pub(super) has_route: bool,
@@ -98,7 +98,7 @@ impl Registration {
             contact: Vec::new(),
             removed: Vec::new(),
             has_removed: false,
-            is_taken_over: false,
+            begun_at: Instant::default(),
             is_registered: false,
             has_route: false,
         }

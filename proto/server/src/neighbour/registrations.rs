@@ -7,7 +7,7 @@
 //! ```
 
 use super::line::contact_of;
-use super::owners::Owners;
+use super::owners::{Changes, Owners};
 use super::rate::RequestRate;
 use super::registration::{ATTEMPT_MASK, EXPIRES_S_MAX, Phase, Registration};
 use super::sending::Sending;
@@ -43,6 +43,8 @@ pub(crate) struct Registrations {
     has_new: bool,
     /// The nodes that share the trunks, in a cluster.
     owners: Option<Owners>,
+    /// Until then another node may register what is this one's, because each learns of the other at another time.
+    contested_until: Instant,
     rng: Rng,
     is_keeper: bool,
     /// Requests of registrations that a reload replaced or removed.
@@ -65,6 +67,7 @@ impl Registrations {
             requests_per_s: config.registrations_per_s,
             has_new: false,
             owners: None,
+            contested_until: Instant::default(),
             rng: Rng::new(&seed.part(REGISTRATION_KEY)),
             is_keeper: shard == 0,
             ended: Vec::new(),
@@ -168,31 +171,49 @@ impl Registrations {
                 }
             }
         }
-        if self.owners.as_mut().is_some_and(|owners| owners.look(env)) {
-            self.divide(env, transactions);
+        if let Some(changes) = self.owners.as_mut().and_then(|owners| owners.look(env)) {
+            self.divide(env, transactions, changes);
         }
         self.proceed(env, transactions);
     }
 
-    /// Begins the registrations that are this node's now, and gives up those of others.
-    fn divide(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+    /// Begins the registrations that are this node's now, repeats those that it keeps, and gives up those of others.
+    fn divide(&mut self, env: &mut Env<'_>, transactions: &mut Transactions, changes: Changes) {
+        if changes.has_joined {
+            self.contested_until = env.cx.now + CONTESTED_TIME;
+        }
         for index in 0..self.list.len() {
             let Some(registration) = self.list.get(index) else { return };
             let is_own = self.owners.as_ref().is_none_or(|owners| owners.has(&registration.of.name));
             match (registration.phase, is_own) {
-                (Phase::OfOtherNode, true) => {
-                    self.set_phase(index, Phase::Waiting(env.cx.now));
-                    if let Some(registration) = self.list.get_mut(index) {
-                        registration.is_taken_over = true;
-                    }
-                }
+                (Phase::OfOtherNode, true) => self.set_phase(index, Phase::Waiting(env.cx.now)),
                 (Phase::OfOtherNode, false) => {
                     env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::OfOtherNode);
+                }
+                (Phase::Waiting(_), true) if registration.is_registered => {
+                    if let Some(at) = self.repeated_at(env.cx.now, changes) {
+                        self.set_phase(index, Phase::Waiting(at));
+                    }
                 }
                 (_, true) => {}
                 (_, false) => self.give_up(env, transactions, index),
             }
         }
+    }
+
+    /// Time at which a registration that this node keeps is repeated: the carrier may have the contact of another node alone, which
+    /// leads nowhere if that node is lost. What the lost node had comes first.
+    fn repeated_at(&mut self, now: Instant, changes: Changes) -> Option<Instant> {
+        match changes {
+            Changes { has_lost: true, .. } => Some(now + Duration::from_millis(1)),
+            Changes { has_joined: true, .. } => Some(self.uncontested(now)),
+            Changes { has_lost: false, has_joined: false } => None,
+        }
+    }
+
+    /// Time at which no other node registers what is this one's any more.
+    fn uncontested(&mut self, now: Instant) -> Instant {
+        self.contested_until.max(now) + Duration::from_millis(self.rng.below(CONTESTED_SPREAD_MS))
     }
 
     /// Ends a registration here: another node has it now, and removes the contact of this one.
@@ -203,6 +224,7 @@ impl Registrations {
         registration.client.take().into_iter().for_each(|client| transactions.drop_client(client));
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.failures, registration.is_registered) = (0, false);
+        registration.removed = Vec::new();
         if core::mem::take(&mut registration.has_route) {
             let of = &registration.of;
             env.tables.set_service_route(&of.name, &of.uri, &ServiceRoute::default());
@@ -291,7 +313,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
-        (registration.removed, registration.has_removed) = (Vec::new(), false);
+        (registration.has_removed, registration.begun_at) = (!registration.removed.is_empty(), env.cx.now);
         let query = Asker::Registration.query(registration.number, registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
         match uri.map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri)) {
@@ -441,7 +463,9 @@ impl Registrations {
         self.set_route(env, index, message);
         self.succeed(env, index, granted_s);
         if has_former {
-            self.go_on(env, transactions, index);
+            // After the trunks that are not registered.
+            self.set_phase(index, Phase::Waiting(env.cx.now));
+            self.proceed(env, transactions);
         }
     }
 
@@ -460,22 +484,20 @@ impl Registrations {
     }
 
     fn succeed(&mut self, env: &mut Env<'_>, index: usize, granted_s: u32) {
-        let Self { list, rng, .. } = self;
-        let Some(registration) = list.get_mut(index) else { return };
+        let now = env.cx.now;
         // 50 to 90 % of the time, so that many trunks do not refresh together.
-        let share = 500 + rng.below(400);
-        let mut refresh = Duration::from_millis(u64::from(granted_s) * share);
-        if core::mem::take(&mut registration.is_taken_over) {
-            // A node that had it until a moment ago may have removed the contact of this one.
-            refresh = refresh.min(TAKEN_OVER_REFRESH + Duration::from_millis(rng.below(30_000)));
-        }
+        let share = 500 + self.rng.below(400);
+        let refresh = Duration::from_millis(u64::from(granted_s) * share).max(REFRESH_MIN);
+        let is_contested = self.list.get(index).is_some_and(|of| of.begun_at < self.contested_until);
+        let next = if is_contested { self.uncontested(now) } else { now + refresh };
+        let Some(registration) = self.list.get_mut(index) else { return };
         registration.failures = 0;
         env.counters.trunk_registrations += 1;
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::Registered(granted_s));
         if !core::mem::replace(&mut registration.is_registered, true) {
             env.observe(&LogEvent::TrunkRegistered { name: &registration.of.name });
         }
-        self.set_phase(index, Phase::Waiting(env.cx.now + refresh.max(REFRESH_MIN)));
+        self.set_phase(index, Phase::Waiting(next));
     }
 
     /// Plans the next attempt, `pause` later at least.
@@ -528,7 +550,9 @@ const BACK_OFF_EXPONENT_MAX: u32 = 10;
 const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 /// Time limit of a lookup.
 const LOCATING_MAX: Duration = Duration::from_secs(30);
-/// First refresh of a registration that was another node's, and up to half a minute more.
-const TAKEN_OVER_REFRESH: Duration = Duration::from_secs(60);
+/// Time for which another node may register what is this one's: it reads this node's next heartbeat, looks, and its last request arrives.
+const CONTESTED_TIME: Duration = Duration::from_secs(4);
+/// Repetitions after that time are spread over so many milliseconds.
+const CONTESTED_SPREAD_MS: u64 = 1000;
 /// Least delay of an attempt, by the rate of requests, that is counted.
 const DELAY_MIN: Duration = Duration::from_secs(1);

@@ -54,10 +54,50 @@ fn a_node_registers_only_what_is_its_own() {
     set_nodes(&world, &[1]);
     let register = first(&mut world);
     world.udp(CARRIER, &granted(&register, 60));
+    // Another node could have had it: it is registered once more.
+    let (repeated, at) = within(&mut world, 6);
+    assert!((4..=6).contains(&at), "{at}");
+    world.udp(CARRIER, &granted(&repeated[0], 60));
     // Without an answer of the host the nodes of the last look count.
     *world.memory.trunk_nodes.lock().unwrap() = None;
-    let refresh = next(&mut world);
+    let (refreshes, at) = within(&mut world, 54);
+    assert!(at >= 30, "{at}");
+    let refresh = &refreshes[0];
     assert_eq!(refresh.header("Contact"), register.header("Contact"));
+}
+
+/// Seconds after which the registration is repeated, within `seconds`; each REGISTER gets a 2xx for an hour.
+fn repeated_after(world: &mut World, seconds: u32) -> Vec<u32> {
+    let answer = |world: &mut World| {
+        let sent = requests(world.pass(Duration::from_secs(1)));
+        sent.iter().for_each(|register| _ = world.udp(CARRIER, &granted(register, 3600)));
+        !sent.is_empty()
+    };
+    (1..=seconds).filter(|_| answer(world)).collect()
+}
+
+/// The owner of the trunk is node 2 among 1 and 2, and node 3 among 2 and 3.
+#[test]
+fn a_registration_is_repeated_once_after_each_change_of_the_nodes() {
+    let mut world = node(2, (1, None));
+    set_nodes(&world, &[2]);
+    let register = first(&mut world);
+    world.udp(CARRIER, &granted(&register, 3600));
+    // A node that starts may have registered the trunk before it learnt of this one.
+    world.pass(Duration::from_secs(1));
+    set_nodes(&world, &[1, 2]);
+    assert!(matches!(repeated_after(&mut world, 60)[..], [4..=6]));
+    // If it did, its contact may be the only one: it is lost.
+    set_nodes(&world, &[2]);
+    assert_eq!(repeated_after(&mut world, 60), [1]);
+    // While it has the trunk no request of this node is under way.
+    set_nodes(&world, &[2, 3]);
+    assert!(repeated_after(&mut world, 60).is_empty());
+    set_nodes(&world, &[2]);
+    assert_eq!(repeated_after(&mut world, 60), [1]);
+    // This node was paused: the others may have taken it for lost.
+    world.now = world.now + Duration::from_secs(30);
+    assert!(matches!(repeated_after(&mut world, 60)[..], [4..=6]));
 }
 
 #[test]
