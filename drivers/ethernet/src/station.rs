@@ -435,8 +435,8 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
         for flow in served.out.disconnected() {
             streams.disconnect(flow, now);
         }
-        for flow in served.out.given_up() {
-            streams.give_up_dial(flow);
+        for (flow, token) in served.out.given_up() {
+            streams.give_up_dial(flow, *token);
         }
         served.out.clear();
     }

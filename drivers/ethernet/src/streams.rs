@@ -174,13 +174,11 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
         }
     }
 
-    /// Gives up the connection that is being dialled for a flow.
-    pub(crate) fn give_up_dial(&mut self, flow: &Flow) {
-        let is_dialled = |stream: &&mut Stream<F, L::Layer>| {
-            stream.is_dialled_for(flow) && !stream.connection.is_connected()
-        };
-        if let Some(stream) = self.open.iter_mut().find(is_dialled) {
-            stream.connection.fail(CloseReason::NotConnected);
+    /// Takes back a packet that waits for the connection that is being dialled for a flow.
+    pub(crate) fn give_up_dial(&mut self, flow: &Flow, token: Token) {
+        let dialled = self.open.iter_mut().find(|stream| stream.is_dialled_for(flow));
+        if dialled.is_some_and(|stream| stream.connection.give_up(token)) {
+            self.reports.push(Event::Unreachable(token));
         }
     }
 

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Close the connection of a flow, or the one that this worker dialled for it.
     Disconnect(Flow),
     /// Give up the connection that this worker is dialling for a flow.
-    GiveUpDial(Flow),
+    GiveUpDial(Flow, Token),
     /// Continue a connection of this worker after work of its layer on another thread.
     Resume(ConnectionId),
     /// Deliver an event to a shard.
@@ -140,9 +140,9 @@ impl Inbox {
         self.push(Command::Disconnect(flow), &[])
     }
 
-    /// Queues a request to give up a connection that is being dialled. If the inbox is full, its own time limit ends it.
-    pub(crate) fn push_give_up_dial(&self, flow: Flow) {
-        self.push(Command::GiveUpDial(flow), &[]);
+    /// Queues a request to take back a packet that waits for a connection. If the inbox is full, the connection's own time limit ends it.
+    pub(crate) fn push_give_up_dial(&self, flow: Flow, token: Token) {
+        self.push(Command::GiveUpDial(flow, token), &[]);
     }
 
     /// Queues the continuation of a connection.
@@ -313,7 +313,7 @@ mod tests {
                 Command::Stream { token, bytes, .. } => (token.0, &taken.bytes[bytes.clone()]),
                 Command::Event(shard, _) => (u64::from(*shard), &b"event"[..]),
                 Command::Keep(id, _) | Command::Resume(id) => (id.0, &b"keep"[..]),
-                Command::Disconnect(_) | Command::GiveUpDial(_) => (0, &b"disconnect"[..]),
+                Command::Disconnect(_) | Command::GiveUpDial(..) => (0, &b"disconnect"[..]),
             })
             .collect();
         assert_eq!(seen, [(5, &b"one"[..]), (6, b"three"), (3, b"event")]);

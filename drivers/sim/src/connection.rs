@@ -40,6 +40,9 @@ pub trait SimConnection {
     /// [`Connection::fail`].
     fn fail(&mut self, why: CloseReason);
 
+    /// [`Connection::give_up`].
+    fn give_up(&mut self, token: Token) -> bool;
+
     /// [`Connection::undelivered`].
     fn undelivered(&mut self) -> Vec<Token>;
 
@@ -130,6 +133,10 @@ impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
 
     fn fail(&mut self, why: CloseReason) {
         self.fail(why);
+    }
+
+    fn give_up(&mut self, token: Token) -> bool {
+        self.give_up(token)
     }
 
     fn undelivered(&mut self) -> Vec<Token> {

@@ -383,14 +383,8 @@ impl Sim {
             let end = flow.connection.or_else(|| self.connections.dialled(id, flow));
             effects.closes.extend(end);
         }
-        for flow in effects.out.given_up() {
-            let dialled = self.connections.dialled(id, flow);
-            let is_dialling = |near: &ConnectionId| {
-                self.connections.end(*near).is_some_and(|end| !end.connection.is_connected())
-            };
-            if let Some(near) = dialled.filter(is_dialling) {
-                self.fail(near, CloseReason::NotConnected);
-            }
+        for (flow, token) in effects.out.given_up() {
+            self.give_up_dial(id, shard, (flow, *token));
         }
         for (after, event) in effects.events {
             self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });

@@ -32,9 +32,9 @@ pub(crate) struct End {
     /// Number of bytes written since the start.
     written: usize,
     /// Messages for the trace that the connection was given since the last step, or before the end of its handshake.
-    given: Vec<Vec<u8>>,
-    /// Queued messages for the trace, each with its end in the stream at most.
-    waiting: VecDeque<(usize, Vec<u8>)>,
+    given: Vec<(Token, Vec<u8>)>,
+    /// Queued messages for the trace, each with its end in the stream at most, and its token for the connection.
+    waiting: VecDeque<(usize, Token, Vec<u8>)>,
 }
 
 impl End {
@@ -86,14 +86,27 @@ impl End {
     }
 
     /// Records a message that the connection is about to send.
-    pub(crate) fn note_message(&mut self, message: &[u8]) {
-        self.given.push(message.to_vec());
+    pub(crate) fn note_message(&mut self, token: Token, message: &[u8]) {
+        self.given.push((token, message.to_vec()));
+    }
+
+    /// Takes a message back that waits for the handshake of TCP, if another one waits too.
+    pub(crate) fn give_up(&mut self, shard: u16, token: Token) -> Option<Vec<u8>> {
+        let sender = self.senders.iter().position(|sender| *sender == (shard, token))?;
+        let token = Token(sender as u64 + 1);
+        if !self.connection.give_up(token) {
+            return None;
+        }
+        let at = self.waiting.iter().position(|(_, of, _)| *of == token)?;
+        let (_, _, message) = self.waiting.remove(at)?;
+        self.waiting.range_mut(at..).for_each(|(end, ..)| *end -= message.len());
+        Some(message)
     }
 
     /// Records answers to keep-alives that the connection is about to write.
     pub(crate) fn note_pongs(&mut self, count: usize) {
         if count > 0 {
-            self.given.push(self.connection.pong().repeat(count));
+            self.given.push((Token::NONE, self.connection.pong().repeat(count)));
         }
     }
 
@@ -104,16 +117,16 @@ impl End {
         // During a handshake the layer keeps them.
         if !self.connection.is_handshaking() {
             let end = self.written + self.connection.unwritten_bytes();
-            self.waiting.extend(self.given.drain(..).map(|message| (end, message)));
+            self.waiting.extend(self.given.drain(..).map(|(token, message)| (end, token, message)));
         }
-        let whole = self.waiting.iter().take_while(|(end, _)| *end <= self.written).count();
-        self.waiting.drain(..whole).map(|(_, bytes)| bytes).collect()
+        let whole = self.waiting.iter().take_while(|(end, ..)| *end <= self.written).count();
+        self.waiting.drain(..whole).map(|(.., bytes)| bytes).collect()
     }
 
     /// Messages that were not completely written.
     pub(crate) fn unwritten(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
-        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(_, bytes)| bytes);
-        waiting.chain(std::mem::take(&mut self.given))
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(.., bytes)| bytes);
+        waiting.chain(std::mem::take(&mut self.given).into_iter().map(|(_, bytes)| bytes))
     }
 
     /// Records that the peer has read `count` bytes. True if this end has more to write.

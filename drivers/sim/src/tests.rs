@@ -262,6 +262,22 @@ fn a_handshake_that_is_lost_ends_at_the_connect_limit() {
 }
 
 #[test]
+fn a_packet_waits_no_longer_for_a_connection_that_others_wait_for() {
+    let mut net = Net::new(1, Faults { delay: ms(400)..ms(500), ..Faults::default() });
+    (1..=3).for_each(|number| net.ping(tcp_flow(), number, Token(u64::from(number))));
+    net.sim.run_for(ms(100));
+    net.give_up(tcp_flow(), Token(2));
+    net.sim.run_for(ms(600));
+    assert_eq!(*net.client_log.borrow(), [Entry::Event(Event::Unreachable(Token(2)))]);
+    net.sim.run_for(ms(2000));
+    assert_eq!(net.received_pings(), [1, 3]);
+    net.give_up(tcp_flow(), Token(3));
+    net.ping(tcp_flow(), 4, Token(4));
+    net.sim.run_for(ms(2000));
+    assert_eq!(net.received_pings(), [1, 3, 4], "an established connection stays");
+}
+
+#[test]
 fn bytes_lost_on_a_cut_link_arrive_after_it_is_restored() {
     let mut net = Net::new(1, Faults::default());
     net.ping_tcp(2);
@@ -405,6 +421,13 @@ impl Net {
             effects.out.send(flow, token, bytes);
         });
         assert_eq!(sent, Some(()));
+    }
+
+    fn give_up(&mut self, flow: Flow, token: Token) {
+        let called = self.sim.call(self.client, 0, |_: &mut Hosted<Pinger>, _, effects| {
+            effects.out.give_up_dial(flow, token);
+        });
+        assert_eq!(called, Some(()));
     }
 
     /// Numbers of the pings that the server received.

@@ -67,7 +67,7 @@ pub struct Outbox {
     packets: Vec<Packet>,
     kept: Vec<(ConnectionId, Instant)>,
     disconnected: Vec<Flow>,
-    given_up: Vec<Flow>,
+    given_up: Vec<(Flow, Token)>,
 }
 
 impl Outbox {
@@ -147,14 +147,14 @@ impl Outbox {
         &self.disconnected
     }
 
-    /// Requests that the connection that is being dialled for `flow` be given up; one that is established stays. The packets that wait for
-    /// it are reported as [unreachable](crate::Event::Unreachable).
-    pub fn give_up_dial(&mut self, flow: Flow) {
-        self.given_up.push(flow);
+    /// Requests that the packet with `token` not wait any longer for the connection that is being dialled for `flow`: it is reported as
+    /// [unreachable](crate::Event::Unreachable). A connection that no other packet waits for is given up; one that is established stays.
+    pub fn give_up_dial(&mut self, flow: Flow, token: Token) {
+        self.given_up.push((flow, token));
     }
 
-    /// The flows for which no connection is dialled any longer.
-    pub fn given_up(&self) -> &[Flow] {
+    /// The packets that wait for no connection any longer, with their flows.
+    pub fn given_up(&self) -> &[(Flow, Token)] {
         &self.given_up
     }
 

@@ -309,6 +309,19 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
+    /// Takes a message back that waits for the connection to be established: true, and the message is undelivered. If no other message
+    /// waits, the connection is closed in its place, with all that is undelivered. A layer with a handshake gives nothing back.
+    pub fn give_up(&mut self, token: Token) -> bool {
+        if self.is_connected() || self.layer.is_handshaking() || !self.queue.has(token) {
+            return false;
+        }
+        if self.queue.messages() > 1 {
+            return self.queue.take_back(token);
+        }
+        self.fail(CloseReason::NotConnected);
+        false
+    }
+
     /// Marks the connection as in use until `until` at least: [`StreamLimits::unused`] does not apply before.
     pub fn keep(&mut self, until: Instant) {
         self.times.keep(until);

@@ -284,6 +284,24 @@ fn queued_bytes_are_written_after_the_peers_end() {
 }
 
 #[test]
+fn a_connection_is_dialled_as_long_as_a_message_waits_for_it() {
+    let (mut connection, mut socket) = (dialled(), Socket::new(100));
+    for (message, token) in [(b"one\n", 1), (b"two\n", 2)] {
+        connection.send(message, Token(token), &LIMITS, at(1), socket.write());
+    }
+    assert!(connection.give_up(Token(1)) && !connection.give_up(Token(1)));
+    assert_eq!((connection.unwritten_bytes(), connection.close_reason()), (4, None));
+    assert!(!connection.give_up(Token(2)));
+    assert_eq!(connection.close_reason(), Some(CloseReason::NotConnected));
+    assert_eq!(connection.undelivered().collect::<Vec<_>>(), [Token(2)]);
+    let mut connection = dialled();
+    connection.queue(b"one\n", Token(1), &LIMITS, at(1));
+    connection.connected(at(2));
+    assert!(!connection.give_up(Token(1)));
+    assert_eq!(connection.close_reason(), None, "it is established");
+}
+
+#[test]
 fn the_first_reason_is_kept() {
     let mut connection = accepted();
     connection.fail(CloseReason::Slow);

@@ -33,6 +33,25 @@ impl WriteQueue {
         self.ends.push_back((u64::MAX, token));
     }
 
+    /// True if a message with that token is queued.
+    pub(crate) fn has(&self, token: Token) -> bool {
+        self.ends.iter().any(|(_, of)| *of == token)
+    }
+
+    /// Removes a message of which nothing was written, and before which no layer appended bytes. False: there is none with that token.
+    pub(crate) fn take_back(&mut self, token: Token) -> bool {
+        let is_it = |&(end, of): &(u64, Token)| of == token && end != u64::MAX;
+        let Some(at) = self.ends.iter().position(is_it).filter(|_| self.head == 0) else { return false };
+        let start =
+            at.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(self.base, |(end, _)| *end);
+        let Some((end, _)) = self.ends.remove(at) else { return false };
+        self.bytes.drain((start - self.base) as usize..(end - self.base) as usize);
+        for (behind, _) in self.ends.range_mut(at..).filter(|(behind, _)| *behind != u64::MAX) {
+            *behind -= end - start;
+        }
+        true
+    }
+
     /// Buffer that a layer appends to.
     pub(crate) const fn wire(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -152,6 +171,22 @@ mod tests {
         queue.push(b"ab", Token(3));
         queue.advance(1);
         assert_eq!((queue.waiting(), left(&queue)), (&b"b"[..], alloc::vec![3]));
+    }
+
+    #[test]
+    fn a_message_is_taken_back_and_the_others_stay() {
+        let mut queue = WriteQueue::default();
+        for (bytes, token) in [(&b"ab"[..], 1), (b"cde", 2), (b"f", 3)] {
+            queue.push(bytes, Token(token));
+        }
+        queue.refused(Token(4));
+        assert!(queue.take_back(Token(2)) && !queue.take_back(Token(2)) && !queue.take_back(Token(4)));
+        assert_eq!(queue.waiting(), b"abf");
+        queue.push(b"g", Token(5));
+        queue.advance(3);
+        assert_eq!(queue.waiting(), b"g");
+        assert!(!queue.take_back(Token(5)), "it may be written in part");
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [1, 3, 4, 5].map(Token));
     }
 
     #[test]

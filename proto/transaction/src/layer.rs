@@ -147,6 +147,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         self.matcher.key(message)
     }
 
+    /// Token of the packet that a client transaction sends.
+    pub fn token_of(&self, client: ClientId) -> Token {
+        client_token(self.shard, client.0)
+    }
+
     /// Handles the report that the packet with `token` could not be sent.
     pub fn unreachable<A>(&mut self, cx: &mut Context<'_, A>, token: Token, notices: &mut Vec<Notice<C>>) {
         let (slot, is_server) = read_token(token);

@@ -338,12 +338,17 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Gives up the connection that is being dialled for a flow.
-    pub(crate) fn give_up_dial(&mut self, flow: &Flow) {
+    /// Takes back a packet that waits for the connection that is being dialled for a flow.
+    pub(crate) fn give_up_dial(&mut self, flow: &Flow, token: Token) {
         let Some(&id) = self.dialled.get(&destination(flow)) else { return };
-        if find(&mut self.slots, id).is_some_and(|stream| !stream.connection.is_connected()) {
-            self.close(id, CloseReason::NotConnected);
+        let Some(stream) = find(&mut self.slots, id) else { return };
+        let is_back = stream.connection.give_up(token);
+        let written = stream.flush(stream.connection.since());
+        if is_back {
+            self.unreachable(token);
         }
+        self.wrote(id, written);
+        self.settle(id);
     }
 
     /// Queues a report that a packet could not be sent.

@@ -329,7 +329,7 @@ impl<N: Node> Worker<N> {
                 }
                 Command::Keep(id, until) => self.connected().keep(id, until),
                 Command::Disconnect(flow) => self.connected().disconnect(&flow),
-                Command::GiveUpDial(flow) => self.streams.give_up_dial(&flow),
+                Command::GiveUpDial(flow, token) => self.streams.give_up_dial(&flow, token),
                 Command::Resume(id) => {
                     if self.streams.resume(id, self.now) {
                         self.take_frames(id);
@@ -482,12 +482,12 @@ impl<N: Node> Worker<N> {
                 }
             }
         }
-        for flow in batch.out.given_up() {
+        for (flow, token) in batch.out.given_up() {
             match owner_of(common, flow) {
-                owner if owner == *index => connections.streams.give_up_dial(flow),
+                owner if owner == *index => connections.streams.give_up_dial(flow, *token),
                 owner => {
                     if let Some(inbox) = common.inboxes.of(owner) {
-                        inbox.push_give_up_dial(*flow);
+                        inbox.push_give_up_dial(*flow, *token);
                     }
                 }
             }

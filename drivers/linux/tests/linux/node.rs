@@ -79,9 +79,10 @@ impl Node for Talker {
                 cx.out.disconnect(to);
                 cx.out.send(to, Token::NONE, format!("{}\n", argument()).as_bytes());
             }
-            // give-up ADDRESS
+            // give-up ADDRESS TOKEN
             "give-up" => {
-                cx.out.give_up_dial(Flow::dial(ListenerId(0), argument().parse().unwrap()));
+                let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
+                cx.out.give_up_dial(to, self.token(argument()));
             }
             // to CONNECTION TOKEN TEXT
             "to" => {

@@ -610,14 +610,18 @@ fn a_dial_is_given_up_and_an_established_connection_is_not() {
     let _queued = TcpStream::connect(silent).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap();
-    client.write(&format!("1 dial {silent} 6 hello\n2 dial {open} 7 hello\n"));
+    client.write(&format!("1 dial {silent} 6 hello\n2 dial {open} 7 hello\n3 dial {silent} 5 hello\n"));
     let (established, _) = listener.accept().unwrap();
     let mut established = Client::of(established);
     assert_eq!(established.read_line(), "hello\n");
-    for shard in 0..4 {
-        client.write(&format!("{shard} give-up {silent}\n{shard} give-up {open}\n"));
-    }
+    // The others wait on.
+    client.write(&format!("1 give-up {silent} 6\n2 give-up {open} 7\n"));
     wait_until("the report", || events(&runtime, 1) == [Event::Unreachable(Token(1 << 48 | 6))]);
+    let failures = || runtime.counters().by_worker().iter().map(|counts| counts.dial_failures).sum::<u64>();
+    assert!(events(&runtime, 3).is_empty() && failures() == 0);
+    client.write(&format!("3 give-up {silent} 5\n"));
+    wait_until("the report", || events(&runtime, 3) == [Event::Unreachable(Token(3 << 48 | 5))]);
+    assert_eq!(failures(), 1);
     client.write(&format!("2 dial {open} 8 again\n"));
     assert_eq!(established.read_line(), "again\n", "the same connection");
     assert!(events(&runtime, 2).is_empty());

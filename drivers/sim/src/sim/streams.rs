@@ -50,10 +50,24 @@ impl Sim {
             return self.report_unreachable(sender, shard, packet, bytes);
         };
         let token = end.token_for(shard, packet.token);
-        end.note_message(bytes);
+        end.note_message(token, bytes);
         self.step_connection(id, |now, limits, connection, socket| {
             connection.send(bytes, token, limits, now, socket);
         });
+    }
+
+    /// Takes back a packet that waits for the connection that is being dialled for a flow.
+    pub(super) fn give_up_dial(&mut self, sender: HostId, shard: u16, (flow, token): (&Flow, Token)) {
+        let Some(id) = self.connections.dialled(sender, flow) else { return };
+        let Some(end) = self.connections.end_mut(id) else { return };
+        let way = (end.local, end.flow.remote);
+        if let Some(message) = end.give_up(shard, token) {
+            self.record(sender, way, flow.transport, Fate::NoListener, &message);
+            let delay = self.faults.draw_delay(&mut self.rng);
+            let event = Event::Unreachable(token);
+            self.schedule(self.now + delay, SimEvent::Report { host: sender, shard, event });
+        }
+        self.end_if_answered(id);
     }
 
     /// Reports that a packet's connection is closed, a little later.

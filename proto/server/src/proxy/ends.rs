@@ -20,7 +20,7 @@ use ringway_transaction::{Notice, SlabKey};
 impl Proxy {
     /// Handles the branches whose timer C fired, and the groups whose time has passed.
     pub(crate) fn expire_branches(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
-        self.give_up_dials(env);
+        self.give_up_dials(env, transactions);
         while let Some(due) = self.timer_c.expire(env.cx.now) {
             self.on_timer_c(env, transactions, due);
         }
@@ -109,19 +109,20 @@ impl Proxy {
         true
     }
 
-    /// Gives up the connections of long requests that are not established in time; established ones stay.
-    fn give_up_dials(&mut self, env: &mut Env<'_>) {
+    /// Gives up the connections of long requests that are not established in time; established ones stay, and those that others wait for.
+    fn give_up_dials(&mut self, env: &mut Env<'_>, transactions: &Transactions) {
         while let Some(id) = self.connecting.expire(env.cx.now) {
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
-            let awaits = branch.state.awaits_first_response();
+            let BranchState::Sent { client, rings } = branch.state else { continue };
             let Some(over_tcp) = &mut branch.over_tcp else { continue };
             over_tcp.connecting = TimerKey::NONE;
-            if !awaits {
+            if rings {
                 continue;
             }
             let flow = over_tcp.datagrams;
             if let Some(listener) = env.config.listener_for(Transport::Tcp, flow.remote.ip()) {
-                env.cx.out.give_up_dial(Flow { host: flow.host, ..Flow::dial(listener, flow.remote) });
+                let dialled = Flow { host: flow.host, ..Flow::dial(listener, flow.remote) };
+                env.cx.out.give_up_dial(dialled, transactions.token_of(client));
             }
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct World {
     /// Flows whose connections were to be closed.
     pub(crate) disconnected: Vec<Flow>,
     /// Flows for which no connection was to be dialled any longer.
-    pub(crate) given_up: Vec<Flow>,
+    pub(crate) given_up: Vec<(Flow, Token)>,
     out: Outbox,
     actions: Vec<Action>,
     /// Queue of each listener that late messages came from.

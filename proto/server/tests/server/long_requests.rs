@@ -122,7 +122,7 @@ fn a_connection_that_is_not_established_within_a_second_is_given_up() {
     let first = the_request(world.udp(ALICE, &long()));
     assert!(requests(world.pass(Duration::from_millis(999))).is_empty() && world.given_up.is_empty());
     world.pass(Duration::from_millis(1));
-    assert_eq!(world.given_up, [first.flow], "the driver keeps one that is established");
+    assert_eq!(world.given_up, [(first.flow, first.token)], "the driver keeps one that is established");
     // It was established: the request goes on.
     assert!(requests(world.pass(Duration::from_secs(5))).is_empty());
     assert_eq!(statuses(&answered_over(&mut world, &first, 200)), [200]);
