@@ -1,6 +1,7 @@
 //! Messages as a trunk sees them, and those of a trunk as the sides inside see them (decision 0063).
 
 use super::Mark;
+use super::caller_uri::with_own_uri;
 use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, TrunkSide};
 use crate::Config;
 use crate::config::{SentBy, Trunk};
@@ -88,7 +89,7 @@ impl<'e> Outside<'e> {
             false => target.extend_from_slice(bare),
         }
         target.extend_from_slice(before.get(start + bare.len()..)?);
-        target.extend_from_slice(&self.cover.call_id_outside(&inside));
+        target.extend_from_slice(&escaped(&self.cover.call_id_outside(&inside)));
         target.extend_from_slice(behind);
         Some(target)
     }
@@ -235,8 +236,31 @@ impl<'e> Inside<'e> {
     pub(crate) fn is_of_trunk(&self, message: &Message<'_>, source: &Flow) -> bool {
         match self.own_route(message, message.call_id()) {
             Some((_, trunk, _)) => self.sends(message, trunk),
-            None => hides_from(self.config, None, source),
+            None => hides_from(self.config, None, source) && !self.is_of_open_dialog(message),
         }
+    }
+
+    /// True for a request of a dialog that hides nothing: it began before the setting, or with another trunk of that address. The mark of our
+    /// Route is bound to the Call-ID that both sides have then.
+    pub(crate) fn is_of_open_dialog(&self, message: &Message<'_>) -> bool {
+        if message.to().tag().is_none() {
+            return false;
+        }
+        // The mark names the caller by its own URI, which the trunk may not have.
+        let own = || with_own_uri(self.config, self.marks, message);
+        let parse =
+            |bytes: &[u8]| Message::parse(bytes, &Limits::STORED).is_ok_and(|own| self.has_open_mark(&own));
+        self.has_open_mark(message) || own().is_some_and(|bytes| parse(&bytes))
+    }
+
+    fn has_open_mark(&self, message: &Message<'_>) -> bool {
+        let values = message.values(HeaderName::Route).take(OWN_ROUTES_MAX);
+        let mut uris = values.filter_map(|value| Some(NameAddr::parse(value).ok()?.uri));
+        uris.any(|uri| {
+            !uri.params().has(b"rh")
+                && self.config.domain_of(&uri).is_some()
+                && matches!(Mark::read(self.marks, message, &uri), Some(Mark::Dialog { .. }))
+        })
     }
 
     /// True if the side that is the trunk sends the request, by the mark of its dialog.
@@ -258,7 +282,7 @@ impl<'e> Inside<'e> {
         let route = self.own_route(message, &inside);
         // A side inside has the Call-ID of inside, to which the parameter is bound.
         let is_of_inside = || self.own_route(message, message.call_id()).is_some();
-        if route.is_none() && (!is_from_address || is_of_inside()) {
+        if route.is_none() && (!is_from_address || is_of_inside() || self.is_of_open_dialog(message)) {
             return None;
         }
         let (mut space, mut out) = (EditSpace::default(), Vec::new());
@@ -378,7 +402,9 @@ fn refer_to_inside(cover: Cover<'_>, value: &[u8]) -> Option<Vec<u8>> {
 /// The Call-ID in `Replaces=` of a URI's headers, with what is before and behind it in the value.
 fn replaced_call_id<'v>(value: &'v [u8], headers: &[u8]) -> Option<(&'v [u8], &'v [u8], &'v [u8])> {
     let lower = headers.to_ascii_lowercase();
-    let name_at = memchr::memmem::find(&lower, b"replaces=")?;
+    let is_name =
+        |at: &usize| at.checked_sub(1).and_then(|before| lower.get(before)).is_none_or(|&byte| byte == b'&');
+    let name_at = memchr::memmem::find_iter(&lower, b"replaces=").find(is_name)?;
     let start = memchr::memmem::find(value, headers)? + name_at + b"replaces=".len();
     let rest = value.get(start..)?;
     let is_end = |at: usize| {

@@ -3,11 +3,13 @@
 
 use crate::ends::nothing_is_left;
 use crate::harness::{
-    ALICE, BOB, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
+    ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, requests,
+    statuses, tcp_flow,
 };
 use crate::overload::overloaded_with;
 use crate::routes::{CARRIER_A, carriers};
-use crate::trunk_identity::of_carrier;
+use crate::trunk_identity::{of_carrier, reading_from};
+use ringway_sansio::Transport;
 use ringway_server::Config;
 use std::time::Duration;
 
@@ -283,6 +285,116 @@ fn a_transfer_names_the_calls_that_each_side_has() {
         "{}",
         passed.text()
     );
+}
+
+/// The escapes of a URI's headers (RFC 3261 §19.1.1) are those of the Call-ID in it, in both directions.
+#[test]
+fn the_call_id_in_refer_to_is_escaped() {
+    let mut world = World::with(hidden);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    let rings = forwarded(world.udp(CARRIER_A, &incoming(1)));
+    let inside = rings.header("Call-ID");
+    let (sent, answer) = answered(&mut world);
+    for (cseq, (headers, expected)) in (50..).zip([
+        (
+            format!("Replaces={inside}%3Bto-tag%3D1"),
+            "?Replaces=theirs-1%40carrier.example%3Bto-tag%3D1>".to_owned(),
+        ),
+        (
+            format!("replaces={inside}%3bto-tag%3d1&X=1"),
+            "?replaces=theirs-1%40carrier.example%3bto-tag%3d1&X=1>".to_owned(),
+        ),
+        ("X-Replaces=1%3B2".to_owned(), "?X-Replaces=1%3B2>".to_owned()),
+    ]) {
+        let refer = of_alice(&answer, "REFER", cseq).line(&format!("Refer-To: <{TARGET}?{headers}>"));
+        let passed = forwarded(world.udp(ALICE, &refer));
+        assert_eq!(passed.header("Refer-To"), format!("<{TARGET}{expected}"));
+    }
+    // A Call-ID of its own with escapes, as the trunk writes it.
+    let theirs = "Replaces=theirs-1%40carrier.example%3Bto-tag%3D1";
+    let refer = of_carrier(&sent, "REFER", 60).line(&format!("Refer-To: <sip:+4477@198.51.100.1?{theirs}>"));
+    let passed = forwarded(world.udp(CARRIER_A, &refer));
+    assert!(
+        passed.header("Refer-To").contains(&format!("?Replaces={inside}%3Bto-tag%3D1>")),
+        "{}",
+        passed.text()
+    );
+}
+
+/// Calls that are up when the setting is turned on: both sides go on with what they have, and end them.
+#[test]
+fn a_call_that_began_without_the_setting_goes_on() {
+    for began in [carriers, reading_from] {
+        let mut world = World::with(began);
+        let sent = only(requests(world.udp(ALICE, &invite("sip:+441234@example.org").call_id(CALL))));
+        let answer = sent.answer_tagged(200, "theirs", &[&format!("Contact: <{TARGET}>")]);
+        let answer = only(world.udp(CARRIER_A, &answer));
+        let mut config = crate::harness::config();
+        began(&mut config);
+        config.trunking.trunks.edit()[0].hides_topology = true;
+        world.server.reconfigure(std::sync::Arc::new(config));
+        world.pass(Duration::from_millis(1));
+        for (cseq, method) in [(1, "ACK"), (2, "INFO"), (3, "BYE")] {
+            let passed = requests(world.udp(ALICE, &of_alice(&answer, method, cseq)));
+            let passed = passed.iter().find(|sent| sent.to() == CARRIER_A).expect(method);
+            assert_eq!(
+                (passed.header("Call-ID"), passed.uri().as_str()),
+                (CALL.to_owned(), TARGET),
+                "{method}"
+            );
+            if method != "ACK" {
+                let back = only(world.udp(CARRIER_A, &passed.answer(200, &[])));
+                assert_eq!((back.to().as_str(), back.header("Call-ID").as_str()), (ALICE, CALL));
+            }
+        }
+        for (cseq, method) in [(20, "INFO"), (21, "INVITE"), (22, "BYE")] {
+            let passed = forwarded(world.udp(CARRIER_A, &of_carrier(&sent, method, cseq)));
+            assert_eq!((passed.to().as_str(), passed.header("Call-ID").as_str()), (ALICE, CALL), "{method}");
+            let back =
+                only(world.udp(ALICE, &passed.answer(200, &[&format!("Contact: <sip:alice@{ALICE}>")])));
+            assert_eq!((back.to().as_str(), back.header("Call-ID").as_str()), (CARRIER_A, CALL), "{method}");
+        }
+        // The next call is hidden.
+        let next =
+            only(requests(world.udp(ALICE, &invite("sip:+441234@example.org").call_id("2@192.0.2.10"))));
+        sees_nothing(&next);
+    }
+}
+
+/// A domain that a route sends to the trunk has its setting.
+#[test]
+fn a_request_for_a_domain_behind_the_trunk_shows_nothing() {
+    let mut world = World::with(hidden);
+    let sent = only(requests(world.udp(ALICE, &invite("sip:carol@other.example").call_id(CALL))));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), (CARRIER_A, "sip:carol@other.example"));
+    sees_nothing(&sent);
+}
+
+/// Over a connection nothing bounds the length of a message: one of 20 kB is hidden as any other.
+#[test]
+fn a_long_message_over_tcp_shows_nothing() {
+    let mut world = World::with(|config: &mut Config| {
+        hidden(config);
+        config.trunking.trunks.edit()[0].uri = "sip:198.51.100.1:5060;transport=tcp".into();
+    });
+    let long =
+        invite("sip:+441234@example.org").call_id(CALL).line(&format!("Subject: {}", "x".repeat(20_000)));
+    let sent = only(requests(world.message(tcp_flow(3, ALICE), &long.wire())));
+    assert_eq!((sent.to().as_str(), sent.flow.transport), (CARRIER_A, Transport::Tcp));
+    assert!(sent.bytes.len() > 20_000);
+    sees_nothing(&sent);
+    let answer = sent.answer_tagged(
+        200,
+        "theirs",
+        &[&format!("Contact: <{TARGET};transport=tcp>"), &format!("Server: {}", "y".repeat(20_000))],
+    );
+    let answer = only(world.message(tcp_flow(4, CARRIER_A), &answer));
+    assert_eq!(
+        (answer.flow.connection, answer.header("Call-ID").as_str()),
+        (tcp_flow(3, ALICE).connection, CALL)
+    );
+    let passed = forwarded(world.message(tcp_flow(4, CARRIER_A), &of_carrier(&sent, "INFO", 20).wire()));
+    assert_eq!(passed.header("Call-ID"), CALL);
 }
 
 /// Values that are made up, or were sealed for another call, open nothing and lead nowhere.

@@ -26,7 +26,7 @@ fn national() -> NumberForm {
 }
 
 /// Two carriers, of which the first reads From, and alice has a number there.
-fn reading_from(config: &mut Config) {
+pub(crate) fn reading_from(config: &mut Config) {
     carriers(config);
     let trunk = &mut config.trunking.trunks.edit()[0];
     trunk.identity = TrunkIdentity { from: template("{number}@{domain}"), ..TrunkIdentity::default() };

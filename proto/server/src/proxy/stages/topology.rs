@@ -36,9 +36,11 @@ pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16
 
 /// True for a request whose next hop is such a trunk: the chosen one, one by its address, or the side of the dialog.
 fn leads_outside(env: &Env<'_>, plan: &Plan<'_, '_, '_>) -> bool {
+    let (message, inside) = (plan.request().message, inside(env));
     !plan.returns_here()
-        && (hides_from(env.config, plan.configured_hop(), &plan.flow())
-            || inside(env).leads_outside(plan.request().message))
+        && (inside.leads_outside(message)
+            || hides_from(env.config, plan.configured_hop(), &plan.flow())
+                && !inside.is_of_open_dialog(message))
 }
 
 /// A response of such a trunk as the sides inside have it.
