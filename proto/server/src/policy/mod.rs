@@ -15,7 +15,7 @@ pub(crate) use authenticator::{Authenticator, is_certified};
 pub(crate) use border::{Border, changed_by};
 pub(crate) use diversion::{Diverted, DivertedTo, diversions_of};
 pub(crate) use signed_caller::{
-    ASSERTED_MAX, IdentityFault, VERSTAT, calling_trunk, check_time, claimed, has_verstat, signed_form,
-    verify, verifying_trunk, without_result, without_verstat,
+    ASSERTED_MAX, IdentityFault, VERSTAT, calling_trunk, check_time, claimed, has_verstat, result_in,
+    signed_form, verify, verifying_trunk, without_result, without_verstat,
 };
 pub(crate) use untrusted::{Permitted, is_awaited_notify, is_method_of_call, remove_fields};

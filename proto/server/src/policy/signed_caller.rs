@@ -103,9 +103,12 @@ pub(crate) fn verifying_trunk<'c>(config: &'c Config, request: &Request<'_, '_>)
     (trunk.stir.check != CallerCheck::Off).then_some(trunk)
 }
 
-/// Trunk in whose networks the source of a request is.
+/// Trunk in whose networks the source of a request is: the one at whose contact it came in, if that is one of them.
 pub(crate) fn calling_trunk<'c>(config: &'c Config, request: &Request<'_, '_>) -> Option<&'c Trunk> {
-    config.trunking.trunk_of(request.source())
+    let source = request.source();
+    let of_line = request.line.and_then(|line| config.trunking.trunks.get(line));
+    let is_from = |trunk: &&Trunk| trunk.networks.iter().any(|network| network.contains(source));
+    of_line.filter(is_from).or_else(|| config.trunking.trunk_of(source))
 }
 
 /// The identity of a request whose claims fit it; its signature is not verified. None is fetched, and no signature verified, for one that
@@ -223,6 +226,13 @@ fn position_of(text: &[u8]) -> Option<usize> {
             ends && name.eq_ignore_ascii_case(VERSTAT)
         })
     })
+}
+
+/// The parameter with the result of a verification in a user part; empty: there is none.
+pub(crate) fn result_in(user: &[u8]) -> &[u8] {
+    let param = position_of(user).and_then(|at| user.get(at..)).unwrap_or_default();
+    let len = param.iter().skip(1).position(|byte| *byte == b';').map_or(param.len(), |len| len + 1);
+    param.get(..len).unwrap_or_default()
 }
 
 /// A URI without the result of a verification.

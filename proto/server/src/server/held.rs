@@ -3,7 +3,7 @@
 use crate::base::{Env, Grant, Request};
 use crate::config::Features;
 use crate::tables::SharedTables;
-use crate::{CallName, CallStep, Detail, Payer, Reason};
+use crate::{CallName, CallStep, Config, Detail, Payer, Reason, Trunk};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,6 +21,8 @@ pub(super) struct Held {
     /// Account whose share of the memory it has.
     payer: Payer,
     pub(super) grant: Grant,
+    /// Index and name of the trunk at whose contact it came in.
+    line: Option<(usize, Box<str>)>,
     pub(super) call: Option<CallName>,
     /// Value of Authentication-Info for its response.
     pub(super) answer_info: Vec<u8>,
@@ -37,9 +39,20 @@ impl Held {
             flow: request.flow,
             payer,
             grant: request.grant,
+            line: request
+                .line
+                .and_then(|line| Some((line, env.config.trunking.trunks.get(line)?.name.as_str().into()))),
             call: request.call.copied(),
             answer_info: env.answer_info.clone(),
         })
+    }
+
+    /// Index of the trunk at whose contact it came in, which a reload may have changed; `None` also if that trunk is gone.
+    pub(super) fn line(&self, config: &Config) -> Option<usize> {
+        let (line, name) = self.line.as_ref()?;
+        let trunks = &config.trunking.trunks;
+        let is_it = |trunk: &Trunk| *trunk.name == **name;
+        trunks.get(*line).is_some_and(is_it).then_some(*line).or_else(|| trunks.iter().position(is_it))
     }
 
     /// Releases its memory.

@@ -206,13 +206,14 @@ impl Server {
         check: impl FnOnce(&mut Env<'_>, &Request<'_, '_>) -> Option<Checked>,
     ) {
         let env = &mut self.environment.env(cx);
+        let line = held.line(env.config);
         let Held { request, flow, grant, call, answer_info, .. } = held;
         env.answer_info.clone_from(&answer_info);
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
         let Some(request) = Request::of(message, flow, grant) else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, request.uri) else { return };
-        let mut request = Request { key: Some(key), call: call.as_ref(), ..request };
+        let mut request = Request { key: Some(key), line, call: call.as_ref(), ..request };
         let to_us = routed.next_route.is_none() && routed.is_of_domains;
         match check(env, &request) {
             None => {}

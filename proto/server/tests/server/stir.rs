@@ -11,7 +11,10 @@ use crate::overload::{fill, under_overload};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_auth::stir::{Attestation, Claims, Passport, PassportKind};
 use ringway_sansio::{Event, NoSigner, SignerCertificate, SignerNumbers};
-use ringway_server::{CallSigner, CallerCheck, CertificateHost, Config, NumberForm, StirConfig, TrunkStir};
+use ringway_server::{
+    CallSigner, CallerCheck, CertificateHost, Config, NumberForm, StirConfig, TrunkLimits, TrunkLogin,
+    TrunkStir,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -297,6 +300,65 @@ fn a_call_that_passes_this_server_twice_is_verified_once() {
     let asserted = format!("<sip:+{CALLER};verstat=TN-Validation-Passed@carrier.example;user=phone>");
     assert_eq!((sent.to().as_str(), sent.header("P-Asserted-Identity")), (BOB, asserted));
     assert!(world.signers.is_empty());
+}
+
+/// The result is that of the number in the form that the phone's domain has, also in a second pass.
+#[test]
+fn the_result_is_shown_with_the_number_of_the_called_phone() {
+    for is_returned in [false, true] {
+        let mut world = World::with(|config: &mut Config| {
+            signing(CallerCheck::Verify)(config);
+            config.trunking.trunks.edit()[0].numbers_in =
+                NumberForm::National { country: "1".into(), prefix: "0".into(), international: "00".into() };
+        });
+        add_bob(&mut world);
+        world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+        let called = if is_returned { "4930123" } else { CALLED };
+        let claims = Claims { destinations: vec![called.into()], ..claims(&world) };
+        let mut call = call().line(&format!("Identity: {}", identity(&claims)));
+        call.uri = format!("sip:00{called}@example.org");
+        call.to = format!("<{}>", call.uri);
+        call.from = "sip:02155550121@carrier.example".into();
+        let call = call.line("P-Asserted-Identity: \"A\" <sip:02155550121;verstat=x@carrier.example>");
+        world.udp(CARRIER_A, &call);
+        let sent = found(&mut world, Ok(certificate(1)));
+        let sent = at_bob(&mut world, sent);
+        let asserted =
+            format!("\"A\" <sip:+{CALLER};verstat=TN-Validation-Passed@carrier.example;user=phone>");
+        assert_eq!(sent.header("P-Asserted-Identity"), asserted, "{is_returned}");
+    }
+}
+
+/// Two accounts at one carrier: the call has the rules of that at whose contact it came in, also after it has waited.
+#[test]
+fn a_call_to_a_registered_contact_is_verified_by_the_rules_of_its_account() {
+    for is_first in [true, false] {
+        let mut world = World::with(|config: &mut Config| {
+            signing(CallerCheck::Off)(config);
+            for (trunk, name) in config.trunking.trunks.edit().iter_mut().zip(["one", "two"]) {
+                trunk.uri = "sip:198.51.100.1:5060".into();
+                trunk.networks = vec!["198.51.100.1".parse().unwrap()];
+                (trunk.registers, trunk.stir.check) = (true, CallerCheck::Off);
+                trunk.login =
+                    Some(TrunkLogin { username: name.into(), password: "secret".into(), realm: None });
+            }
+            config.trunking.trunks.edit()[1].stir.check = CallerCheck::Require;
+            config.trunking.trunks.edit()[1].calls_in =
+                Some(TrunkLimits { under_way: Some(1), per_second: None });
+        });
+        add_bob(&mut world);
+        let registers = requests(world.pass(Duration::from_secs(1)));
+        let name = if is_first { "sip:one@" } else { "sip:two@" };
+        let register = registers.iter().find(|sent| sent.header("To").contains(name)).unwrap();
+        let mut called = signed_call(&world);
+        called.uri = register.header("Contact").trim_matches(['<', '>']).to_owned();
+        called.to = format!("<sip:+{CALLED}@carrier.example>");
+        let sent = world.udp(CARRIER_A, &called);
+        assert_eq!(world.signers.len(), usize::from(!is_first), "that of the second account");
+        let sent = if is_first { sent } else { found(&mut world, Ok(certificate(1))) };
+        at_bob(&mut world, sent);
+        assert_eq!(world.memory.tables().trunk_calls("carrier-b").1, u32::from(!is_first));
+    }
 }
 
 /// Identity header fields that are not valid, with the status for a call that needs one, and the result for the phone.

@@ -5,7 +5,7 @@ use super::destinations::Payer;
 use crate::base::{Env, Request, Sender};
 use crate::config::IdentityTemplate;
 use crate::config::identity::{IdentityValues, URI_BYTES_MAX};
-use crate::policy::without_result;
+use crate::policy::{result_in, without_result};
 use crate::proxy::call::Call;
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::rewrite::Rewrite;
@@ -244,7 +244,8 @@ fn with_number(uri: &Uri<'_>, old: &Number, new: &Number) -> Option<Vec<u8>> {
     let (user, bytes) = (uri.user()?, uri.as_bytes());
     let at = memchr::memchr(b':', bytes)? + 1;
     let rest = bytes.get(at..)?.strip_prefix(user)?;
-    Some([bytes.get(..at)?, new.as_bytes(), rest].concat())
+    // This server may have set it before the request came to this shard.
+    Some([bytes.get(..at)?, new.as_bytes(), result_in(user), rest].concat())
 }
 
 /// Bytes that a branch keeps for its responses.

@@ -175,7 +175,12 @@ fn show_result(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
     }
     let verstat = if is_at_trunk { Verstat::Absent } else { request.grant.verstat };
     let message = request.message;
-    let asserted: Vec<&[u8]> = message.values(HeaderName::PAssertedIdentity).take(ASSERTED_MAX).collect();
+    // In the form of the called phone's numbers.
+    let changed = changes.values.iter().position(|(name, _)| *name == HeaderName::PAssertedIdentity);
+    let first = changed.and_then(|at| changes.values.get(at)).map(|(_, value)| value.clone());
+    let values = message.values(HeaderName::PAssertedIdentity).take(ASSERTED_MAX);
+    let asserted: Vec<&[u8]> =
+        first.as_deref().into_iter().chain(values.skip(usize::from(first.is_some()))).collect();
     if verstat == Verstat::Absent && !asserted.iter().any(|value| has_verstat(value)) {
         return;
     }
@@ -195,6 +200,9 @@ fn show_result(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
             uri.map(|uri| [b"<", with_verstat(&uri, verstat).as_slice(), b">"].concat()).into_iter().collect()
         }
     };
+    if let Some(at) = changed {
+        changes.values.remove(at);
+    }
     changes.removed.push(HeaderName::PAssertedIdentity);
     if !values.is_empty() {
         changes.added.push((HeaderName::PAssertedIdentity, values.join(&b", "[..])));
