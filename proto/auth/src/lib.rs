@@ -11,6 +11,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// The checks of the corpus, which the fuzz targets have too, name the crate.
+#[cfg(test)]
+extern crate self as ringway_auth;
+#[cfg(test)]
+extern crate std;
 
 pub mod stir;
 

@@ -3,6 +3,8 @@
 //! Signatures are deterministic (RFC 6979), so that making one needs no randomness. Certificates are read elsewhere: a check gets the public
 //! key that one has.
 
+#[cfg(test)]
+mod corpus_tests;
 mod json;
 mod key;
 mod passport;

@@ -144,8 +144,22 @@ const CHAIN_MAX: usize = 6;
 const NUMBERS_MAX: usize = 1000;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use ringway_sansio::{Rng, Seed};
+
+    /// Bytes with a few other bits, and cut short each third time.
+    pub(in crate::signers) fn changed(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut changed = bytes.to_vec();
+        for _ in 0..=rng.below(4) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            changed[at] ^= 1 << rng.below(8);
+        }
+        if rng.below(3) == 0 {
+            changed.truncate(rng.below(bytes.len() as u64) as usize);
+        }
+        changed
+    }
 
     #[test]
     fn lists_of_numbers_are_read() {
@@ -172,6 +186,18 @@ mod tests {
             b"\x30\x05\xa2\x03\x16\x0150",
         ] {
             assert_eq!(read_numbers(der), None, "{der:x?}");
+        }
+    }
+
+    #[test]
+    fn changed_lists_of_numbers_are_read_within_limits() {
+        let list = b"\x30\x14\xa2\x07\x16\x0549301\xa1\x09\x30\x07\x16\x02\x34\x39\x02\x01\x0a";
+        let mut rng = Rng::new(&Seed::from_number(1));
+        for _ in 0..20_000 {
+            let changed = changed(list, &mut rng);
+            for numbers in read_numbers(&changed).unwrap_or_default() {
+                assert!((1..=15).contains(&numbers.first.len()) && numbers.count > 0, "{changed:x?}");
+            }
         }
     }
 }

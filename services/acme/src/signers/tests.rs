@@ -1,13 +1,16 @@
 //! Certificates of signers from servers over TLS on loopback, some of which answer what they should not.
 
+use super::certificate::tests::changed;
 use super::*;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, IsCa, KeyPair,
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, SignatureAlgorithm,
 };
+use ringway_sansio::{Rng, Seed};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
@@ -222,4 +225,22 @@ fn servers_that_do_not_answer_as_they_should_are_given_up() {
     let (signers, receiver) = start(&authority, authority.der().clone(), |_| true);
     signers.ask(1, 1, url.into());
     assert_eq!(next(&receiver).2, Err(NoSigner::Unreachable));
+}
+
+#[test]
+fn a_changed_certificate_is_never_accepted() {
+    let authority = authority();
+    let authorities = Authorities::new(&[authority.der().clone()]).unwrap();
+    let pem = good(&authority).pem;
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let (accepted, _) = authorities.accept(&der).unwrap();
+    let mut rng = Rng::new(&Seed::from_number(1));
+    for _ in 0..2000 {
+        let bytes = changed(&der, &mut rng);
+        assert!(bytes == *der || authorities.accept(&bytes).is_err(), "{bytes:x?}");
+        // A change of the text around the certificate changes nothing.
+        if let Ok((other, _)) = authorities.accept(&changed(pem.as_bytes(), &mut rng)) {
+            assert_eq!(other.public_key, accepted.public_key);
+        }
+    }
 }
