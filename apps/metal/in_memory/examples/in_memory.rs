@@ -2,7 +2,8 @@
 //! network card in memory. Prints one line of JSON: nanoseconds of CPU time per REGISTER, by row.
 //!
 //! `in_memory OPERATION COUNT` runs one operation for callgrind, which counts in `Bench::pass` only:
-//! `valgrind --tool=callgrind --toggle-collect='*Bench*pass*' in_memory call 1000`.
+//! `valgrind --tool=callgrind --toggle-collect='*Bench*pass*' in_memory call 1000`. Calls to a trunk, `trunk-call` and `hidden-call`, need the
+//! feature `operator`.
 //!
 //! Frames are created before the measurement, in bursts of 32 as on a busy card. Each has another user and is in memory
 //! that was not accessed recently, as after DMA.
@@ -16,7 +17,10 @@
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX, Lease, Port, Station};
 use ringway_in_memory::{CountedNode, MemoryHost, tables_with};
 use ringway_sansio::{Instant, Seed, Transport};
-use ringway_server::{Algorithm, AuthConfig, Config, Listener, Mode, Server};
+use ringway_server::{
+    Algorithm, AuthConfig, Config, Listener, Mode, NumberChange, Route, RouteMatch, RouteTable, RouteTo,
+    Server, Trunk, WeightedTrunk,
+};
 use ringway_sim::SimLocks;
 use ringway_sip::digest::{Credentials, Ha1};
 use ringway_users::{NameHash, Subscribers};
@@ -33,6 +37,7 @@ use std::time::Duration;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PHONE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const CARRIER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 const OWN_HARDWARE: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 1]);
 const PHONE_HARDWARE: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 2]);
 const USERS: usize = 10_000;
@@ -88,19 +93,26 @@ struct Bench {
 impl Bench {
     /// A server with users, of which none is registered.
     fn new(mode: Mode, with_digest: bool, users: usize, clock: fn() -> u64) -> Self {
+        Self::with(users, clock, |config| {
+            (config.mode, config.auth.enabled) = (mode, with_digest);
+        })
+    }
+
+    /// The same with another configuration.
+    fn with(users: usize, clock: fn() -> u64, change: impl FnOnce(&mut Config)) -> Self {
         let now = Instant::from_secs(1_800_000_000);
         let mut station = Station::new(Rings::default(), &Seed::from_number(1), now);
         station.set_lease(Lease::fixed(OWN, 24, None));
         let at = (OWN, 5060).into();
-        let config = Config {
+        let mut config = Config {
             listeners: vec![Listener { transport: Transport::Udp, bound: at, advertised: at }],
             machine_addresses: vec![OWN.into()],
             keeps_bindings: false,
-            mode,
-            auth: AuthConfig { enabled: with_digest, ..AuthConfig::for_realm("example.org") },
+            auth: AuthConfig { enabled: false, ..AuthConfig::for_realm("example.org") },
             secret: [7; 32],
             ..Config::for_domains(vec!["example.org".into()])
         };
+        change(&mut config);
         let mut list = String::from("username,password\n");
         (0..users).for_each(|user| list.push_str(&format!("{},{}\n", name(user), name(user))));
         let names = NameHash::new([1; 16]);
@@ -113,7 +125,7 @@ impl Bench {
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];
         station.serve(CountedNode::new(server), ports, 65_535);
         let mut bench = Self { clock, station, now };
-        bench.run(vec![arp_request()], 1);
+        bench.run(vec![arp_request(PHONE), arp_request(CARRIER)], 1);
         bench
     }
 
@@ -158,7 +170,12 @@ fn main() {
 /// Runs an operation once for each of `count` users.
 fn count_one(operation: &str, count: usize) {
     let mode = if operation == "redirect" { Mode::Redirect } else { Mode::Proxy };
-    let mut bench = Bench::new(mode, operation == "register-digest", count, || 0);
+    let mut bench = match operation {
+        "trunk-call" | "hidden-call" => {
+            Bench::with(count, || 0, |config| add_trunk(config, operation == "hidden-call"))
+        }
+        _ => Bench::new(mode, operation == "register-digest", count, || 0),
+    };
     let messages = |message: &dyn Fn(usize) -> String| (0..count).map(|user| frame(&message(user))).collect();
     match operation {
         "register" => {
@@ -185,6 +202,12 @@ fn count_one(operation: &str, count: usize) {
             // So many at a time that no limit of a source is reached.
             (0..count).step_by(CALLS).for_each(|first| calls(&mut bench, first..count.min(first + CALLS)));
         }
+        "trunk-call" | "hidden-call" => {
+            let is_hidden = operation == "hidden-call";
+            (0..count)
+                .step_by(CALLS)
+                .for_each(|first| trunk_calls(&mut bench, first..count.min(first + CALLS), is_hidden));
+        }
         other => panic!("there is no operation {other}"),
     }
 }
@@ -205,6 +228,49 @@ fn calls(bench: &mut Bench, users: Range<usize>) {
     let (_, ends) = bench.run(messages(&|user| request_in_dialog(user, "BYE", &route(user))), 1);
     let (_, replies) = bench.run(messages(&|user| response(payload(&ends[user - first]), "200 OK")), 1);
     assert!(payload(&replies[0]).starts_with("SIP/2.0 200 "), "{}", payload(&replies[0]));
+}
+
+/// Adds a trunk for all numbers.
+fn add_trunk(config: &mut Config, hides_topology: bool) {
+    let uri = format!("sip:{CARRIER}:5060");
+    let networks = vec![CARRIER.to_string().parse().unwrap()];
+    config.trunking.trunks = vec![Trunk { networks, hides_topology, ..Trunk::at("carrier", &uri) }].into();
+    let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+    let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
+    let route = Route { matches: RouteMatch::Prefix("+".into()), to };
+    config.trunking.routes = RouteTable::new(vec![route]).unwrap();
+}
+
+/// Calls to numbers at the trunk, from INVITE to the 200 of the BYE.
+fn trunk_calls(bench: &mut Bench, users: Range<usize>, is_hidden: bool) {
+    let first = users.start;
+    let of_user = |text: String| text.replace("caller@example.net", "caller@example.org");
+    let (_, sent) =
+        bench.run(users.clone().map(|user| frame(&of_user(invite(user, &number(user))))).collect(), 2);
+    let invites: Vec<&str> =
+        sent.iter().map(|frame| payload(frame)).filter(|text| text.starts_with("INVITE ")).collect();
+    assert_eq!((invites.len(), invites[0].contains(&PHONE.to_string())), (users.len(), !is_hidden));
+    let (at_phone, at_carrier) = (format!("@{PHONE}:5060"), format!("@{CARRIER}:5060"));
+    let answers = |status: &str| -> Vec<Vec<u8>> {
+        let answer = |user: usize| response(invites[user - first], status).replace(&at_phone, &at_carrier);
+        users.clone().map(|user| frame_from(CARRIER, &answer(user))).collect()
+    };
+    bench.run(answers("180 Ringing"), 1);
+    let (_, answered) = bench.run(answers("200 OK"), 1);
+    let request = |user: usize, method: &str| {
+        let text = request_in_dialog(user, method, &field(payload(&answered[user - first]), "Record-Route"));
+        let text = of_user(text).replace(&at_phone, &at_carrier);
+        frame(&text.replace(&format!("sip:{}@", name(user)), &format!("sip:{}@", number(user))))
+    };
+    bench.run(users.clone().map(|user| request(user, "ACK")).collect(), 1);
+    let (_, ends) = bench.run(users.clone().map(|user| request(user, "BYE")).collect(), 1);
+    let ended = |user: usize| frame_from(CARRIER, &response(payload(&ends[user - first]), "200 OK"));
+    let (_, replies) = bench.run(users.clone().map(ended).collect(), 1);
+    assert!(payload(&replies[0]).starts_with("SIP/2.0 200 "), "{}", payload(&replies[0]));
+}
+
+fn number(user: usize) -> String {
+    format!("+4930{user:05}")
 }
 
 /// Calls at a time.
@@ -358,6 +424,10 @@ fn credentials(user: usize, challenge: &str) -> String {
 }
 
 fn frame(message: &str) -> Vec<u8> {
+    frame_from(PHONE, message)
+}
+
+fn frame_from(source: Ipv4Addr, message: &str) -> Vec<u8> {
     let payload = message.as_bytes();
     let mut frame = vec![0; 14 + 20 + 8 + payload.len()];
     let ethernet =
@@ -365,7 +435,7 @@ fn frame(message: &str) -> Vec<u8> {
     ethernet.emit(&mut EthernetFrame::new_unchecked(&mut frame));
     let checksums = ChecksumCapabilities::default();
     let ip = Ipv4Repr {
-        src_addr: PHONE,
+        src_addr: source,
         dst_addr: OWN,
         next_header: IpProtocol::Udp,
         payload_len: 8 + payload.len(),
@@ -374,7 +444,7 @@ fn frame(message: &str) -> Vec<u8> {
     ip.emit(&mut Ipv4Packet::new_unchecked(&mut frame[14..]), &checksums);
     UdpRepr { src_port: 5060, dst_port: 5060 }.emit(
         &mut UdpPacket::new_unchecked(&mut frame[34..]),
-        &PHONE.into(),
+        &source.into(),
         &OWN.into(),
         payload.len(),
         |room| room.copy_from_slice(payload),
@@ -388,7 +458,7 @@ fn payload(frame: &[u8]) -> &str {
 }
 
 /// ARP request from which the station gets the phones' MAC address.
-fn arp_request() -> Vec<u8> {
+fn arp_request(source: Ipv4Addr) -> Vec<u8> {
     let mut frame = vec![0; 42];
     let to = EthernetAddress::BROADCAST;
     EthernetRepr { src_addr: PHONE_HARDWARE, dst_addr: to, ethertype: EthernetProtocol::Arp }
@@ -396,7 +466,7 @@ fn arp_request() -> Vec<u8> {
     let repr = ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Request,
         source_hardware_addr: PHONE_HARDWARE,
-        source_protocol_addr: PHONE,
+        source_protocol_addr: source,
         target_hardware_addr: EthernetAddress([0; 6]),
         target_protocol_addr: OWN,
     };

@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let site = Site { environment: &environment, machines: Machines::make(2)? };
     let rows = site.machines.at_phones(|| Ok(all_rows(&site, args.users)))?;
     for row in &rows {

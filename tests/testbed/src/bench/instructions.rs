@@ -200,20 +200,9 @@ pub(super) fn core(check: bool, write: bool) -> Result<()> {
         ];
         succeed(&mut cargo(&words))?;
     }
-    let folder = tempfile::tempdir().context("make a folder for the run")?;
     let mut counts = Vec::new();
     for (operation, times) in CORE {
-        let file = folder.path().join(operation);
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args([
-            "--quiet",
-            "--tool=callgrind",
-            "--collect-atstart=no",
-            "--toggle-collect=*Bench*pass*",
-        ]);
-        valgrind.arg(format!("--callgrind-out-file={}", file.display())).arg(&program);
-        run_to_end(valgrind.args([operation, &times.to_string()]), "")?;
-        let count = total_of(&file)? as f64 / f64::from(times);
+        let count = core_count(&program, operation, times)?;
         println!("{operation}: {count:.0} instructions");
         counts.push((operation, count));
     }
@@ -226,6 +215,39 @@ pub(super) fn core(check: bool, write: bool) -> Result<()> {
         record.write(&counts)?;
     }
     if check { record.check(&counts) } else { Ok(()) }
+}
+
+/// Counts a call to a trunk that must not see the inside (decision 0063), beside one to another trunk.
+///
+/// # Errors
+/// It has over [`HIDDEN_TIMES_MAX`] times the instructions.
+pub(super) fn hidden() -> Result<()> {
+    has_valgrind()?;
+    // The server of the image has no trunks.
+    let target = target_dir().join("operator");
+    let mut build = cargo(&["build", "--profile", "optimized", "--package", without_sockets::PACKAGE]);
+    build.args(["--example", without_sockets::PROGRAM, "--features", "operator", "--target-dir"]);
+    succeed(build.arg(&target))?;
+    let program = target.join("optimized/examples").join(without_sockets::PROGRAM);
+    let plain = core_count(&program, "trunk-call", HIDDEN_CALLS)?;
+    let hidden = core_count(&program, "hidden-call", HIDDEN_CALLS)?;
+    let times = hidden / plain;
+    println!("trunk-call: {plain:.0} instructions, hidden-call: {hidden:.0}, {times:.3} times");
+    if times > HIDDEN_TIMES_MAX {
+        bail!("hidden topology costs more than {HIDDEN_TIMES_MAX} times a call to a trunk");
+    }
+    Ok(())
+}
+
+/// Instructions of an operation of the server over memory.
+fn core_count(program: &Path, operation: &str, times: u32) -> Result<f64> {
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let file = folder.path().join(operation);
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--quiet", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*Bench*pass*"]);
+    valgrind.arg(format!("--callgrind-out-file={}", file.display())).arg(program);
+    run_to_end(valgrind.args([operation, &times.to_string()]), "")?;
+    Ok(total_of(&file)? as f64 / f64::from(times))
 }
 
 /// True for a program that does not exist, or is older than a source file of what it measures.
@@ -259,6 +281,10 @@ pub(super) fn has_valgrind() -> Result<()> {
 /// Operations of the core, and how often each is counted: so many calls a limit of one source permits.
 const CORE: [(&str, u32); 5] =
     [("register", 2000), ("register-digest", 2000), ("call", 200), ("not-found", 2000), ("redirect", 2000)];
+
+/// Calls of [`hidden`], and how many times the instructions of a call to another trunk one may have.
+const HIDDEN_CALLS: u32 = 200;
+const HIDDEN_TIMES_MAX: f64 = 1.25;
 
 /// File with the recorded counts.
 pub(super) fn record(workspace: &Path) -> Record {

@@ -92,6 +92,9 @@ enum Special {
         /// Print the files of the server that a plain call enters instead
         #[arg(long, conflicts_with_all = ["check", "write"])]
         files: bool,
+        /// Count a call to a trunk that must not see the inside instead; fail when it has over 25 % more than one to another trunk
+        #[arg(long, conflicts_with_all = ["check", "write", "files"])]
+        hidden: bool,
     },
     /// Prints the most expensive functions of a row
     Profile {
@@ -145,10 +148,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         build_example("ringway-lab", instructions::GENERATOR)?;
         machine::pin_to(machine::GENERATOR_CPU)?;
         let folder = tempfile::tempdir().context("make a folder for the run")?;
-        return count_instructions(&environment(folder.path())?, check, write);
+        return count_instructions(&environment(folder.path()), check, write);
     }
-    if let Some(Special::Core { check, write, files }) = args.command {
-        return if files { entered::run() } else { instructions::core(check, write) };
+    if let Some(Special::Core { check, write, files, hidden }) = args.command {
+        return match (files, hidden) {
+            (true, _) => entered::run(),
+            (_, true) => instructions::hidden(),
+            (false, false) => instructions::core(check, write),
+        };
     }
     if let Some(Special::TlsEngines(args)) = &args.command {
         return tls_engines::run(args, &root());
@@ -162,12 +169,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(result) = args.command.as_ref().and_then(run_beside_server) {
         return result;
     }
-    build("ringway")?;
-    build_example(without_sockets::PACKAGE, without_sockets::PROGRAM)?;
-    build_example("ringway-lab", instructions::GENERATOR)?;
+    let is_in_process = args.command.is_none()
+        && !args.names.is_empty()
+        && args.names.iter().all(|name| name.is_in_process());
+    if !is_in_process {
+        build("ringway")?;
+        build_example(without_sockets::PACKAGE, without_sockets::PROGRAM)?;
+        build_example("ringway-lab", instructions::GENERATOR)?;
+    }
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     match &args.command {
         None => measure_rows(args, environment),
         Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, environment), *name),
@@ -364,13 +376,10 @@ fn bench(args: &Args, quick: bool, environment: Environment) -> Bench {
 }
 
 /// Finds the programs: Ringway in the target folder of cargo, Kamailio in the path.
-fn environment(folder: &Path) -> Result<Environment> {
+fn environment(folder: &Path) -> Environment {
     let ringway = target_dir().join("release/ringway");
-    if !ringway.exists() {
-        bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
-    }
     let [kamailio, opensips] = ["kamailio", "opensips"].map(find_program);
-    Ok(Environment { ringway, kamailio, opensips, floor_command, folder: folder.to_path_buf() })
+    Environment { ringway, kamailio, opensips, floor_command, folder: folder.to_path_buf() }
 }
 
 fn floor_command() -> Result<Command> {

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let (rounds, seconds) = if args.quick { (3, 1) } else { (9, 3) };
     let mut players = Vec::new();
     for side in SIDES {

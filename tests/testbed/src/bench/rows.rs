@@ -44,6 +44,11 @@ pub(crate) enum RowName {
 }
 
 impl RowName {
+    /// True for a row that is measured in this process, without a server.
+    pub(super) const fn is_in_process(self) -> bool {
+        matches!(self, Self::Parse | Self::Route)
+    }
+
     /// Operation that the row measures; parsing is not an operation of a server.
     pub(super) fn operation(self) -> Option<Operation> {
         match self {

@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let plan = Plan::new(args);
     let chosen = if args.names.is_empty() { Attack::ALL.to_vec() } else { args.names.clone() };
     let mut rows = Vec::new();

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let mut rows = Vec::new();
     let mut add = |what: &str, measure: &Measure<'_>| -> Result<()> {
         if args.only.as_ref().is_some_and(|only| !what.contains(only.as_str())) {

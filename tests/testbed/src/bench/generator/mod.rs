@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let (before, disturbance) = (machine::load_average(), Disturbance::start());
     eprintln!("{}; load average {before}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let amount = if args.quick { Amount { rounds: 1, seconds: 1 } } else { Amount { rounds: 3, seconds: 2 } };
     // The threads and processes that are started inherit it, so that other programs do not delay them.
     let is_real_time = set_real_time(REAL_TIME_PRIORITY).is_ok();

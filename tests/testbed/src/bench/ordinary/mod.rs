@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let (before, disturbance) = (machine::load_average(), Disturbance::start());
     eprintln!("{}; load average {before}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let plan = Plan { rounds: args.rounds, seconds: if args.quick { 1 } else { 2 } };
     let chosen = if args.only.is_empty() { RowName::ALL.to_vec() } else { args.only.clone() };
     let rows: Vec<Row> = chosen.iter().flat_map(|name| name.rows(&environment, plan)).collect();

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let environment = environment(folder.path())?;
+    let environment = environment(folder.path());
     let rows = rows(args, &environment);
     let circumstances = Circumstances {
         command: format!("cargo xtask {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),

@@ -61,7 +61,7 @@ pub(super) struct Servers {
 
 impl Servers {
     pub(super) fn start(folder: &Path) -> Result<Self> {
-        let environment = environment(folder)?;
+        let environment = environment(folder);
         let files = Files::make(folder)?;
         Ok(Self {
             ringway: start_ringway(&environment, "ringway", ClientAuth::None)?,
