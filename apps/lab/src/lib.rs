@@ -3,7 +3,7 @@
 //! Does: offers load at a rate, in an open loop, or keeps a window of attempts open ([`load`]); starts the server under load as a
 //! process of its own ([`server`], [`subject`]), keeps it saturated ([`saturation`]) and reads its CPU time,
 //! memory and delays ([`process`], [`machine`], [`server_delay`]), compares servers turn by turn ([`measure`], [`operation`]); sends floods and misbehaving calls ([`attack`]);
-//! measures how exactly the machine sleeps ([`floor`]). Results are records ([`record`]), and become one HTML file ([`report`]).
+//! measures how exactly the machine sleeps ([`floor`]), and where a server's CPU time goes ([`profile`]). Results are records ([`record`]), and become one HTML file ([`report`]).
 //!
 //! Does not: judge results: those are the rows of `cargo xtask bench`.
 //!
@@ -19,6 +19,7 @@ pub mod machine;
 pub mod measure;
 pub mod operation;
 pub mod process;
+pub mod profile;
 pub mod record;
 pub mod registering;
 pub mod report;

@@ -3,6 +3,10 @@
 //! Times are in milliseconds, CPU time is in microseconds, rates are a second. A value that was not measured is `null`. A reader
 //! ignores fields that it does not use.
 
+mod profile;
+
+pub use profile::{ComponentTime, FunctionTime, Profile};
+
 use crate::text_file;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -13,6 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file in the folder of the results.
 pub const FILE: &str = "results.jsonl";
+
+/// Start of the error of a row that this build, this machine or the target cannot have; it is no failure.
+pub const NOT_AVAILABLE: &str = "not available: ";
 
 /// Version of the records.
 pub const FORMAT: u32 = 1;
@@ -33,6 +40,8 @@ pub enum Record {
     Measurement(Box<Measurement>),
     /// Highest rate at which the criterion was met.
     Peak(Peak),
+    /// CPU time of a server by component.
+    Profile(Box<Profile>),
     /// Two targets beside each other.
     Comparison(Comparison),
     /// An experiment that could not be done with one target.

@@ -99,8 +99,8 @@ fn parse(name: &str, file: &str, text: &str) -> Result<Campaign> {
 /// Measurements of the documents that no experiment repeats yet: subject and documents.
 pub const NOT_YET: [(&str, &str); 5] = [
     (
-        "Processor by component",
-        "kernel, libc, parser, transactions, location, database, RSA, cipher, MAC; cycles for each call (OpenSER paper, TLS paper); time of internal functions (dissertation, figure 29)",
+        "Internal functions",
+        "time of parsing, finding a user, authenticating, adding a user and formatting (dissertation, figure 29); by samples: any experiment with --profile",
     ),
     ("Power", "watts against rate with each security method (signalling thesis)"),
     (

@@ -14,6 +14,7 @@ mod idle;
 pub mod list;
 pub mod noise;
 mod points;
+mod profiled;
 mod quiet;
 pub mod search;
 pub mod target;
@@ -22,7 +23,7 @@ mod trial;
 
 use crate::load::{self, Criterion, Flow, Plan, Users};
 use crate::machine;
-use crate::record::{self, Campaign, End, Failed, Measurement, Record};
+use crate::record::{self, Campaign, End, Failed, Measurement, NOT_AVAILABLE, Record};
 use crate::server::{Algorithm, Carrier};
 use crate::statistics::interleaving;
 use anyhow::{Context, Result};
@@ -49,6 +50,8 @@ pub struct Options {
     pub sources: u8,
     /// Longest time, of the whole campaign, to wait until other programs leave the machine.
     pub patience: Duration,
+    /// A further trial of each variant and target for the components of the server's CPU time.
+    pub is_profiled: bool,
     /// Hosts besides loopback that packets may go to.
     pub allowed_hosts: Vec<IpAddr>,
     /// Conditions that are counted in [`Totals::conditions`].
@@ -114,6 +117,8 @@ struct Running<'a> {
     is_warned: bool,
     /// Time that was spent waiting for a quiet machine.
     waited: Duration,
+    /// Trials are profiled: it is wanted, and perf can sample.
+    is_profiled: bool,
 }
 
 /// Runs experiments on targets. A target that fails ends the experiment's variant for this target only.
@@ -143,9 +148,11 @@ pub fn run(
         totals: Totals::default(),
         is_warned: false,
         waited: Duration::ZERO,
+        is_profiled: false,
     };
     running.expected = experiments.iter().map(|experiment| running.expected_of(experiment)).sum();
     running.open()?;
+    running.prepare_profiles()?;
     running.baseline(experiments)?;
     for experiment in experiments {
         if running.totals.interrupted {
@@ -324,6 +331,7 @@ impl Running<'_> {
         command.extend(options.repeat.map(|repeat| format!(" --repeat {repeat}")));
         command.extend(options.carrier.map(|carrier| format!(" --transport {}", carrier_name(carrier))));
         command.extend(options.digest.map(|digest| format!(" --digest {}", digest_name(digest))));
+        command.push_str(if options.is_profiled { " --profile" } else { "" });
         command.push_str(&options.further);
         record::Experiment {
             experiment: experiment.name.clone(),
@@ -345,12 +353,14 @@ impl Running<'_> {
         let trials = f64::from(options.repeat(experiment));
         let warm_up = *experiment.warm_up.of(options.is_quick);
         let each = options.seconds(experiment) + warm_up + TRIAL_OVERHEAD_S;
+        let profile = self.options.profile_seconds(experiment);
         let of = |variant: &Variant| match &experiment.kind {
-            Kind::Rates(_) => variant.rates.of(options.is_quick).len() as f64 * trials * each,
-            Kind::Peak(peak) => points::expected_search(peak, warm_up),
+            Kind::Rates(_) => variant.rates.of(options.is_quick).len() as f64 * trials * each + profile,
+            Kind::Peak(peak) => points::expected_search(peak, warm_up) + profile,
             Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
                 points::expected_search(peak, warm_up)
                     + multiples.of(options.is_quick).len() as f64 * trials * each
+                    + profile
             }
             Kind::Idle(_) => options.seconds(experiment) + 5.0,
         };
@@ -430,8 +440,6 @@ const BASELINE_RATE: f64 = 500.0;
 const DRAIN: Duration = Duration::from_secs(4);
 /// The same in a quick campaign.
 const DRAIN_QUICK: Duration = Duration::from_secs(2);
-/// Start of the error of a row that this build, or the target, cannot have.
-const NOT_AVAILABLE: &str = "not available: ";
 /// Time for a look at the machine's other work.
 const NOISE_WAIT: Duration = Duration::from_millis(500);
 /// Expected seconds of a trial besides its load.

@@ -20,12 +20,12 @@ pub(super) struct Points<'r, 'a> {
 }
 
 /// A target of a variant.
-struct Contestant {
-    name: String,
-    server: Server,
+pub(super) struct Contestant {
+    pub(super) name: String,
+    pub(super) server: Server,
     /// Rates, and the multiples of the peak that they are.
     points: Vec<(f64, Option<f64>)>,
-    has_failed: bool,
+    pub(super) has_failed: bool,
     /// It has a warning about challenges that the variant does not name.
     is_warned: bool,
 }
@@ -67,7 +67,7 @@ impl Points<'_, '_> {
                 }
             }
         }
-        Ok(())
+        self.profile_all(&mut contestants)
     }
 
     /// Adds the users of a variant that reads them from a database; false if they cannot be added, which is recorded.
@@ -129,7 +129,10 @@ impl Points<'_, '_> {
             // Twice: an invalid trial is repeated.
             Kind::Rates(_) => {
                 let rates = self.variant.rates.of(options.is_quick).iter();
-                rates.map(|&rate| 2 * u64::from(repeat) * side(rate, seconds)).sum()
+                let measured: u64 =
+                    rates.clone().map(|&rate| 2 * u64::from(repeat) * side(rate, seconds)).sum();
+                let profiled = rates.map(|&rate| side(rate, self.profile_seconds())).max();
+                measured + profiled.filter(|_| self.running.is_profiled).unwrap_or_default()
             }
             Kind::Peak(peak) => searched(peak),
             Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
@@ -190,11 +193,17 @@ impl Points<'_, '_> {
         Ok(())
     }
 
-    fn warm_up(&self) -> f64 {
+    pub(super) fn warm_up(&self) -> f64 {
         *self.experiment.warm_up.of(self.running.options.is_quick)
     }
 
-    fn load(&self, rate: f64, seconds: f64) -> Load<'_> {
+    /// Time for attempts that have not ended with the load: calls that began at its end ring and talk after it.
+    pub(super) fn drain(&self) -> Duration {
+        let ring = self.variant.ring.unwrap_or(self.experiment.ring);
+        self.running.options.drain() + ring.longest() + self.experiment.talk.longest()
+    }
+
+    pub(super) fn load(&self, rate: f64, seconds: f64) -> Load<'_> {
         let (experiment, variant) = (self.experiment, self.variant);
         Load { experiment, variant, rate, seconds, warm_up: self.warm_up() }
     }
@@ -210,10 +219,7 @@ impl Points<'_, '_> {
         self.begin(&contestant.name, &format!("{}/s", position.rate.round()));
         let (experiment, variant, warm_up) = (self.experiment, self.variant, self.warm_up());
         let load = Load { experiment, variant, rate: position.rate, seconds, warm_up };
-        let options = self.running.options;
-        // Calls that began at the end ring and talk after it.
-        let ring = self.variant.ring.unwrap_or(self.experiment.ring);
-        let drain = options.drain() + ring.longest() + self.experiment.talk.longest();
+        let (options, drain) = (self.running.options, self.drain());
         let offered = load.plan(&mut contestant.server, options).and_then(|plan| {
             offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
         });
@@ -416,12 +422,12 @@ impl Points<'_, '_> {
         Ok(())
     }
 
-    fn begin(&mut self, target: &str, what: &str) {
+    pub(super) fn begin(&mut self, target: &str, what: &str) {
         let text = format!("{} ({}), {target}: {what}", self.experiment.name, self.variant.name);
         self.running.begin(&text);
     }
 
-    fn fail(&mut self, target: &str, error: &anyhow::Error) -> Result<()> {
+    pub(super) fn fail(&mut self, target: &str, error: &anyhow::Error) -> Result<()> {
         self.running.fail(&self.experiment.name, &self.variant.name, target, error)
     }
 }

@@ -3,6 +3,9 @@
 use super::experiment::Variant;
 use crate::load::{Flow, LoadTls};
 use crate::process::Process;
+use crate::profile::Sampler;
+use crate::profile::components::Table;
+use crate::profile::split::{Processes, Split};
 use crate::server::{
     self, Allocator, Database, Environment, Settings, Store, StreamListener, Under, free_port, run_command,
     wait_for_options,
@@ -98,6 +101,11 @@ pub struct Server {
     next_user: u32,
     /// Program and configuration of a Ringway server that reads passwords from a database.
     reader: Option<[PathBuf; 2]>,
+    /// Reads the table of its components; `None` for a server that the campaign did not start.
+    components: Option<fn() -> Result<Table>>,
+    sampler: Option<Sampler>,
+    /// Interval of the load while it is sampled.
+    tick: Duration,
 }
 
 impl Site {
@@ -251,8 +259,25 @@ impl Target {
         };
         let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
         let (domain, password) = (server::DOMAIN.to_owned(), server::PASSWORD.to_owned());
-        let process = Some(process);
-        Ok(Server { process, address, secure, domain, password, rest, record, users, next_user: 0, reader })
+        let components: fn() -> Result<Table> = match self.kind {
+            TargetKind::Ringway | TargetKind::Address(_) => Table::ringway,
+            TargetKind::Kamailio(_) => Table::kamailio,
+        };
+        Ok(Server {
+            process: Some(process),
+            address,
+            secure,
+            domain,
+            password,
+            rest,
+            record,
+            users,
+            next_user: 0,
+            reader,
+            components: Some(components),
+            sampler: None,
+            tick: Duration::ZERO,
+        })
     }
 }
 
@@ -312,6 +337,46 @@ impl Server {
         }
     }
 
+    /// Starts to sample it, with files in `folder`; the window begins later. The load is to come in intervals of `tick`.
+    ///
+    /// # Errors
+    /// It is not one that the campaign started; perf cannot sample.
+    pub fn start_sampler(&mut self, folder: &Path, tick: Duration) -> Result<()> {
+        if self.components.is_none() {
+            bail!("not available: a running server is not profiled; the lab profiles those that it starts");
+        }
+        (self.sampler, self.tick) = (Some(Sampler::start(folder)?), tick);
+        Ok(())
+    }
+
+    /// Interval of the load; `None` if it comes at its planned times.
+    pub fn tick(&self) -> Option<Duration> {
+        self.sampler.as_ref().map(|_| self.tick)
+    }
+
+    /// What samples it, if anything does.
+    pub const fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_mut()
+    }
+
+    /// Takes what samples it: a further load is not sampled.
+    pub const fn take_sampler(&mut self) -> Option<Sampler> {
+        self.sampler.take()
+    }
+
+    /// Ends the sampling of this server, and sums its samples.
+    ///
+    /// # Errors
+    /// perf failed; the server has ended, or is not one that the campaign started.
+    pub fn split(&self, sampler: Sampler) -> Result<Split> {
+        let (process, table) =
+            self.process.as_ref().zip(self.components).context("it was not started here")?;
+        let family = process.family()?;
+        let number = |pid: &rustix::process::Pid| u32::try_from(pid.as_raw_nonzero().get()).ok();
+        let server = family.iter().filter_map(number).collect();
+        sampler.finish(Processes { server, generator: std::process::id() }, table()?)
+    }
+
     /// True if the campaign has started it, in the configuration of the variant.
     pub const fn is_started(&self) -> bool {
         self.process.is_some()
@@ -350,6 +415,9 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
         users: u32::MAX,
         next_user: 0,
         reader: None,
+        components: None,
+        sampler: None,
+        tick: Duration::ZERO,
     })
 }
 

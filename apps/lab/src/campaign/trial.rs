@@ -143,11 +143,18 @@ pub(super) fn offer(
     };
     let lookups = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.lookups());
     let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
+    let session = match server.as_ref().and_then(|server| server.tick()) {
+        Some(tick) => session.ticking(tick),
+        None => session,
+    };
     let warmed = warm_up_with(session, plan, warm_up, (server.as_deref_mut(), drain), observer)?;
     let Some(session) = warmed else { return Ok(None) };
     let lookups_before = lookups(&server);
     let run = session.start(plan.rate, plan.length)?;
     let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
+    if let Some(sampler) = server.as_deref_mut().and_then(Server::sampler) {
+        sampler.begin();
+    }
     let watched = watch(&run, plan.length + drain, server.as_deref_mut(), observer);
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     run.stop();
@@ -179,8 +186,12 @@ pub(super) fn offer(
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
     };
+    let profiler_ns = server.as_deref_mut().and_then(Server::sampler).map(|sampler| {
+        sampler.end();
+        sampler.profiler_ns()
+    });
     let server_memory = server.as_ref().map_or(Ok(None), |server| server.memory_bytes())?;
-    let noise = meter.noise(server_ns.unwrap_or_default());
+    let noise = meter.noise(server_ns.unwrap_or_default() + profiler_ns.unwrap_or_default());
     let lookups = match (lookups_before?, lookups(&server)?) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
@@ -374,6 +385,11 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
 }
 
 impl Outcome {
+    /// CPU time of the server in nanoseconds; `None` for one that the campaign did not start.
+    pub(super) const fn server_ns(&self) -> Option<u64> {
+        self.server_ns
+    }
+
     /// Warning about the machine.
     pub(super) fn warning(&self) -> Option<String> {
         self.noise.warning()

@@ -3,7 +3,7 @@
 use super::html::short;
 use super::svg::STYLES;
 use crate::record::{
-    Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Record, Target,
+    Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Profile, Record, Target,
 };
 use crate::statistics::{median, median_interval};
 use anyhow::{Result, bail};
@@ -53,6 +53,8 @@ pub(super) struct Entry<'a> {
     /// Peaks with the number of their target.
     pub(super) peaks: Vec<(usize, &'a Peak)>,
     pub(super) comparisons: Vec<&'a Comparison>,
+    /// Profiles with the number of their target.
+    pub(super) profiles: Vec<(usize, &'a Profile)>,
     pub(super) failed: Vec<&'a Failed>,
 }
 
@@ -115,6 +117,12 @@ impl<'a> Results<'a> {
                     let target = results.number(&peak.target);
                     results.add(&peak.experiment, |entry| {
                         push_to(&mut entry.peaks, target.map(|number| (number, peak)))
+                    });
+                }
+                Record::Profile(profile) => {
+                    let target = results.number(&profile.target);
+                    results.add(&profile.experiment, |entry| {
+                        push_to(&mut entry.profiles, target.map(|number| (number, profile.as_ref())))
                     });
                 }
                 Record::Comparison(comparison) => results

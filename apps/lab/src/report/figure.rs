@@ -12,6 +12,8 @@ pub(super) struct Figure {
     pub(super) note: String,
     /// Legend of parts in place of the targets.
     pub(super) parts: &'static [&'static str],
+    /// Legend of the parts of stacked bars in place of the targets: number of the colour, name.
+    pub(super) stack: Vec<(usize, &'static str)>,
     /// The charts have no colours of targets.
     pub(super) is_neutral: bool,
     /// The note is the result, without charts.
@@ -81,13 +83,14 @@ impl Figure {
 
     fn write_legend(&self, page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
         page.push(format_args!("<ul class=\"legend\">"));
-        for (part, name) in self.parts.iter().enumerate() {
+        let parts = self.parts.iter().enumerate().map(|(part, name)| ('p', part, *name));
+        for (kind, part, name) in parts.chain(self.stack.iter().map(|(part, name)| ('k', *part, *name))) {
             let swatch = format_args!(
-                "<svg viewBox=\"0 0 14 12\" width=\"14\" height=\"12\"><rect class=\"p{part}\" width=\"14\" height=\"12\"/></svg>"
+                "<svg viewBox=\"0 0 14 12\" width=\"14\" height=\"12\"><rect class=\"{kind}{part}\" width=\"14\" height=\"12\"/></svg>"
             );
             page.push(format_args!("<li>{swatch}{}", Text(name)));
         }
-        if self.parts.is_empty() && !self.is_neutral {
+        if self.parts.is_empty() && self.stack.is_empty() && !self.is_neutral {
             for target in entry.shown_targets() {
                 let name = Text(results.name_of(target));
                 let mark = shape(target, 17.0, 6.0);

@@ -6,6 +6,7 @@
 //! ```
 //! All text of the records is escaped; the number of everything and the size of the file are limited.
 
+mod components;
 mod cost;
 mod data;
 mod distribution;
@@ -23,7 +24,7 @@ mod setup;
 mod svg;
 mod verdict;
 
-use crate::record::{Chart, Failed, Measurement, Record, invalid_trials};
+use crate::record::{Chart, Failed, Measurement, NOT_AVAILABLE, Record, invalid_trials};
 use anyhow::Result;
 use data::{Entry, Results};
 use figure::Figure;
@@ -76,7 +77,7 @@ fn write_head(page: &mut Markup, results: &Results<'_>, trials: &str) {
     }
     page.push(format_args!("</dl>"));
     for failed in results.failed.iter().take(FAILURES_MAX) {
-        page.push(format_args!("<p class=\"bad\">Failed: {}", Text(&failure(failed))));
+        write_failure(page, failed);
     }
     page.push(format_args!("</section>"));
 }
@@ -165,7 +166,7 @@ fn summary(results: &Results<'_>, entry: &Entry<'_>) -> String {
         }
     }
     for failed in entry.failed.iter().take(FAILURES_MAX) {
-        part.push(format_args!("<p class=\"bad\">Failed: {}", Text(&failure(failed))));
+        write_failure(&mut part, failed);
     }
     if let Some(more @ 1..) = entry.failed.len().checked_sub(FAILURES_MAX) {
         part.push(format_args!("<p class=\"bad\">{more} failures more are in the results."));
@@ -173,10 +174,15 @@ fn summary(results: &Results<'_>, entry: &Entry<'_>) -> String {
     part.into_string()
 }
 
-/// Line of a failure.
-fn failure(failed: &Failed) -> String {
-    let variant = if failed.variant.is_empty() { String::new() } else { format!(", {}", failed.variant) };
-    html::short(&format!("{}{variant}: {}", failed.target, failed.error), VERDICT_CHARS_MAX)
+/// Writes the line of a failure, or of what this build, machine or target does not have.
+fn write_failure(page: &mut Markup, failed: &Failed) {
+    let names: Vec<&str> =
+        [failed.target.as_str(), &failed.variant].into_iter().filter(|name| !name.is_empty()).collect();
+    let text = html::short(&format!("{}: {}", names.join(", "), failed.error), VERDICT_CHARS_MAX);
+    match failed.error.starts_with(NOT_AVAILABLE) {
+        true => page.push(format_args!("<p class=\"remark\">{}", Text(&text))),
+        false => page.push(format_args!("<p class=\"bad\">Failed: {}", Text(&text))),
+    }
 }
 
 /// Figures of the response times: their distribution, their shares in steps, and the averages.
@@ -240,6 +246,7 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
         figures.extend(cost::ratios(entry));
     }
     figures.extend(processor::handshakes(results, entry));
+    figures.extend(components::figures(results, entry));
     figures.extend(documents::beside(results, entry));
     figures.retain(Figure::has_content);
     figures

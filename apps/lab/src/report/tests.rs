@@ -1,7 +1,10 @@
 //! The whole report: of a fixture with every form of chart, of hostile records, of too many records.
 
 use super::*;
-use crate::record::{Campaign, Comparison, Experiment, Machine, Peak, PeakTrial, Percentiles, Target, parse};
+use crate::record::{
+    Campaign, Comparison, ComponentTime, Experiment, FunctionTime, Machine, Peak, PeakTrial,
+    Percentiles, Profile, Target, parse,
+};
 
 const FIXTURE: &str = include_str!("../../../../testdata/lab/results.jsonl");
 
@@ -114,6 +117,67 @@ fn quick_interrupted_and_cut_campaigns_say_so() {
     assert!(html(&records[..1]).unwrap().contains("Incomplete: "));
 }
 
+#[test]
+fn profiles_are_stacked_bars_with_their_agreement_and_functions() {
+    let component = |component: &str, share: f64| ComponentTime {
+        component: component.into(),
+        share,
+        us: 40.0 * share,
+        ..ComponentTime::default()
+    };
+    let profile = |target: &str, rate: f64, agrees: bool| {
+        Record::Profile(Box::new(Profile {
+            experiment: "register".into(),
+            variant: "udp".into(),
+            target: target.into(),
+            rate,
+            samples: 4321,
+            agreement: if agrees { 0.98 } else { 0.9 },
+            agrees,
+            disagreement: if agrees { String::new() } else { "-10.0 % away".into() },
+            server_cpu_us: 40.0,
+            components: vec![component("kernel", 0.75), component("core", 0.25), component("rest", 0.0)],
+            functions: vec![FunctionTime {
+                component: "kernel".into(),
+                object: "[kernel.kallsyms]".into(),
+                function: format!("udp_sendmsg_at_{rate}"),
+                share: 0.5,
+                us: 20.0,
+            }],
+            extrapolated_peak: Some(25_000.0),
+            measured_peak: (target == "ringway").then_some(20_000.0),
+            ..Profile::default()
+        }))
+    };
+    let mut records = fixture();
+    let at = records.iter().position(|record| matches!(record, Record::End(_))).unwrap();
+    records.splice(
+        at..at,
+        [profile("ringway", 100.0, true), profile("ringway", 200.0, true), profile("kamailio", 200.0, false)],
+    );
+    records.insert(
+        at,
+        Record::Failed(Failed {
+            variant: "components".into(),
+            error: "not available: perf is not installed".into(),
+            ..Failed::default()
+        }),
+    );
+    let page = html(&records).unwrap();
+    assert!(page.contains("<p class=\"remark\">components: not available: perf is not installed"));
+    let section = section(&page, "Registrations");
+    let bars = section.split("CPU time by component").nth(1).unwrap().split("</figure>").next().unwrap();
+    let (legend, pictures) = bars.split_once("class=\"panels\"").unwrap();
+    // No bar and no entry of the legend for what took no time.
+    assert_eq!((count(legend, "class=\"k0\""), count(legend, "class=\"k12\"")), (1, 0));
+    assert_eq!((count(pictures, "<rect class=\"k0\""), count(pictures, "<rect class=\"k2\"")), (3, 3));
+    assert_eq!(count(pictures, "samples and scheduler do not agree</text>"), 1);
+    assert!(pictures.contains("<td>30 (75\u{a0}%)<td>–<td>10 (25\u{a0}%)"), "{pictures}");
+    assert!(section.contains("<td>no: -10.0 % away") && section.contains("<td>1.25<td>no"), "{section}");
+    // Of each target the functions at its highest rate.
+    assert_eq!((count(section, "udp_sendmsg_at_200"), count(section, "udp_sendmsg_at_100")), (2, 0));
+}
+
 /// Records in which every text is markup and every number is extreme.
 fn hostile(number: f64) -> Vec<Record> {
     let evil = || "</title></style><script>alert(1)</script>\"'&\u{0}\u{1b}".to_owned();
@@ -197,6 +261,29 @@ fn hostile(number: f64) -> Vec<Record> {
             trials,
             ..Peak::default()
         }));
+        let component =
+            |component: String| ComponentTime { component, title: evil(), share: number, us: number };
+        records.push(Record::Profile(Box::new(Profile {
+            experiment: experiment.clone(),
+            variant: evil(),
+            target: evil(),
+            rate: number,
+            samples: u64::MAX,
+            agreement: number,
+            disagreement: evil(),
+            server_cpu_us: number,
+            components: vec![component("kernel".into()), component("core".into()), component(evil())],
+            functions: vec![FunctionTime {
+                function: evil(),
+                object: evil(),
+                us: number,
+                ..FunctionTime::default()
+            }],
+            extrapolated_peak: Some(number),
+            measured_peak: Some(number),
+            remarks: vec![evil(); 500],
+            ..Profile::default()
+        })));
         records.push(Record::Comparison(Comparison {
             experiment: experiment.clone(),
             variant: evil(),

@@ -5,7 +5,7 @@ use super::data::{Entry, Results, Series, Variant, response};
 use super::html::{amount, count};
 use super::peak::shown;
 use super::rates::goodput_percent;
-use crate::record::{Chart, Comparison, Idle};
+use crate::record::{Chart, Comparison, Idle, NOT_AVAILABLE};
 
 /// The result of an experiment in one line: of several variants the ranges.
 pub(super) fn line(results: &Results<'_>, entry: &Entry<'_>) -> String {
@@ -21,10 +21,14 @@ pub(super) fn line(results: &Results<'_>, entry: &Entry<'_>) -> String {
             format!("{ranges} ({count} variants)")
         }
     };
-    match entry.failed.len() {
+    let missing = entry.failed.iter().filter(|failed| failed.error.starts_with(NOT_AVAILABLE)).count();
+    match entry.failed.len() - missing {
         0 => {}
         1 => line.push_str("; 1 part failed"),
         failed => line.push_str(&format!("; {failed} parts failed")),
+    }
+    if missing > 0 {
+        line.push_str(&format!("; {missing} not available"));
     }
     line
 }

@@ -416,6 +416,9 @@ pub(crate) struct RunArgs {
     /// Longest time, of the whole campaign, to wait until other programs leave the machine
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::duration)]
     pub(crate) patience: Duration,
+    /// Sample each target in a further trial of each variant: its CPU time by component (perf; root or CAP_PERFMON)
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Domain of the users of a running server
     #[arg(long, value_name = "DOMAIN", default_value = Self::DOMAIN)]
     pub(crate) domain: String,
@@ -516,6 +519,7 @@ Examples:
   ringway lab run register call --target ringway --target kamailio --quick
   ringway lab run peak --target ringway --seconds 10 --out results/peak
   ringway lab run call --transport tcp --digest MD5 --repeat 7
+  ringway lab run register peak --target ringway --target kamailio --profile
   ringway lab run ./mine.toml --target 127.0.0.1:5060 --domain example.org \\
     --password-file lab.password
   ringway lab run authentication --sources 20 \\

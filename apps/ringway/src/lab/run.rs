@@ -178,6 +178,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         digest: args.digest.map(|digest| digest.algorithm()),
         sources: args.sources,
         patience: args.patience,
+        is_profiled: args.profile,
         allowed_hosts: args.allow_remote.clone(),
         fail_if: args.fail_if.clone(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

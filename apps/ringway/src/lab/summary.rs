@@ -2,7 +2,7 @@
 
 use ringway_lab::campaign::compare::{FACTOR_CPU, FACTOR_RESPONSE, PEAK};
 use ringway_lab::record::{
-    Chart, Comparison, End, Experiment, Measurement, Media, Record, Tls, invalid_trials,
+    Chart, Comparison, End, Experiment, Measurement, Media, Profile, Record, Tls, invalid_trials,
 };
 use ringway_lab::statistics::{latency_coefficient, mean_interval, median, median_interval};
 use std::fmt::Write as _;
@@ -25,6 +25,15 @@ pub(super) fn text(records: &[Record], against: &[Comparison], is_quick: bool) -
             && *waited >= 1.0
         {
             lines.push(format!("Waited {waited:.0} s for a quiet machine."));
+        }
+    }
+    for record in records {
+        if let Record::Failed(failed) = record
+            && failed.experiment.is_empty()
+        {
+            lines.push(
+                format!("{} {}: {}", failed.target, failed.variant, failed.error).trim_start().to_owned(),
+            );
         }
     }
     for record in records {
@@ -231,6 +240,7 @@ fn notes(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
                 }
                 lines.push(line);
             }
+            Record::Profile(profile) if profile.experiment == experiment => lines.extend(components(profile)),
             Record::Comparison(comparison) if comparison.experiment == experiment => {
                 lines.push(compared(comparison));
             }
@@ -240,6 +250,40 @@ fn notes(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
             _ => {}
         }
     }
+}
+
+/// Components of a profiled trial, its agreement with the scheduler, and the extrapolated peak.
+fn components(profile: &Profile) -> Vec<String> {
+    let used = profile.components.iter().filter(|one| one.share > 0.0);
+    let parts: Vec<String> =
+        used.map(|one| format!("{} {:.1} ({:.0} %)", one.title, one.us, one.share * 100.0)).collect();
+    let doubt = match (&profile.disagreement, &profile.invalid_because) {
+        (disagreement, _) if !profile.agrees => format!("; NOT IN AGREEMENT: {disagreement}"),
+        (_, reason) if !reason.is_empty() => format!("; the trial is not valid: {reason}"),
+        _ => String::new(),
+    };
+    let mut lines = vec![
+        format!(
+            "  components ({}), {} at {:.0}/s, µs each: {}",
+            profile.variant,
+            profile.target,
+            profile.rate,
+            parts.join(", ")
+        ),
+        format!(
+            "    {} samples are {:.1} % of the scheduler's time{doubt}",
+            profile.samples,
+            profile.agreement * 100.0
+        ),
+    ];
+    if let (Some(extrapolated), Some(measured)) = (profile.extrapolated_peak, profile.measured_peak) {
+        let bound = if profile.peak_limited_by.is_empty() { "" } else { ", a lower bound" };
+        lines.push(format!(
+            "    extrapolated peak {extrapolated:.0}/s, measured {measured:.0}/s{bound}: {:.2} ×",
+            extrapolated / measured
+        ));
+    }
+    lines
 }
 
 fn compared(comparison: &Comparison) -> String {
@@ -290,7 +334,7 @@ pub(super) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_lab::record::{Failed, Peak};
+    use ringway_lab::record::{ComponentTime, Failed, Peak};
 
     fn trial(target: &str, us: f64, valid: bool) -> Record {
         Record::Measurement(Box::new(Measurement {
@@ -328,6 +372,40 @@ mod tests {
         assert!(line(" b ").contains("INVALID, not counted: it was late"), "{text}");
         assert!(text.contains("criterion: 99th percentile ≤ 50 ms") && text.contains("512/s"), "{text}");
         assert!(text.contains("FAILED") && text.contains("indicative"), "{text}");
+    }
+
+    #[test]
+    fn components_are_named_with_their_agreement() {
+        let component = |title: &str, us: f64, share: f64| ComponentTime {
+            title: title.into(),
+            us,
+            share,
+            ..ComponentTime::default()
+        };
+        let mut profile = Profile {
+            variant: "udp".into(),
+            target: "ringway".into(),
+            rate: 100.0,
+            samples: 4000,
+            agreement: 0.98,
+            agrees: true,
+            components: vec![
+                component("kernel", 15.0, 0.75),
+                component("libc", 0.0, 0.0),
+                component("core", 5.0, 0.25),
+            ],
+            extrapolated_peak: Some(1100.0),
+            measured_peak: Some(1000.0),
+            ..Profile::default()
+        };
+        assert_eq!(
+            components(&profile).join("|"),
+            "  components (udp), ringway at 100/s, µs each: kernel 15.0 (75 %), core 5.0 (25 %)\
+             |    4000 samples are 98.0 % of the scheduler's time\
+             |    extrapolated peak 1100/s, measured 1000/s: 1.10 ×"
+        );
+        (profile.agrees, profile.disagreement) = (false, "too few".into());
+        assert!(components(&profile).join("").contains("; NOT IN AGREEMENT: too few"));
     }
 
     #[test]

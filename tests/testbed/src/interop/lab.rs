@@ -164,6 +164,7 @@ pub(crate) fn run_scenarios() -> Vec<Scenario> {
     let with_kamailio = [
         Scenario::new("lab/run-kamailio-all", move |stage: &Stage| whole.run(stage)).long(),
         Scenario::new("lab/run-kamailio", move |stage: &Stage| short.run(stage)).alone(),
+        Scenario::new("lab/profile", run_profile).alone(),
     ];
     let all = with_kamailio.into_iter().chain(with_database);
     // They need the lab of the program.
@@ -222,6 +223,48 @@ impl Campaign {
         }
         Ok(())
     }
+}
+
+/// Both targets are profiled: their time is split by component. Where perf cannot sample there is a row that says so, and the campaign
+/// goes on.
+fn run_profile(stage: &Stage) -> Result<()> {
+    let experiment = stage.path("own.toml");
+    std::fs::write(&experiment, "scenario = \"update\"\nrates = [4000]\nusers = 200\nquick_seconds = 0.3\n")?;
+    let mut command = lab_run(stage)?;
+    command.arg(&experiment).args(["--target", "ringway", "--target", "kamailio", "--quick", "--profile"]);
+    command.args(["--sources", "4", "--out"]).arg(stage.path("results"));
+    let lab = Process::start("lab", &mut command, &stage.folder)?;
+    let status = lab.wait_for(LIMIT)?;
+    ensure!(status.success(), "{status}: {}", lab.output());
+    let records = record::read(&stage.path("results"))?;
+    let missing = records.iter().find_map(|record| match record {
+        Record::Failed(failed) if failed.variant == "components" => Some(failed.error.as_str()),
+        _ => None,
+    });
+    if let Some(why) = missing {
+        ensure!(why.starts_with("not available: perf"), "{why}");
+        return Ok(());
+    }
+    let mut profiled = BTreeSet::new();
+    for record in &records {
+        let Record::Profile(profile) = record else { continue };
+        let of = &profile.target;
+        let share = |key: &str| {
+            profile.components.iter().find(|one| one.component == key).map_or(0.0, |one| one.share)
+        };
+        let sum: f64 = profile.components.iter().map(|one| one.share).sum();
+        ensure!((sum - 1.0).abs() < 1e-6, "{of}: the shares are {sum} together");
+        for key in ["kernel", "core", "location"] {
+            ensure!(share(key) > 0.0, "{of}: no time of {key}: {:?}", profile.components);
+        }
+        ensure!(share("rest") < 0.25, "{of}: {} are of no component: {:?}", share("rest"), profile.functions);
+        // How near they are is a matter of the machine's other work, and in the record.
+        ensure!(profile.samples > 100 && profile.agreement > 0.3, "{of}: {profile:?}");
+        ensure!(profile.agrees == profile.disagreement.is_empty(), "{of}: {profile:?}");
+        profiled.insert(of);
+    }
+    ensure!(profiled.len() == 2, "only {profiled:?} were profiled");
+    Ok(())
 }
 
 /// Both targets read the passwords of their users from an empty database, which is empty again afterwards. One that has a table is
