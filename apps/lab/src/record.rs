@@ -46,7 +46,7 @@ pub enum Record {
     Comparison(Comparison),
     /// An experiment that could not be done with one target.
     Failed(Failed),
-    /// End of the campaign; the last record.
+    /// End of the campaign; only comparisons with earlier results follow it.
     End(End),
 }
 

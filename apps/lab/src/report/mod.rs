@@ -14,6 +14,7 @@ mod documents;
 mod figure;
 mod html;
 mod latency;
+mod media;
 mod peak;
 mod plot;
 mod processor;
@@ -246,6 +247,7 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
         figures.extend(cost::ratios(entry));
     }
     figures.extend(processor::handshakes(results, entry));
+    figures.extend(media::streams(results, entry));
     figures.extend(components::figures(results, entry));
     figures.extend(documents::beside(results, entry));
     figures.retain(Figure::has_content);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::{
-    Campaign, Comparison, ComponentTime, Experiment, FunctionTime, Machine, Peak, PeakTrial,
+    Campaign, Comparison, ComponentTime, Experiment, FunctionTime, Machine, Media, Peak, PeakTrial,
     Percentiles, Profile, Target, parse,
 };
 
@@ -115,6 +115,21 @@ fn quick_interrupted_and_cut_campaigns_say_so() {
     assert!(page.contains("Interrupted: ") && !page.contains("Incomplete: "));
     // A campaign that has only begun is a report too.
     assert!(html(&records[..1]).unwrap().contains("Incomplete: "));
+}
+
+#[test]
+fn media_streams_of_the_terminal_are_in_the_report() {
+    let mut records = fixture();
+    let media = Media { streams: 1234, packets_lost: 56, jitter_p99_ms: Some(0.75), ..Media::default() };
+    for record in &mut records {
+        if let Record::Measurement(trial) = record {
+            trial.media = trial.valid.then_some(media);
+        }
+    }
+    assert!(!html(&fixture()).unwrap().contains("Media streams"));
+    let page = html(&records).unwrap();
+    let figure = page.split("Media streams").nth(1).unwrap().split("</figure>").next().unwrap();
+    assert!(figure.contains("<td>0.75<td>–"), "{figure}");
 }
 
 #[test]

@@ -110,10 +110,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     screen.end_line();
     let cleared = site.database.as_ref().map_or(Ok(()), UserDatabase::clear);
     let (totals, measurements) = ended.map_err(|error| Failure::failed(format!("{error:#}")))?;
-    let records = std::mem::take(&mut screen.records);
     let against = earlier
         .as_ref()
         .map(|(folder, records)| compare::campaigns(&measurements, records, &folder.display().to_string()));
+    let records = std::mem::take(&mut screen.records);
+    for comparison in against.iter().flatten() {
+        let recorded = screen.record(Record::Comparison(comparison.clone()));
+        recorded.map_err(|error| Failure::failed(format!("{error:#}")))?;
+    }
     if !args.json {
         output::line(&summary::text(&records, against.as_deref().unwrap_or_default(), args.quick))?;
         output::line(&format!("results: {}", screen.writer.path().display()))?;
