@@ -1,7 +1,7 @@
 //! Checks of the server's packets that apply to every story.
 
 use ringway_sansio::Transport;
-use ringway_server::CallEnd;
+use ringway_server::{CallEnd, Config, Network};
 use ringway_sim::{Fate, Trace, TracedPacket};
 use ringway_sip::{HeaderName, Limits, Message, Method, Start};
 use ringway_test_support::host::TestHost;
@@ -13,8 +13,10 @@ use std::net::SocketAddr;
 /// Every message is well-formed. No packet goes to an address that is not in `named`. The client of a stateful server
 /// gets one final response: no other status and no other To tag follows, except further 2xx to an INVITE. A forwarded
 /// request has Max-Forwards reduced by one, and a branch that no other request from the server has. (A stateless server
-/// looks the callee up for each message: a retransmission or a CANCEL goes elsewhere if the bindings have changed.)
-pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, is_stateful: bool) {
+/// looks the callee up for each message: a retransmission or a CANCEL goes elsewhere if the bindings have changed.) A trunk that must not see
+/// the inside gets one Via.
+pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, config: &Config) {
+    let is_stateful = config.stateful;
     assert_eq!(trace.forgotten(), 0, "the story is too long to be checked");
     let mut answered = BTreeMap::new();
     let mut branches = BTreeMap::new();
@@ -35,7 +37,7 @@ pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, is_
             }
             Start::Response { .. } => {}
             Start::Request { .. } => {
-                one_request_for_a_branch(&mut branches, seen, &message, is_stateful);
+                one_request_for_a_branch(&mut branches, seen, &message, config);
             }
         }
     }
@@ -79,7 +81,7 @@ fn one_request_for_a_branch(
     branches: &mut Branches,
     seen: &TracedPacket,
     message: &Message<'_>,
-    is_stateful: bool,
+    config: &Config,
 ) {
     let text = String::from_utf8_lossy(&seen.bytes);
     let Start::Request { uri, .. } = *message.start() else { return };
@@ -91,12 +93,19 @@ fn one_request_for_a_branch(
     let is_own = is_probe || is_begun_here || matches!(message.method(), Method::Ack | Method::Cancel);
     assert!(hops.is_some_and(|hops| hops < 70 || is_own), "hops {hops:?} in\n{text}");
     let branch = message.via().branch.unwrap_or_default().to_vec();
-    let uri = if is_stateful { uri.as_bytes().to_vec() } else { Vec::new() };
+    let uri = if config.stateful { uri.as_bytes().to_vec() } else { Vec::new() };
     let what = (uri, message.call_id().to_vec(), message.cseq().number);
     let first = branches.entry(branch).or_insert_with(|| what.clone());
     assert_eq!(*first, what, "two requests with one branch:\n{text}");
-    let vias: Vec<_> = message.values(HeaderName::Via).collect();
-    assert!(vias.len() >= 2 || is_own, "our Via or the next one is missing in\n{text}");
+    // A trunk with `hide_topology` sees ours alone.
+    let is_at = |network: &Network| network.contains(seen.to.ip());
+    let mut trunks = config.trunking.trunks.iter();
+    let hides = trunks.any(|trunk| trunk.hides_topology && trunk.networks.iter().any(is_at));
+    let vias = message.values(HeaderName::Via).count();
+    match hides {
+        true => assert_eq!(vias, 1, "a Via of the inside in\n{text}"),
+        false => assert!(vias >= 2 || is_own, "our Via or the next one is missing in\n{text}"),
+    }
 }
 
 fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {

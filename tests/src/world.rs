@@ -2,11 +2,12 @@
 
 use crate::phone::Scheme;
 use crate::relay::Relay;
+use crate::signers;
 use crate::softphone::Softphone;
 use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
-use ringway_sansio::{Event, Instant, NoSigner, Seed, Transport};
+use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::host::{HostLimits, TestHost};
@@ -365,7 +366,7 @@ impl World {
         }
         self.check_softphones();
         self.check_handshakes();
-        check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
+        check::wire(self.sim.trace(), SERVER, &self.named, &self.config);
     }
 
     /// Sent packets and events of the phones, for an error message.
@@ -419,9 +420,9 @@ fn add_server(
                 .events
                 .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
         }
-        Action::FindSigner { query, .. } => {
-            let event = Event::SignerFound { query, result: Err(NoSigner::Unreachable) };
-            effects.events.push((Duration::from_millis(20), event));
+        Action::FindSigner { query, url } => {
+            let (after, result) = signers::find(&url);
+            effects.events.push((after, Event::SignerFound { query, result }));
         }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
         Action::Locate { .. } => unreachable!("this world has no cluster"),

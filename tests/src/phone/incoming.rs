@@ -94,6 +94,7 @@ impl Phone {
         let contact = values(message, HeaderName::Contact);
         self.calls.push(Call {
             call_id: text(message.call_id()),
+            local: format!("<{}>", text(message.to().uri.as_bytes())),
             local_tag,
             remote_tag: text(message.from().tag().unwrap_or_default()),
             remote: format!("<{}>", text(message.from().uri.as_bytes())),

@@ -138,6 +138,8 @@ struct Request {
     method: &'static str,
     uri: String,
     to: String,
+    /// From without the tag.
+    from: String,
     from_tag: String,
     call_id: String,
     cseq: u32,
@@ -155,9 +157,11 @@ struct Request {
 /// Dialog, or early dialog.
 struct Call {
     call_id: String,
+    /// From or To of this side, without the tag (RFC 3261 §12.1.1).
+    local: String,
     local_tag: String,
     remote_tag: String,
-    /// From or To of the other side, without the tag.
+    /// The same of the other side.
     remote: String,
     target: String,
     routes: Vec<String>,

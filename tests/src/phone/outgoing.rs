@@ -31,6 +31,7 @@ impl Phone {
             method: "REGISTER",
             uri: format!("{}:{}", self.scheme, self.account.domain),
             to: format!("<{}>", self.aor()),
+            from: format!("<{}>", self.aor()),
             from_tag: self.new_tag(),
             call_id: self.register_call_id.clone(),
             cseq: self.register_cseq,
@@ -79,6 +80,7 @@ impl Phone {
             method,
             uri: uri.into(),
             to: format!("<{uri}>"),
+            from: format!("<{}>", self.aor()),
             from_tag: self.new_tag(),
             call_id,
             cseq: 1,
@@ -139,6 +141,7 @@ impl Phone {
             method,
             uri: call.target.clone(),
             to: format!("{};tag={}", call.remote, call.remote_tag),
+            from: call.local.clone(),
             from_tag: call.local_tag.clone(),
             call_id: call.call_id.clone(),
             cseq: call.cseq,
@@ -216,6 +219,7 @@ impl Phone {
             method,
             uri: request.uri.clone(),
             to: request.to.clone(),
+            from: request.from.clone(),
             from_tag: request.from_tag.clone(),
             call_id: request.call_id.clone(),
             cseq: request.cseq + 1,
@@ -251,6 +255,7 @@ impl Phone {
         let cseq = request.cseq;
         let mut call = Call {
             call_id: request.call_id.clone(),
+            local: request.from.clone(),
             local_tag: request.from_tag.clone(),
             remote_tag,
             remote: request.to.clone(),
@@ -293,8 +298,8 @@ impl Phone {
         for route in &request.routes {
             text.push_str(&format!("Route: {route}\r\n"));
         }
-        let (aor, tag) = (self.aor(), &request.from_tag);
-        text.push_str(&format!("Max-Forwards: {}\r\nFrom: <{aor}>;tag={tag}\r\n", self.hops));
+        let (from, tag) = (&request.from, &request.from_tag);
+        text.push_str(&format!("Max-Forwards: {}\r\nFrom: {from};tag={tag}\r\n", self.hops));
         text.push_str(&format!("To: {}\r\nCall-ID: {}\r\n", request.to, request.call_id));
         text.push_str(&format!("CSeq: {} {}\r\n{}", request.cseq, request.method, request.extra));
         text.push_str(&format!("Content-Length: {}\r\n\r\n{}", request.body.len(), request.body));
@@ -307,6 +312,7 @@ impl Phone {
             method: "ACK",
             uri: call.target.clone(),
             to: format!("{};tag={}", call.remote, call.remote_tag),
+            from: call.local.clone(),
             from_tag: call.local_tag.clone(),
             call_id: call.call_id.clone(),
             cseq,
