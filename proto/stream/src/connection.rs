@@ -310,7 +310,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     }
 
     /// Takes a message back that waits for the connection to be established: true, and the message is undelivered. If no other message
-    /// waits, the connection is closed in its place, with all that is undelivered. A layer with a handshake gives nothing back.
+    /// waits, the connection is closed instead, with all that is undelivered. A layer with a handshake gives nothing back.
     pub fn give_up(&mut self, token: Token) -> bool {
         if self.is_connected() || self.layer.is_handshaking() || !self.queue.has(token) {
             return false;

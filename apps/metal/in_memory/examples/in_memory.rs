@@ -249,7 +249,8 @@ fn trunk_calls(bench: &mut Bench, users: Range<usize>, is_hidden: bool) {
         bench.run(users.clone().map(|user| frame(&of_user(invite(user, &number(user))))).collect(), 2);
     let invites: Vec<&str> =
         sent.iter().map(|frame| payload(frame)).filter(|text| text.starts_with("INVITE ")).collect();
-    assert_eq!((invites.len(), invites[0].contains(&PHONE.to_string())), (users.len(), !is_hidden));
+    let headers = invites[0].split("\r\n\r\n").next().unwrap_or_default();
+    assert_eq!((invites.len(), headers.contains(&PHONE.to_string())), (users.len(), !is_hidden));
     let (at_phone, at_carrier) = (format!("@{PHONE}:5060"), format!("@{CARRIER}:5060"));
     let answers = |status: &str| -> Vec<Vec<u8>> {
         let answer = |user: usize| response(invites[user - first], status).replace(&at_phone, &at_carrier);
@@ -264,6 +265,8 @@ fn trunk_calls(bench: &mut Bench, users: Range<usize>, is_hidden: bool) {
     };
     bench.run(users.clone().map(|user| request(user, "ACK")).collect(), 1);
     let (_, ends) = bench.run(users.clone().map(|user| request(user, "BYE")).collect(), 1);
+    // The rate of the callers' address.
+    bench.now = bench.now + Duration::from_secs(3);
     let ended = |user: usize| frame_from(CARRIER, &response(payload(&ends[user - first]), "200 OK"));
     let (_, replies) = bench.run(users.clone().map(ended).collect(), 1);
     assert!(payload(&replies[0]).starts_with("SIP/2.0 200 "), "{}", payload(&replies[0]));

@@ -5,7 +5,7 @@ use crate::base::grant::Sender;
 use crate::base::keys::Keys;
 use crate::base::request::Request;
 use crate::report::Report;
-use crate::token::caller_uri::as_its_sender_has;
+use crate::token::sender::as_its_sender_has;
 use crate::{Action, Aor, CallStep, Detail, LogEvent, Reason};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};

@@ -552,7 +552,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 const LOCATING_MAX: Duration = Duration::from_secs(30);
 /// Time for which another node may register what is this one's: it reads this node's next heartbeat, looks, and its last request arrives.
 const CONTESTED_TIME: Duration = Duration::from_secs(4);
-/// Repetitions after that time are spread over so many milliseconds.
+/// The next requests after that time are spread over so many milliseconds.
 const CONTESTED_SPREAD_MS: u64 = 1000;
 /// Least delay of an attempt, by the rate of requests, that is counted.
 const DELAY_MIN: Duration = Duration::from_secs(1);

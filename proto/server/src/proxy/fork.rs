@@ -16,7 +16,7 @@ use crate::dialog::route::{NextHop, Routed, preprocess};
 use crate::neighbour::Sending;
 use crate::report::Report;
 use crate::tables::{CallRequest, CallResult, CountedCall};
-use crate::token::caller_uri::as_its_sender_has;
+use crate::token::sender::as_its_sender_has;
 use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

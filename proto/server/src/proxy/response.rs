@@ -9,7 +9,7 @@ use super::{Proxy, ends};
 use crate::base::{BranchId, Env, Grant, Keys, Reach, Response, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
-use crate::token::caller_uri::as_its_sender_has;
+use crate::token::sender::as_its_sender_has;
 use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -5,10 +5,8 @@
 
 use super::Mark;
 use super::sealed::{open, seal};
-use super::topology::Inside;
 use crate::Config;
 use alloc::vec::Vec;
-use ringway_sansio::Flow;
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, NameAddr, Uri};
 
 /// The caller's URI at both sides.
@@ -85,39 +83,19 @@ fn is_proven(config: &Config, key: &[u8; 16], message: &Message<'_>) -> bool {
     matches!(mark, Some(Mark::Dialog { is_of_caller: false, .. }))
 }
 
+/// A request of the callee with the URI in To that it wrote there; `None` for any other.
+pub(super) fn with_shown_uri(config: &Config, key: &[u8; 16], message: &Message<'_>) -> Option<Vec<u8>> {
+    let may_differ = message.has(HeaderName::Route) && message.to().tag().is_some();
+    let uris = if may_differ { CallerUris::of_request(config, key, message) } else { None };
+    uris?.in_to(config, key, message, CallerUri::Shown)
+}
+
 /// A request of the callee with the caller's own URI in To; `None` for any other.
 pub(crate) fn with_own_uri(config: &Config, key: &[u8; 16], message: &Message<'_>) -> Option<Vec<u8>> {
     if !message.has(HeaderName::Route) || message.to().tag().is_none() {
         return None;
     }
     CallerUris::of_request(config, key, message)?.in_to(config, key, message, CallerUri::Own)
-}
-
-/// Calls `act` with a request as its sender has it, for a response of this server.
-pub(crate) fn as_its_sender_has<T>(
-    config: &Config,
-    key: &[u8; 16],
-    hidden: &[u8; 16],
-    message: &Message<'_>,
-    source: &Flow,
-    act: impl FnOnce(&Message<'_>) -> T,
-) -> T {
-    if cfg!(feature = "operator")
-        && !config.trunking.trunks.is_empty()
-        && let Some(bytes) = Inside::new(config, key, hidden).as_trunk_has(message, source)
-        && let Ok(outside) = &Message::parse(&bytes, &Limits::STORED)
-    {
-        return act(outside);
-    }
-    let may_differ =
-        cfg!(feature = "operator") && message.has(HeaderName::Route) && message.to().tag().is_some();
-    let uris = if may_differ { CallerUris::of_request(config, key, message) } else { None };
-    if let Some(bytes) = uris.and_then(|uris| uris.in_to(config, key, message, CallerUri::Shown))
-        && let Ok(message) = &Message::parse(&bytes, &Limits::STORED)
-    {
-        return act(message);
-    }
-    act(message)
 }
 
 /// A message with another value of a header field.

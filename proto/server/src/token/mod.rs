@@ -13,6 +13,7 @@ pub(crate) mod caller_uri;
 pub(crate) mod hidden;
 mod identity;
 pub(crate) mod sealed;
+pub(crate) mod sender;
 pub(crate) mod sources;
 pub(crate) mod topology;
 

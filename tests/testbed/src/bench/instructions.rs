@@ -283,7 +283,7 @@ const CORE: [(&str, u32); 5] =
     [("register", 2000), ("register-digest", 2000), ("call", 200), ("not-found", 2000), ("redirect", 2000)];
 
 /// Calls of [`hidden`], and how many times the instructions of a call to another trunk one may have.
-const HIDDEN_CALLS: u32 = 200;
+const HIDDEN_CALLS: u32 = 100;
 const HIDDEN_TIMES_MAX: f64 = 1.25;
 
 /// File with the recorded counts.
