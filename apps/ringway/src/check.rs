@@ -74,7 +74,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints the most memory that the server takes: with its parts if they are asked for, otherwise to people only.
+/// Prints the most memory that the server takes: with its parts by `--memory`, otherwise to people only.
 fn print(file: &str, memory: &MemorySum, has_parts: bool) -> Result<(), Failure> {
     if !has_parts {
         if std::io::stderr().is_terminal() {

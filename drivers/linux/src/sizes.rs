@@ -8,7 +8,7 @@ use crate::sys::{BATCH_MAX, DATAGRAM_BYTES_MAX};
 use crate::tcp::stream::Stream;
 use ringway_sansio::{Framer, TableSize};
 
-/// What decides how much memory a runtime takes.
+/// Settings that decide how much memory a runtime takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeSize {
     /// Worker threads; 0: one for each core.

@@ -28,7 +28,7 @@ pub enum FieldOrder {
 /// Numbers that stand for `%d` in the lines, which are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldNumbers {
-    /// Number of lines with repetitions.
+    /// Number of lines, those that come again included.
     pub count: u32,
     /// Number of the first line.
     pub offset: u32,
@@ -37,7 +37,7 @@ pub struct FieldNumbers {
 }
 
 impl FieldList {
-    /// A list of the lines at these places of a text. `None`: there is no line, or a place is not in the text.
+    /// A list of the lines at these positions of a text. `None`: there is no line, or a position is not in the text.
     pub fn new(
         text: Arc<str>,
         lines: Vec<(u32, u32)>,
@@ -51,7 +51,7 @@ impl FieldList {
         is_good.then(|| Self { text, lines: lines.into(), order, numbers })
     }
 
-    /// Number of lines, with repetitions; at least 1.
+    /// Number of lines, those that come again included; at least 1.
     pub fn count(&self) -> u32 {
         match self.numbers {
             Some(numbers) => numbers.count,

@@ -24,6 +24,7 @@ mod fields;
 mod generator;
 mod kept;
 mod media;
+mod outcome;
 mod scenario;
 mod script;
 mod session;
@@ -32,11 +33,12 @@ mod users;
 
 pub use arrivals::Length;
 pub use arrivals::{Arrivals, Spacing};
-pub use attempt::{Outcome, Report};
+pub use attempt::Report;
 pub use classic::{Classic, ClassicError};
 pub use fields::{FieldList, FieldNumbers, FieldOrder};
 pub use generator::{Action, Counters, Generator};
 pub use media::{MediaCounters, MediaStreams, StreamReport};
+pub use outcome::Outcome;
 pub use ringway_sdp::{CryptoSuite, Protection};
 pub use scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
 pub use script::{

@@ -275,7 +275,7 @@ fn is_endless(steps: &[Step], scripts: &[Script], start: usize) -> bool {
             Some(Step::Receive(_) | Step::Pause(_)) | None => return false,
         }
         at = match scripts.get(at).and_then(|script| script.next) {
-            Some(jump) if jump.test.is_some() || jump.chance_ppm < crate::Jump::ALWAYS_PPM => return false,
+            Some(jump) if jump.test.is_some() || jump.random_ppm < crate::Jump::ALWAYS_PPM => return false,
             Some(jump) => jump.to,
             None => at + 1,
         };

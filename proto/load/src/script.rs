@@ -1,6 +1,6 @@
 //! Actions, variables and jumps of the steps of a scenario, as SIPp has them.
 
-use crate::attempt::Outcome;
+use crate::outcome::Outcome;
 use crate::template::{Keyword, Text};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,7 +10,7 @@ use core::ops::Range;
 use memchr::memmem;
 use ringway_sip::write_number;
 
-/// What a step does besides its message: conditions before it, actions and a jump after it.
+/// Work of a step besides its message: conditions before it, actions and a jump after it.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The step is passed over unless the variable is set, or with `false`, unless it is not set. Not of a [`Step::Receive`](crate::Step::Receive).
@@ -33,7 +33,7 @@ pub struct Jump {
     /// Variable that must be set.
     pub test: Option<Variable>,
     /// Probability of the jump in millionths.
-    pub chance_ppm: u32,
+    pub random_ppm: u32,
 }
 
 impl Jump {

@@ -61,7 +61,7 @@ fn actions(actions: Vec<ScriptAction>) -> Script {
 }
 
 fn jump(to: usize, test: Option<Variable>) -> Script {
-    Script { next: Some(Jump { to, test, chance_ppm: Jump::ALWAYS_PPM }), ..Script::default() }
+    Script { next: Some(Jump { to, test, random_ppm: Jump::ALWAYS_PPM }), ..Script::default() }
 }
 
 struct Played {
@@ -194,11 +194,11 @@ fn an_optional_response_branches_and_a_condition_passes_a_step_over() {
 }
 
 #[test]
-fn a_jump_by_chance_is_done_as_often_as_it_says() {
+fn a_random_jump_is_done_as_often_as_it_says() {
     let steps = vec![send(""), response(200, false), Step::Nop, Step::Nop];
     let logged = ScriptAction::Log(Text::parse("passed").unwrap());
-    for (chance_ppm, passed) in [(0, 4), (Jump::ALWAYS_PPM, 0)] {
-        let next = Some(Jump { to: 3, test: None, chance_ppm });
+    for (random_ppm, passed) in [(0, 4), (Jump::ALWAYS_PPM, 0)] {
+        let next = Some(Jump { to: 3, test: None, random_ppm });
         let scripts =
             vec![Script::default(), Script { next, ..Script::default() }, actions(vec![logged.clone()])];
         let played = play(Scenario::scripted(steps.clone(), scripts).unwrap(), users(), "SIP/2.0 200 OK");

@@ -2,10 +2,10 @@
 
 /// The most memory that a table, or several like it, takes.
 ///
-/// Bytes are those that are asked of the allocator, without its own: some sixteen for each allocation.
+/// Bytes are those that the allocator gives, without its own: some sixteen for each allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
-    /// What is kept in it.
+    /// Name of its entries.
     pub name: &'static str,
     /// Maximum number of entries.
     pub entries: u64,

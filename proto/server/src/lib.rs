@@ -64,7 +64,7 @@ pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
-pub use server::{shard_of_aor, shard_of_user};
+pub use server::{shard_of_aor, shard_of_user, table_sizes};
 pub use tables::{
     BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, DialogState, DialogStateFilter, DialogStates,
     DialogStatus, FailedServers, LocateLimits, LocateRefusal, MemoryBudget, NeighbourRoute, NeighbourTable,

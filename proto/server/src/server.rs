@@ -33,6 +33,7 @@ use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, R
 use ringway_sip::{Limits, Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 pub use shard::{shard_of_aor, shard_of_user};
+pub use sizes::table_sizes;
 use verifying::Verifying;
 
 /// A registrar, proxy and redirect server for one shard of the users.

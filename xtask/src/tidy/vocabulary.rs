@@ -138,17 +138,17 @@ fn document_findings(file: &File) -> Vec<String> {
         return Vec::new();
     }
     let lines = file.text.lines().enumerate();
-    lines.flat_map(|(number, line)| word_findings(file, number + 1, &without_targets(line))).collect()
+    lines.flat_map(|(number, line)| word_findings(file, number + 1, &without_names(line))).collect()
 }
 
-/// The line of a document without the targets of its links, which name files.
-fn without_targets(line: &str) -> String {
+/// The line of a document without the targets of its links, which name files, and without words in backquotes, which are names.
+fn without_names(line: &str) -> String {
     let mut parts = line.split("](");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         text.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
     }
-    text
+    text.split('`').step_by(2).collect::<Vec<_>>().join("``")
 }
 
 /// The marker and the text of a line that is a doc comment.

@@ -261,7 +261,8 @@ impl Target {
         let (domain, password) = (server::DOMAIN.to_owned(), server::PASSWORD.to_owned());
         let components: fn() -> Result<Table> = match self.kind {
             TargetKind::Ringway | TargetKind::Address(_) => Table::ringway,
-            TargetKind::Kamailio(_) => Table::kamailio,
+            // Modules of OpenSIPS have the names of those of Kamailio; untested, as the target is.
+            TargetKind::Kamailio(_) | TargetKind::OpenSips => Table::kamailio,
         };
         Ok(Server {
             process: Some(process),
@@ -354,7 +355,7 @@ impl Server {
         self.sampler.as_ref().map(|_| self.tick)
     }
 
-    /// What samples it, if anything does.
+    /// Its sampler, if it has one.
     pub const fn sampler(&mut self) -> Option<&mut Sampler> {
         self.sampler.as_mut()
     }

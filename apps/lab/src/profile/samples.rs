@@ -19,7 +19,7 @@ pub struct Sample {
     pub pid: u32,
     /// Monotonic clock in nanoseconds.
     pub time_ns: u64,
-    /// Time that it stands for.
+    /// Time that it counts for.
     pub period_ns: u64,
     /// Innermost function; empty if it has no name.
     pub function: String,

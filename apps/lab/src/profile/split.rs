@@ -70,7 +70,7 @@ struct Function {
     ns: u64,
 }
 
-/// What is known of a profiled trial besides its samples.
+/// Facts about a profiled trial besides its samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trial {
     /// Attempts that ended.
@@ -241,7 +241,7 @@ impl Split {
 pub const DIFFERENCE_PERCENT_MAX: f64 = 5.0;
 /// Samples that a judgement of the difference needs; 3 % is their standard error.
 const SAMPLES_MIN: u64 = 1000;
-/// Functions and files that are told apart.
+/// Functions and files that are listed.
 const FUNCTIONS_MAX: usize = 20_000;
 const OBJECTS_MAX: usize = 1000;
 /// Functions of a record.

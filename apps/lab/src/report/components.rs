@@ -46,7 +46,7 @@ fn stacks(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     Figure {
         title: "CPU time by component",
         note: format!(
-            "Samples of the server's threads in a trial of its own, with perf, as µs for each attempt; the load comes in ticks of some milliseconds, so that a wake-up serves many messages. The innermost function of a sample decides: what was inlined is its caller's, and memory is copied by libc whoever asked for it. Kamailio by its modules, Ringway by its module paths. The kernel charges the receiving of a packet on loopback to its sender: the table below has both sides. Where samples and the scheduler's time differ by more than {DIFFERENCE_PERCENT_MAX} %, the bar says so."
+            "Samples of the server's threads in a trial of its own, with perf, as µs for each attempt; the load comes in ticks of some milliseconds, so that a wake-up serves many messages. The innermost function of a sample decides: what was inlined is its caller's, and memory is copied by libc for every caller. Kamailio by its modules, Ringway by its module paths. The kernel charges the receiving of a packet on loopback to its sender: the table below has both sides. Where samples and the scheduler's time differ by more than {DIFFERENCE_PERCENT_MAX} %, the bar says so."
         ),
         stack: stack.map(|(index, (_, _, title))| (index, *title)).collect(),
         panels: panels.collect(),

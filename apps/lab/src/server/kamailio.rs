@@ -117,7 +117,7 @@ fn kamailio_authentication(settings: &Settings) -> (String, [String; 2]) {
     };
     let nonces = match settings.nonces {
         NonceUse::Count => "",
-        // Each nonce has a place among those that are not used yet; a newer one takes the place of the oldest.
+        // Each nonce has a slot among those that are not used yet; a newer one takes the slot of the oldest.
         NonceUse::Once => "modparam(\"auth\", \"one_time_nonce\", 1)\n",
     };
     let register = check("www_authenticate", "www_challenge");

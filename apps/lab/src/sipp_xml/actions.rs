@@ -1,19 +1,13 @@
 //! Actions, conditions and jumps of the elements of a scenario file.
 
+use super::error::SippError;
 use super::pattern::compile;
-use super::read::{Element, Reader, SippError};
+use super::read::{Element, Kind, Next, RANDOM, Reader};
 use ringway_load::{
     Check, Comparison, HeaderPlace, Jump, Operand, Operator, Place, Script, ScriptAction, Search, Text,
     Variable,
 };
 use roxmltree::Node;
-
-/// Jump whose label is not resolved yet.
-#[derive(Clone, Debug)]
-pub(super) struct Next {
-    pub(super) label: String,
-    pub(super) line: usize,
-}
 
 impl Reader<'_> {
     /// Condition, actions and jump of an element.
@@ -39,7 +33,7 @@ impl Reader<'_> {
             }
         }
         let Some(label) = element.attribute("next") else {
-            if let Some(name) = ["test", "chance"].into_iter().find(|name| element.has_attribute(*name)) {
+            if let Some(name) = ["test", RANDOM].into_iter().find(|name| element.has_attribute(*name)) {
                 return Err(
                     self.refuse(element, format!("`{name}` belongs to a jump; add `next`, or remove it"))
                 );
@@ -47,13 +41,13 @@ impl Reader<'_> {
             return Ok((script, None));
         };
         let test = self.used(element, "test")?;
-        let chance = match element.attribute("chance").map(|text| text.trim().parse::<f64>()) {
+        let share = match element.attribute(RANDOM).map(|text| text.trim().parse::<f64>()) {
             None => 1.0,
-            Some(Ok(chance)) if (0.0..=1.0).contains(&chance) => chance,
-            Some(_) => return Err(self.refuse(element, "`chance` is a number from 0 to 1".to_owned())),
+            Some(Ok(share)) if (0.0..=1.0).contains(&share) => share,
+            Some(_) => return Err(self.refuse(element, format!("`{RANDOM}` is a number from 0 to 1"))),
         };
-        let chance_ppm = (chance * f64::from(Jump::ALWAYS_PPM)).round() as u32;
-        script.next = Some(Jump { to: 0, test, chance_ppm });
+        let random_ppm = (share * f64::from(Jump::ALWAYS_PPM)).round() as u32;
+        script.next = Some(Jump { to: 0, test, random_ppm });
         Ok((script, Some(Next { label: label.to_owned(), line: self.line_of(element) })))
     }
 
@@ -112,12 +106,7 @@ impl Reader<'_> {
                 }
             }
             "add" | "subtract" | "multiply" | "divide" => {
-                let operator = match name {
-                    "add" => Operator::Add,
-                    "subtract" => Operator::Subtract,
-                    "multiply" => Operator::Multiply,
-                    _ => Operator::Divide,
-                };
+                let operator = operator(name);
                 let value = self.operand(action, "variable")?;
                 if operator == Operator::Divide && value == Operand::Number(0.0) {
                     return Err(self.refuse(action, "a division by 0; give another value".to_owned()));
@@ -266,13 +255,13 @@ impl Reader<'_> {
     }
 }
 
-/// Kind of an element with a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Send,
-    Receive,
-    Pause,
-    Nop,
+fn operator(name: &str) -> Operator {
+    match name {
+        "add" => Operator::Add,
+        "subtract" => Operator::Subtract,
+        "multiply" => Operator::Multiply,
+        _ => Operator::Divide,
+    }
 }
 
 fn refused_action(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! Lists of fields of SIPp (`-inf`).
 
-use super::SippError;
+use super::error::SippError;
 use ringway_load::{FieldList, FieldNumbers, FieldOrder, User, Users, UsersError};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,14 +5,16 @@
 //! says.
 
 mod actions;
+mod error;
 mod keywords;
 mod list;
 mod pattern;
 mod read;
 mod write;
 
+pub use error::SippError;
 pub use list::{CredentialColumns, InputList, InputLists, List, ListError, is_list, read_list};
-pub use read::{FILE_BYTES_MAX, ScenarioFile, SippError, read, read_with};
+pub use read::{FILE_BYTES_MAX, ScenarioFile, read, read_with};
 use ringway_load::Scenario;
 pub use write::{Style, write};
 

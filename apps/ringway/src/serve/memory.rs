@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::log;
 use ringway_linux::RuntimeSize;
 use ringway_sansio::TableSize;
-use ringway_server::Server;
+use ringway_server::table_sizes;
 use ringway_transaction::SipFramer;
 use serde_json::{Value, json};
 
-/// What the server keeps because of its peers, and the limit of each part.
+/// Parts that the server keeps because of its peers, and the limit of each.
 #[derive(Debug)]
 pub(crate) struct MemorySum {
     /// The parts, largest first.
@@ -29,7 +29,7 @@ impl MemorySum {
             marked_packets: marked_packets(config),
         };
         let shards = shards_of(runtime.workers());
-        let mut parts = Server::table_sizes(&limits, &config.server, shards);
+        let mut parts = table_sizes(&limits, &config.server, shards);
         parts.push(TableSize::of_bytes(BOOKED, 0, limits.memory.max()));
         parts.extend(runtime.table_sizes::<SipFramer>());
         if config.records.enabled {

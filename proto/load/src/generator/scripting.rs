@@ -45,8 +45,8 @@ impl Generator {
         let jump = self.config.scenario.script(step).and_then(|script| script.next);
         let jump = jump.filter(|jump| jump.test.is_none_or(|variable| attempt.values.is_set(variable)));
         let jump = jump.filter(|jump| {
-            jump.chance_ppm >= Jump::ALWAYS_PPM
-                || self.rng.below(u64::from(Jump::ALWAYS_PPM)) < u64::from(jump.chance_ppm)
+            jump.random_ppm >= Jump::ALWAYS_PPM
+                || self.rng.below(u64::from(Jump::ALWAYS_PPM)) < u64::from(jump.random_ppm)
         });
         attempt.step = match jump {
             Some(jump) => jump.to,

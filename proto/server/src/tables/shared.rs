@@ -127,9 +127,9 @@ impl SharedTables {
         }
     }
 
-    /// The most memory that the tables take with a configuration in `shards` shards, besides what is booked on [`TableLimits::memory`] and
-    /// what the configuration lists itself.
-    pub fn sizes(limits: &TableLimits, config: &Config, shards: usize) -> Vec<TableSize> {
+    /// The most memory that the tables take with a configuration and so many watched users, besides what is booked on
+    /// [`TableLimits::memory`] and what the configuration lists itself.
+    pub(crate) fn sizes(limits: &TableLimits, config: &Config, watched: usize) -> Vec<TableSize> {
         let trunks = &config.trunking.trunks;
         let calls_of = |trunk: &Trunk| {
             let of_ways = [trunk.call_limits, trunk.calls_in].into_iter().flatten();
@@ -155,7 +155,7 @@ impl SharedTables {
         sizes.extend(SideTable::sizes(limits.sides_max));
         sizes.extend(NeighbourTable::sizes(named));
         sizes.extend(CallCounts::sizes(trunk_calls));
-        sizes.extend(DialogStates::sizes(shards * crate::presence::SUBSCRIPTIONS_MAX));
+        sizes.extend(DialogStates::sizes(watched));
         sizes
     }
 

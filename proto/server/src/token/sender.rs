@@ -9,8 +9,10 @@ use ringway_sip::{Limits, Message};
 /// Calls `act` with a request as its sender has it, for a response of this server.
 pub(crate) fn as_its_sender_has<T>(
     config: &Config,
-    (key, hidden): (&[u8; 16], &[u8; 16]),
-    (message, source): (&Message<'_>, &Flow),
+    key: &[u8; 16],
+    hidden: &[u8; 16],
+    message: &Message<'_>,
+    source: &Flow,
     act: impl FnOnce(&Message<'_>) -> T,
 ) -> T {
     if cfg!(feature = "operator")
