@@ -24,6 +24,7 @@ const HOST_NAMES: &str = include_str!("../../../../docs/recipes/host-names.md");
 const KAMAILIO: &str = include_str!("../../../../docs/recipes/kamailio.md");
 const LOAD_BALANCER: &str = include_str!("../../../../docs/recipes/load-balancer.md");
 const LAB: &str = include_str!("../../../../docs/reference/lab.md");
+const LAB_SIPP: &str = include_str!("../../../../docs/reference/lab-sipp.md");
 const LOG: &str = include_str!("../../../../docs/reference/log.md");
 const RECORDS: &str = include_str!("../../../../docs/recipes/call-records.md");
 const SCALE: &str = include_str!("../../../../docs/recipes/scale.md");
@@ -328,9 +329,9 @@ fn sipp_plays_the_scenario_with_the_list_of_the_documents() {
     run(&users.replace(":5060", ":0").replace("[limits]", "[admin]\\nlisten = \"127.0.0.1:0\"\\n[limits]"));
     let server = Running::start(folder.path(), &["serve"], "");
     let address = server.address();
-    let commands = block(LAB, "$ (echo SEQUENTIAL").replace("127.0.0.1:5060", &address);
+    let commands = block(LAB_SIPP, "$ (echo SEQUENTIAL").replace("127.0.0.1:5060", &address);
     run(&commands.replace("-r 10 -m 100", "-r 100 -m 20"));
-    let commands = block(LAB, "$ ringway lab scenario call").replace("127.0.0.1:5060", &address);
+    let commands = block(LAB_SIPP, "$ ringway lab scenario call").replace("127.0.0.1:5060", &address);
     run(&format!(
         "{} --rate 10 --seconds 1 --fail-if 'success<100%'",
         commands.replace("--talk 2s", "--talk 50ms")
