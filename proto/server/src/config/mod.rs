@@ -237,7 +237,7 @@ impl Features {
 
     /// Overload control with other servers.
     pub(crate) const fn peer_control(&self) -> bool {
-        self.peer_control
+        cfg!(feature = "operator") && self.peer_control
     }
 
     /// All that either uses.
