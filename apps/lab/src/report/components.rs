@@ -2,7 +2,7 @@
 
 use super::data::{Entry, Results};
 use super::figure::Figure;
-use super::html::{Table, Text, amount, count, percent, short};
+use super::html::{Table, Text, amount, amount_or_none, count, percent, short};
 use super::scale::{Kind, Scale};
 use super::svg::{Area, Svg, WIDTH, X_AXIS};
 use crate::profile::components::Component;
@@ -252,7 +252,7 @@ fn functions(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
 fn agreement(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     let row = |profile: &Profile| {
         let verdict = if profile.agrees { "yes".to_owned() } else { format!("no: {}", profile.disagreement) };
-        let unprofiled = profile.unprofiled_cpu_us.map_or_else(|| "–".to_owned(), amount);
+        let unprofiled = amount_or_none(profile.unprofiled_cpu_us);
         let remarks = [profile.invalid_because.clone()].into_iter().chain(profile.remarks.iter().cloned());
         let remarks: Vec<String> = remarks.filter(|remark| !remark.is_empty()).collect();
         Some(vec![

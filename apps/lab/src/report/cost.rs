@@ -2,7 +2,7 @@
 
 use super::data::{Entry, Point as Rate, Results, Spread, Variant};
 use super::figure::{Figure, Key};
-use super::html::{Table, amount, count};
+use super::html::{Table, amount, amount_or_none, count};
 use super::plot::Axis;
 use super::rates::{Value, X, invalid_key, panels, rows};
 use super::rows::{Dot, Group, Row, Rows};
@@ -101,8 +101,7 @@ fn cpu_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
             .confidence
             .map_or_else(|| "–".to_owned(), |(low, high)| format!("{} to {}", amount(low), amount(high)));
         let others = point.spread(|trial| Some(trial.others_share * 100.0));
-        let text =
-            |spread: Option<Spread>| spread.map_or_else(|| "–".to_owned(), |spread| amount(spread.median));
+        let text = |spread: Option<Spread>| amount_or_none(spread.map(|spread| spread.median));
         Some(vec![
             cpu.n.to_string(),
             amount(cpu.median),
@@ -191,7 +190,6 @@ fn ratio_rows<'c>(comparisons: impl Iterator<Item = &'c Comparison>) -> Rows {
 fn ratio_table(comparisons: &[&Comparison]) -> Table {
     let row = |comparison: &&Comparison| {
         let (name, unit) = metric(&comparison.metric);
-        let end = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), amount);
         vec![
             comparison.variant.clone(),
             name.to_owned(),
@@ -201,8 +199,8 @@ fn ratio_table(comparisons: &[&Comparison]) -> Table {
             format!("{} {unit}", amount(comparison.median_a)),
             format!("{} {unit}", amount(comparison.median_b)),
             amount(comparison.ratio),
-            end(comparison.ci_low),
-            end(comparison.ci_high),
+            amount_or_none(comparison.ci_low),
+            amount_or_none(comparison.ci_high),
             comparison.n.to_string(),
         ]
     };
@@ -374,7 +372,7 @@ fn idle_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
     let row = |point: &Rate<'_>| {
         let value = |of: fn(&Idle) -> f64| {
             let spread = point.spread(|trial| trial.idle.as_ref().map(of));
-            spread.map_or_else(|| "–".to_owned(), |spread| amount(spread.median))
+            amount_or_none(spread.map(|spread| spread.median))
         };
         let valid = point.valid().count();
         let values = [

@@ -2,7 +2,7 @@
 
 use super::data::{Entry, Point as Rate, Results, Variant, response};
 use super::figure::Figure;
-use super::html::{Table, amount, percent};
+use super::html::{Table, amount, amount_or_none, percent};
 use super::plot::{Axis, Line, Plot, Point};
 use super::rows::{ShareRow, Shares};
 use super::scale::Kind;
@@ -45,7 +45,7 @@ pub(super) fn cumulative(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
             for (target, trial) in &trials {
                 let mut row =
                     vec![variant.name.to_owned(), results.name_of(*target).to_owned(), amount(trial.rate)];
-                row.extend(SHARES.map(|share| time_of(trial, share).map_or_else(|| "–".to_owned(), amount)));
+                row.extend(SHARES.map(|share| amount_or_none(time_of(trial, share))));
                 rows.push(row);
             }
             let description = format!("{}: cumulative distribution of the response time", shown.heading);

@@ -62,6 +62,11 @@ pub(super) fn short(text: &str, chars_max: usize) -> String {
     short
 }
 
+/// [`amount`] of a value that may be missing.
+pub(super) fn amount_or_none(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), amount)
+}
+
 /// A number with three significant digits, or as an integer with separators of thousands.
 pub(super) fn amount(value: f64) -> String {
     if !value.is_finite() {

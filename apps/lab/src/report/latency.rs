@@ -2,7 +2,7 @@
 
 use super::data::{Entry, Point as Rate, Results};
 use super::figure::Figure;
-use super::html::{Table, amount};
+use super::html::{Table, amount, amount_or_none};
 use super::rates::rows;
 use crate::record::{Measurement, Percentiles};
 use crate::statistics::{latency_coefficient, mean_interval, median};
@@ -17,14 +17,11 @@ pub(super) fn averages(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
             Some((mean, half)) => format!("{} ± {}", amount(mean), amount(half)),
             None => amount(first.median),
         };
-        let or_none = |value: Option<super::data::Spread>| {
-            value.map_or_else(|| "–".to_owned(), |spread| amount(spread.median))
-        };
         let coefficient = median(point.valid().map(|trial| latency_coefficient(&trial.buckets30)));
         Some(vec![
             values.len().to_string(),
             average,
-            or_none(point.spread(summed)),
+            amount_or_none(point.spread(summed).map(|spread| spread.median)),
             format!("{coefficient:.4}"),
         ])
     };

@@ -2,7 +2,7 @@
 
 use super::data::{Entry, Point as Rate, Results};
 use super::figure::Figure;
-use super::html::{Table, amount, count};
+use super::html::{Table, amount_or_none, count};
 use super::rates::rows;
 use crate::record::{Measurement, Media};
 
@@ -14,7 +14,7 @@ pub(super) fn streams(results: &Results<'_>, entry: &Entry<'_>) -> Option<Figure
             count(values.fold(0, u64::saturating_add))
         };
         let median = |value: fn(&Measurement) -> Option<f64>| {
-            point.spread(value).map_or_else(|| "–".to_owned(), |spread| amount(spread.median))
+            amount_or_none(point.spread(value).map(|spread| spread.median))
         };
         point.valid().any(|trial| trial.media.is_some()).then(|| {
             vec![

@@ -4,7 +4,7 @@ use super::data::{
     Entry, Point as Rate, Results, Series, Variant, failed_share, failures, response, retransmitted_share,
 };
 use super::figure::{Figure, Key};
-use super::html::{Table, amount, count, percent};
+use super::html::{Table, amount, amount_or_none, count, percent};
 use super::plot::{Axis, Line, Plot, Point, Reference};
 use super::scale::Kind;
 use crate::record::{Chart, Measurement};
@@ -323,14 +323,13 @@ fn codes_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
 pub(super) fn response_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
     let row = |point: &Rate<'_>| {
         let value = |of: fn(&crate::record::Percentiles) -> f64| {
-            point.spread(response(of)).map_or_else(|| "–".to_owned(), |spread| amount(spread.median))
+            amount_or_none(point.spread(response(of)).map(|spread| spread.median))
         };
         let first = point.spread(|trial| trial.first_response_ms.map(|ms| ms.p50));
         let bye = point.spread(|trial| trial.disconnect_ms.map(|ms| ms.p50));
         let service = point.spread(|trial| trial.service_ms.map(|ms| ms.p99));
-        let or_none = |spread: Option<super::data::Spread>| {
-            spread.map_or_else(|| "–".to_owned(), |spread| amount(spread.median))
-        };
+        let or_none =
+            |spread: Option<super::data::Spread>| amount_or_none(spread.map(|spread| spread.median));
         point.spread(response(|ms| ms.p50)).map(|_| {
             vec![
                 value(|ms| ms.p50),
