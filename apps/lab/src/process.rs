@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -130,17 +130,25 @@ impl Process {
     /// Ends the server; true if it did not have to be killed.
     fn end(&mut self) -> Result<bool> {
         let _ = kill_process(self.pid, Signal::TERM);
-        let until = Instant::now() + END_WAIT;
-        while Instant::now() < until {
-            if self.child.try_wait().context("wait for a server")?.is_some() {
-                return Ok(true);
-            }
-            thread::sleep(Duration::from_millis(10));
+        if ends_within(&mut self.child, END_WAIT).context("wait for a server")? {
+            return Ok(true);
         }
         self.child.kill().context("kill a server")?;
         self.child.wait().context("wait for a server")?;
         Ok(false)
     }
+}
+
+/// True if a program ends within this time.
+pub(crate) fn ends_within(child: &mut Child, time: Duration) -> io::Result<bool> {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        if child.try_wait()?.is_some() {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(false)
 }
 
 impl Drop for Process {

@@ -16,6 +16,7 @@ pub mod samples;
 pub mod split;
 
 use crate::machine;
+use crate::process::ends_within;
 use anyhow::{Context, Result, bail};
 use components::Table;
 use rustix::process::{Pid, Signal, kill_process};
@@ -163,14 +164,10 @@ impl Recorder {
             bail!("perf record ended early with {status}{}", self.last_words());
         }
         kill_process(Pid::from_child(&self.child), Signal::INT).context("end perf record")?;
-        let until = Instant::now() + END_WAIT;
-        while Instant::now() < until {
-            if self.child.try_wait().context("wait for perf record")?.is_some() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        match ends_within(&mut self.child, END_WAIT).context("wait for perf record")? {
+            true => Ok(()),
+            false => bail!("perf record did not end within {} s", END_WAIT.as_secs()),
         }
-        bail!("perf record did not end within {} s", END_WAIT.as_secs())
     }
 
     /// Line of its log that names the error, for a message.
