@@ -103,9 +103,8 @@ pub struct Server {
     reader: Option<[PathBuf; 2]>,
     /// Reads the table of its components; `None` for a server that the campaign did not start.
     components: Option<fn() -> Result<Table>>,
-    sampler: Option<Sampler>,
-    /// Interval of the load while it is sampled.
-    tick: Duration,
+    /// Its sampler, with the interval of the load while it is sampled.
+    sampler: Option<(Sampler, Duration)>,
 }
 
 impl Site {
@@ -277,7 +276,6 @@ impl Target {
             reader,
             components: Some(components),
             sampler: None,
-            tick: Duration::ZERO,
         })
     }
 }
@@ -346,23 +344,23 @@ impl Server {
         if self.components.is_none() {
             bail!("not available: a running server is not profiled; the lab profiles those that it starts");
         }
-        (self.sampler, self.tick) = (Some(Sampler::start(folder)?), tick);
+        self.sampler = Some((Sampler::start(folder)?, tick));
         Ok(())
     }
 
     /// Interval of the load; `None` if it comes at its planned times.
     pub fn tick(&self) -> Option<Duration> {
-        self.sampler.as_ref().map(|_| self.tick)
+        self.sampler.as_ref().map(|(_, tick)| *tick)
     }
 
     /// Its sampler, if it has one.
-    pub const fn sampler(&mut self) -> Option<&mut Sampler> {
-        self.sampler.as_mut()
+    pub fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_mut().map(|(sampler, _)| sampler)
     }
 
     /// Takes what samples it: a further load is not sampled.
-    pub const fn take_sampler(&mut self) -> Option<Sampler> {
-        self.sampler.take()
+    pub fn take_sampler(&mut self) -> Option<Sampler> {
+        self.sampler.take().map(|(sampler, _)| sampler)
     }
 
     /// Ends the sampling of this server, and sums its samples.
@@ -418,7 +416,6 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
         reader: None,
         components: None,
         sampler: None,
-        tick: Duration::ZERO,
     })
 }
 
