@@ -1,5 +1,5 @@
-//! OpenSIPS' configuration for a measurement. It was written from OpenSIPS' documentation (3.4) and has not been run: Debian has no
-//! package.
+//! OpenSIPS' configuration for a measurement. It has not been run, since Debian has no package: it follows OpenSIPS' documentation, of
+//! versions before 3.4 where that of 3.4 was not at hand.
 
 use super::{Algorithm, Carrier, DOMAIN, NonceUse, PASSWORD, Routing, Settings, Store};
 use anyhow::{Result, bail};
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 /// Configuration for a server on this port.
 ///
 /// # Errors
-/// What the lab does not configure for OpenSIPS, as `not available: …`.
+/// `not available: …` for all that the lab does not configure for OpenSIPS.
 pub(super) fn opensips_configuration(port: u16, settings: &Settings, carrier: Carrier) -> Result<String> {
     let transports = match carrier {
         Carrier::Udp => String::new(),

@@ -258,7 +258,7 @@ fn run_profile(stage: &Stage) -> Result<()> {
             ensure!(share(key) > 0.0, "{of}: no time of {key}: {:?}", profile.components);
         }
         ensure!(share("rest") < 0.25, "{of}: {} are of no component: {:?}", share("rest"), profile.functions);
-        // How near they are is a matter of the machine's other work, and in the record.
+        // Their difference depends on the machine's other work, and is in the record.
         ensure!(profile.samples > 100 && profile.agreement > 0.3, "{of}: {profile:?}");
         ensure!(profile.agrees == profile.disagreement.is_empty(), "{of}: {profile:?}");
         profiled.insert(of);
