@@ -1,6 +1,7 @@
 //! Parameters of a Via for overload control (RFC 7339 §4, RFC 7415 §3.2).
 
 use crate::grammar::{number, trim};
+use crate::write::write_via_without;
 use crate::{Via, write_number};
 use alloc::vec::Vec;
 
@@ -66,19 +67,7 @@ impl OverloadControl {
 
     /// Appends the top Via of a response with these parameters in place of those that it has.
     pub fn write_via(&self, via: &Via<'_>, out: &mut Vec<u8>) {
-        let (raw, params) = (via.as_bytes(), via.params.as_bytes());
-        out.extend_from_slice(raw.get(..raw.len() - params.len().min(raw.len())).unwrap_or_default());
-        for param in via.params.iter() {
-            if NAMES.iter().any(|name| param.name.eq_ignore_ascii_case(name)) {
-                continue;
-            }
-            out.push(b';');
-            out.extend_from_slice(param.name);
-            if let Some(value) = param.value {
-                out.push(b'=');
-                out.extend_from_slice(value);
-            }
-        }
+        write_via_without(out, via, &NAMES);
         let (value, algorithm) = match self.reduction {
             Reduction::Loss(percent) => (u64::from(percent), "loss"),
             Reduction::Rate(per_second) => (u64::from(per_second), "rate"),

@@ -353,7 +353,8 @@ pub(crate) fn write_stamped_via(out: &mut Vec<u8>, via: &Via<'_>, after: &[u8], 
 fn write_stamped_value(out: &mut Vec<u8>, via: &Via<'_>, source: SocketAddr) {
     let forged = via.has_received() || via.has_rport_value();
     match via.cut_at_rport() {
-        _ if forged => write_without_forged(out, via),
+        // Only the receiver of a request may add them.
+        _ if forged => write_via_without(out, via, &[b"received", b"rport"]),
         Some((before, behind)) => {
             out.extend_from_slice(before);
             out.push(b'=');
@@ -375,13 +376,13 @@ fn write_stamped_value(out: &mut Vec<u8>, via: &Via<'_>, source: SocketAddr) {
     }
 }
 
-/// The value without `received` and `rport`, which only the receiver of a request may add.
-fn write_without_forged(out: &mut Vec<u8>, via: &Via<'_>) {
+/// The value without the parameters of these names.
+pub(crate) fn write_via_without(out: &mut Vec<u8>, via: &Via<'_>, names: &[&[u8]]) {
     let value = via.as_bytes();
     let params_len = via.params.as_bytes().len();
     out.extend_from_slice(value.get(..value.len().saturating_sub(params_len)).unwrap_or(value));
     for param in via.params.iter() {
-        if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
+        if names.iter().any(|name| param.name.eq_ignore_ascii_case(name)) {
             continue;
         }
         out.push(b';');
