@@ -240,8 +240,6 @@ pub(crate) struct Filling<'a> {
     pub(crate) user_cseq: u32,
     pub(crate) random: u64,
     pub(crate) media_seed: &'a Seed,
-    /// Random number of the generator, for the lines of lists.
-    pub(crate) field_draw: u64,
 }
 
 impl Filling<'_> {
@@ -306,7 +304,7 @@ impl Filling<'_> {
             Keyword::Authentication => self.authenticate(start, out),
             Keyword::Last(name) => out.extend_from_slice(attempt.last.lines(&config.scenario, name)),
             Keyword::Field(list, field) => {
-                let draw = self.field_draw ^ attempt.number.wrapping_mul(DRAW_MULTIPLE);
+                let draw = self.run ^ attempt.number.wrapping_mul(DRAW_MULTIPLE);
                 config.users.write_field(*list, *field, attempt.user, attempt.number, draw, out);
             }
             Keyword::Variable(index) => attempt.values.write(Variable(*index), out),

@@ -104,7 +104,6 @@ impl Generator {
             user_cseq: self.users.get(attempt.user as usize).map_or(0, |user| user.cseq),
             random: 0,
             media_seed: &self.media_seed,
-            field_draw: self.run,
         };
         text.written(&mut |keyword, out| filling.fill(keyword, b"", 0, out))
     }

@@ -74,7 +74,6 @@ impl Generator {
             user_cseq,
             random,
             media_seed: &self.media_seed,
-            field_draw: self.run,
         };
         if method == Method::Ack {
             let mut branch = b"z9hG4bKack".to_vec();
@@ -117,7 +116,6 @@ impl Generator {
             user_cseq: 0,
             random,
             media_seed: &self.media_seed,
-            field_draw: self.run,
         };
         let is_sent = self.transactions.respond(cx, server, status, |arena| {
             template.write(&mut |word, start, out| filling.fill(word, b"", start, out), arena);
