@@ -72,7 +72,7 @@ impl Server {
         };
         request.key = Some(key);
         let holds = had.cluster() || had.stir();
-        if (holds && absorbs(env, had, &mut self.locating, &mut self.verifying, &request))
+        if (holds && absorbs(env, had, &self.locating, &self.verifying, &request))
             || (method == Method::Ack && env.acknowledges_us(message, key))
         {
             return;

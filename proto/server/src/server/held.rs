@@ -156,8 +156,8 @@ impl HeldIndex {
 pub(super) fn absorbs(
     env: &mut Env<'_>,
     had: Features,
-    locating: &mut impl Holds,
-    verifying: &mut impl Holds,
+    locating: &impl Holds,
+    verifying: &impl Holds,
     request: &Request<'_, '_>,
 ) -> bool {
     (had.cluster() && locating.index().absorbs(env, request))
