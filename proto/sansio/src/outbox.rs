@@ -260,7 +260,7 @@ mod tests {
             Some((part..part + 2, b"1234".to_vec()))
         });
         out.rewrite(0, |_, bytes| (bytes == b"first").then(|| (5..5, b"!".to_vec())));
-        // What is outside the packet changes nothing.
+        // A part that is outside the packet changes nothing.
         out.rewrite(2, |_, _| Some((3..9, Vec::new())));
         let seen: Vec<_> = out.packets().map(|(_, bytes)| bytes).collect();
         assert_eq!(seen, [&b"first!"[..], b"ab1234e", b"other"]);

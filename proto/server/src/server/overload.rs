@@ -200,7 +200,7 @@ pub(super) fn refuses_late(
     waited: Waited<'_>,
 ) -> bool {
     let ShardState { transactions, table, urgent, held } = state;
-    // What other nodes pass on was admitted there. A front admits what it can handle itself, which may be more.
+    // Requests of other nodes were admitted there. A front admits what it can handle itself, which may be more.
     let is_admitted = is_of_ours(env.config, &request.flow) && !env.config.is_of_front(&request.flow);
     if is_admitted || is_emergency(env, urgent, request) {
         return false;

@@ -307,7 +307,7 @@ fn what_is_worth_least_is_refused_first() {
 fn overload_is_of_a_queue() {
     let mut world = World::with(under_overload);
     let options = |id: &str| request("OPTIONS", "sip:example.org").from("sip:nobody@example.com").call_id(id);
-    // What comes by a queue that is short does not end the overload of the long one.
+    // Messages of a queue that is short do not end the overload of the long one.
     fill(&mut world, udp_flow(STRANGER), |world| {
         assert_eq!(statuses(&world.late_tcp(3, ALICE, &options("short").tcp(), Duration::ZERO)), [200]);
     });
@@ -408,7 +408,7 @@ fn emergency_calls_from_forged_addresses_have_a_rate_in_common() {
     }
     assert_eq!(refused, 400);
     assert_eq!(world.server.counters().emergencies_over_rate, 400);
-    // What came over a connection has an address that is not forged.
+    // The address of a connection is not forged.
     fill(&mut world, tcp_flow(3, ALICE), |_| {});
     let sent = world.late_tcp(3, ALICE, &call("connected").tcp(), TARGET * 9);
     assert!(!statuses(&sent).contains(&503), "{:?}", statuses(&sent));
