@@ -27,7 +27,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let warnings = config.warnings().into_iter().chain(of_tls(&config));
             let warnings = warnings.chain(of_inner_networks(&config)).chain(of_reach(&config));
             let warnings = warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect();
-            memory = Some(MemorySum::of(&config));
+            let is_shown = args.memory || (!args.json && std::io::stderr().is_terminal());
+            memory = is_shown.then(|| MemorySum::of(&config));
             (warnings, start_errors(&config, &path))
         }
         Err(errors) => (Vec::new(), errors),
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         if !warnings.is_empty() {
             result["warnings"] = json!(warnings);
         }
-        if let Some(memory) = memory.as_ref().filter(|_| args.memory) {
+        if let Some(memory) = &memory {
             result["memory"] = memory.json();
         }
         if let Some(report) = &report {
@@ -74,12 +75,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints the most memory that the server takes: with its parts by `--memory`, otherwise to people only.
+/// Prints the most memory that the server takes: with its parts by `--memory`, otherwise in a line for people.
 fn print(file: &str, memory: &MemorySum, has_parts: bool) -> Result<(), Failure> {
     if !has_parts {
-        if std::io::stderr().is_terminal() {
-            eprintln!("ringway: {file}: {} (--memory lists the parts)", memory.line());
-        }
+        eprintln!("ringway: {file}: {} (--memory lists the parts)", memory.line());
         return Ok(());
     }
     output::line(&memory.line())?;
