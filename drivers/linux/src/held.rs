@@ -37,7 +37,7 @@ impl Held {
     /// Memory of the packets of a worker; room of those that were released is used again when it is half of all.
     pub(crate) const fn size() -> TableSize {
         TableSize::of_list("responses that wait for the disk", PACKETS_MAX, size_of::<Entry>())
-            .with(TableSize::of_list("", BYTES_MAX, 2))
+            .with_list(BYTES_MAX, 2)
     }
 
     /// Holds a packet until the store has reached `through`. False: the limit is reached and the packet is dropped; the

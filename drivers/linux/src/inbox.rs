@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Keep(ConnectionId, Instant),
     /// Close the connection of a flow, or the one that this worker dialled for it.
     Disconnect(Flow),
-    /// Give up the connection that this worker is dialling for a flow.
+    /// Take back a packet that waits for the connection that this worker is dialling for a flow.
     GiveUpDial(Flow, Token),
     /// Continue a connection of this worker after work of its layer on another thread.
     Resume(ConnectionId),
@@ -164,7 +164,7 @@ impl Inbox {
     /// Memory of an inbox, and of the commands that its worker has taken from it.
     pub(crate) const fn size() -> TableSize {
         TableSize::of_list("commands to workers", COMMANDS_MAX, size_of::<Command>())
-            .with(TableSize::of_list("", BYTES_MAX, 1))
+            .with_list(BYTES_MAX, 1)
             .times(2)
     }
 

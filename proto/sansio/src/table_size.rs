@@ -15,30 +15,23 @@ pub struct TableSize {
 
 impl TableSize {
     /// A hash table (hashbrown) with entries of `entry_bytes` that are removed all at once or not at all.
-    ///
-    /// Of its slots, a power of two, seven in eight are used, and each has one byte more.
     pub const fn of_filled_map(name: &'static str, entries: usize, entry_bytes: usize) -> Self {
-        let slots = (entries as u64 * 8 / 7 + 1).next_power_of_two();
-        Self { name, entries: entries as u64, bytes: slots * (entry_bytes as u64 + 1) + 64 }
+        Self { name, entries: entries as u64, bytes: Self::filled_map_bytes(entries, entry_bytes) }
     }
 
-    /// The same whose entries come and go. A removed entry can leave a mark in its slot; a table that is more than half full when no slot is left
-    /// doubles, and never shrinks.
+    /// The same whose entries come and go.
     pub const fn of_map(name: &'static str, entries: usize, entry_bytes: usize) -> Self {
-        Self { entries: entries as u64, ..Self::of_filled_map(name, 2 * entries + 1, entry_bytes) }
+        Self { name, entries: entries as u64, bytes: Self::map_bytes(entries, entry_bytes) }
     }
 
-    /// A tree (`BTreeMap`, `BTreeSet`) with entries of `entry_bytes`: nodes of eleven entries, of which five are used at least, and the links
-    /// between them.
+    /// A tree (`BTreeMap`, `BTreeSet`).
     pub const fn of_tree(name: &'static str, entries: usize, entry_bytes: usize) -> Self {
-        let nodes = entries as u64 / 5 + 1;
-        Self { name, entries: entries as u64, bytes: nodes * (11 * entry_bytes as u64 + 40) + 128 }
+        Self { name, entries: entries as u64, bytes: Self::tree_bytes(entries, entry_bytes) }
     }
 
-    /// A list that grows (`Vec`, `VecDeque`): twice as long when it is full.
+    /// A list that grows (`Vec`, `VecDeque`).
     pub const fn of_list(name: &'static str, entries: usize, entry_bytes: usize) -> Self {
-        let slots = (entries as u64).next_power_of_two();
-        Self { name, entries: entries as u64, bytes: slots * entry_bytes as u64 }
+        Self { name, entries: entries as u64, bytes: Self::list_bytes(entries, entry_bytes) }
     }
 
     /// Entries that are limited in bytes.
@@ -46,16 +39,34 @@ impl TableSize {
         Self { name, entries: entries as u64, bytes: bytes as u64 }
     }
 
-    /// The same entries with what another table has of them.
+    /// The same entries with an index of them, a hash table.
     #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self { bytes: self.bytes.saturating_add(other.bytes), ..self }
+    pub const fn with_map(self, entries: usize, entry_bytes: usize) -> Self {
+        self.with_bytes(Self::map_bytes(entries, entry_bytes))
+    }
+
+    /// The same entries with an index of them, a tree.
+    #[must_use]
+    pub const fn with_tree(self, entries: usize, entry_bytes: usize) -> Self {
+        self.with_bytes(Self::tree_bytes(entries, entry_bytes))
+    }
+
+    /// The same entries with a list of them.
+    #[must_use]
+    pub const fn with_list(self, entries: usize, entry_bytes: usize) -> Self {
+        self.with_bytes(Self::list_bytes(entries, entry_bytes))
+    }
+
+    /// The same entries with so many bytes elsewhere.
+    #[must_use]
+    pub const fn with_bytes(self, bytes: u64) -> Self {
+        Self { bytes: self.bytes.saturating_add(bytes), ..self }
     }
 
     /// The same entries, each with `bytes` of its own elsewhere.
     #[must_use]
     pub const fn with_each(self, bytes: usize) -> Self {
-        Self { bytes: self.bytes.saturating_add(self.entries.saturating_mul(bytes as u64)), ..self }
+        self.with_bytes(self.entries.saturating_mul(bytes as u64))
     }
 
     /// So many tables like it.
@@ -67,5 +78,28 @@ impl TableSize {
             entries: self.entries.saturating_mul(count),
             bytes: self.bytes.saturating_mul(count),
         }
+    }
+
+    /// Of its slots, a power of two, seven in eight are used, and each has one byte more.
+    const fn filled_map_bytes(entries: usize, entry_bytes: usize) -> u64 {
+        let slots = (entries as u64 * 8 / 7 + 1).next_power_of_two();
+        slots * (entry_bytes as u64 + 1) + 64
+    }
+
+    /// Bytes of a hash table whose entries come and go. A removed entry can leave a mark in its slot; a table that is more than half full when no
+    /// slot is left doubles, and never shrinks.
+    pub const fn map_bytes(entries: usize, entry_bytes: usize) -> u64 {
+        Self::filled_map_bytes(2 * entries + 1, entry_bytes)
+    }
+
+    /// Nodes of eleven entries, of which five are used at least, and the links between them.
+    const fn tree_bytes(entries: usize, entry_bytes: usize) -> u64 {
+        let nodes = entries as u64 / 5 + 1;
+        nodes * (11 * entry_bytes as u64 + 40) + 128
+    }
+
+    /// Bytes of a list that grows: it is twice as long when it was full.
+    pub const fn list_bytes(entries: usize, entry_bytes: usize) -> u64 {
+        (entries as u64).next_power_of_two() * entry_bytes as u64
     }
 }

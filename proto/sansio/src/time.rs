@@ -152,9 +152,8 @@ impl<T> Wheel<T> {
     }
 
     /// Memory of a wheel of so many timers.
-    pub const fn size(name: &'static str, timers: usize) -> TableSize {
-        let heads = TableSize::of_bytes("", 0, LEVELS * SLOTS * size_of::<u32>());
-        TableSize::of_list(name, timers, size_of::<Entry<T>>()).with(heads)
+    pub const fn bytes_of(timers: usize) -> u64 {
+        TableSize::list_bytes(timers, size_of::<Entry<T>>()) + (LEVELS * SLOTS * size_of::<u32>()) as u64
     }
 
     /// Number of armed timers.

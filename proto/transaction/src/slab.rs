@@ -36,11 +36,7 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     /// Memory of so many values.
     pub const fn size(name: &'static str, values: usize) -> TableSize {
-        TableSize::of_list(name, values, size_of::<Slot<T>>()).with(TableSize::of_list(
-            "",
-            values,
-            size_of::<u32>(),
-        ))
+        TableSize::of_list(name, values, size_of::<Slot<T>>()).with_list(values, size_of::<u32>())
     }
 
     /// Number of values.

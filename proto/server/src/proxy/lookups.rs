@@ -103,7 +103,7 @@ impl Lookups {
     /// Memory of messages that wait without booked memory.
     pub(crate) const fn size() -> TableSize {
         TableSize::of_bytes("messages that wait for an address", Self::WAITING_MAX, Self::WAITING_BYTES_MAX)
-            .with(TableSize::of_map("", Self::WAITING_MAX, size_of::<(u64, Lookup)>()))
+            .with_map(Self::WAITING_MAX, size_of::<(u64, Lookup)>())
     }
 
     /// True if one more stateless request or response of `bytes` bytes may wait. Stateful ones have reserved memory.

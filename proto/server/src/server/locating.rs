@@ -266,7 +266,7 @@ impl Misses {
 
     pub(super) const fn size() -> TableSize {
         TableSize::of_map("users without bindings", Self::USERS_MAX, size_of::<(u64, Instant)>())
-            .with(TableSize::of_list("", Self::USERS_MAX, size_of::<(Instant, u64)>()))
+            .with_list(Self::USERS_MAX, size_of::<(Instant, u64)>())
     }
 
     pub(super) fn new(seed: &Seed) -> Self {

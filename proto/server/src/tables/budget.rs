@@ -75,7 +75,7 @@ impl MemoryBudget {
     /// Memory of the accounts themselves.
     pub(crate) const fn size(accounts: usize) -> TableSize {
         TableSize::of_map("accounts of requests under way", accounts, size_of::<(Payer, Kept)>())
-            .with(TableSize::of_map("", accounts, size_of::<(WideNetwork, Kept)>()))
+            .with_map(accounts, size_of::<(WideNetwork, Kept)>())
     }
 
     /// Creates a budget of `max` bytes.

@@ -149,8 +149,8 @@ impl DialogStates {
         [
             Slab::<Leg>::size("calls in lamps", calls)
                 .with_each(Self::AOR_BYTES_MAX + Self::REMOTE_BYTES_MAX + Self::OF_USER_MAX * LEG_KEY_BYTES)
-                .with(TableSize::of_map("", calls, size_of::<(u64, SmallVec<[SlabKey; 2]>)>()))
-                .with(Wheel::<SlabKey>::size("", calls)),
+                .with_map(calls, size_of::<(u64, SmallVec<[SlabKey; 2]>)>())
+                .with_bytes(Wheel::<SlabKey>::bytes_of(calls)),
             TableSize::of_map("watched users", users, user).with_each(Self::AOR_BYTES_MAX),
         ]
     }

@@ -51,13 +51,13 @@ impl NeighbourTable {
     /// Memory of `entries` neighbours, nodes and trunks, and of calls with a connection of their own.
     pub(crate) const fn sizes(entries: usize) -> [TableSize; 2] {
         let states = TableSize::of_list("neighbours, nodes and trunks", entries, size_of::<Entry>())
-            .with(TableSize::of_list("", entries, size_of::<String>()))
+            .with_list(entries, size_of::<String>())
             .with_each(NAME_BYTES)
-            .with(TableSize::of_tree("", entries, size_of::<(Target, u16)>()))
-            .with(TableSize::of_tree("", entries, size_of::<(ConnectionId, u16)>()))
-            .with(TableSize::of_tree("", entries, size_of::<(u16, Flow)>()));
+            .with_tree(entries, size_of::<(Target, u16)>())
+            .with_tree(entries, size_of::<(ConnectionId, u16)>())
+            .with_tree(entries, size_of::<(u16, Flow)>());
         let calls = TableSize::of_tree("calls with a connection", CALLS_MAX, size_of::<(DialledId, Call)>())
-            .with(TableSize::of_tree("", CALLS_MAX, size_of::<((u64, u16), DialledId)>()));
+            .with_tree(CALLS_MAX, size_of::<((u64, u16), DialledId)>());
         [states, calls]
     }
 

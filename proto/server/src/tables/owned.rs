@@ -67,8 +67,8 @@ impl Shares {
     }
 
     /// Memory of the shares of so many owners.
-    pub(super) const fn size(entries_max: usize) -> TableSize {
-        TableSize::of_map("", entries_max, size_of::<(EntryOwner, usize)>())
+    pub(super) const fn bytes_of(owners: usize) -> u64 {
+        TableSize::map_bytes(owners, size_of::<(EntryOwner, usize)>())
     }
 
     pub(super) fn add(&mut self, owner: EntryOwner) {
@@ -94,7 +94,8 @@ impl<V> Owned<V> {
 
     /// Memory of a table of `entries_max`, each with an owner of its own.
     pub(super) const fn size(name: &'static str, entries_max: usize) -> TableSize {
-        TableSize::of_map(name, entries_max, size_of::<(u64, Entry<V>)>()).with(Shares::size(entries_max))
+        TableSize::of_map(name, entries_max, size_of::<(u64, Entry<V>)>())
+            .with_bytes(Shares::bytes_of(entries_max))
     }
 
     pub(super) fn len(&self) -> usize {

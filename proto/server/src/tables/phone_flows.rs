@@ -69,9 +69,9 @@ impl LeftFlows {
 
     pub(super) const fn size(entries_max: usize) -> TableSize {
         TableSize::of_map("flows that phones left", entries_max, size_of::<(u64, Left)>())
-            .with(TableSize::of_tree("", entries_max, size_of::<(u64, u64)>()))
-            .with(TableSize::of_tree("", entries_max, size_of::<((EntryOwner, u64), u64)>()))
-            .with(Shares::size(entries_max))
+            .with_tree(entries_max, size_of::<(u64, u64)>())
+            .with_tree(entries_max, size_of::<((EntryOwner, u64), u64)>())
+            .with_bytes(Shares::bytes_of(entries_max))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -110,8 +110,8 @@ impl SourceRates {
 
     /// Memory of the buckets of sources and networks.
     pub(crate) const fn size(name: &'static str, sources_max: usize) -> TableSize {
-        let networks = TableSize::of_map(name, sources_max, size_of::<(WideNetwork, Instant)>());
-        TableSize::of_map(name, sources_max, size_of::<(IpAddr, Instant)>()).with(networks)
+        TableSize::of_map(name, sources_max, size_of::<(IpAddr, Instant)>())
+            .with_map(sources_max, size_of::<(WideNetwork, Instant)>())
     }
 
     /// Takes a token of `source`; false if it has none.

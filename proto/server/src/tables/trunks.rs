@@ -159,7 +159,7 @@ impl TrunkLogins {
     /// Memory of the challenges, pauses and service routes of so many trunks.
     pub(crate) const fn size(trunks: usize) -> TableSize {
         TableSize::of_list("challenges, pauses and routes of trunks", trunks, size_of::<Option<Known>>())
-            .with(TableSize::of_list("", trunks, 2 * size_of::<Instant>()))
+            .with_list(trunks, 2 * size_of::<Instant>())
             .with_each(Self::CHALLENGE_BYTES_MAX + TRUNK_TEXT_BYTES)
     }
 

@@ -30,13 +30,13 @@ impl CallLimits {
     pub const fn size(&self) -> TableSize {
         let calls = self.calls_max;
         Slab::<OpenCall>::size("calls that are followed", calls)
-            .with(TableSize::of_bytes("", 0, self.bytes_max))
-            .with(TableSize::of_map("", calls * PASSES_MAX, size_of::<(u64, SlabKey)>()))
-            .with(TableSize::of_map("", calls, size_of::<((u64, u64, u32, u64), SlabKey)>()))
-            .with(TableSize::of_map("", calls, size_of::<((u64, u64, u64), SlabKey)>()))
-            .with(TableSize::of_list("", 2 * calls, 2 * size_of::<SlabKey>()))
-            .with(Wheel::<SlabKey>::size("", calls))
-            .with(TableSize::of_map("", RECENT_MAX, RECENT_BYTES))
+            .with_bytes(self.bytes_max as u64)
+            .with_map(calls * PASSES_MAX, size_of::<(u64, SlabKey)>())
+            .with_map(calls, size_of::<((u64, u64, u32, u64), SlabKey)>())
+            .with_map(calls, size_of::<((u64, u64, u64), SlabKey)>())
+            .with_list(2 * calls, 2 * size_of::<SlabKey>())
+            .with_bytes(Wheel::<SlabKey>::bytes_of(calls))
+            .with_map(RECENT_MAX, RECENT_BYTES)
     }
 }
 
