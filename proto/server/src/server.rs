@@ -8,6 +8,7 @@ mod locating;
 mod overload;
 mod peer_control;
 mod redirect;
+mod refusals;
 mod shard;
 mod sizes;
 mod verifying;
@@ -402,6 +403,18 @@ impl Node for Server {
         }
         let config = &self.environment.config().overload;
         let late = waited.filter(|waited| overload::is_late(cx.now, *waited, config));
+        if let Some(waited) = late
+            && !bytes.starts_with(b"SIP/")
+            && overload::drops_unparsed(
+                &mut self.environment.env(cx),
+                &mut self.overload,
+                flow,
+                bytes,
+                waited,
+            )
+        {
+            return;
+        }
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
@@ -416,6 +429,9 @@ impl Node for Server {
                                 late.is_some_and(|waited| self.refuses_late(cx, &request, waited));
                             if self.environment.features().peer_control() {
                                 self.note_participant(cx, &request, is_refused);
+                            }
+                            if late.is_none() && overload::refuses_others(cx.now, waited) {
+                                self.overload.count_admitted(cx.now, method);
                             }
                             if !is_refused {
                                 self.on_request(cx, request);

@@ -130,7 +130,7 @@ pub(super) fn is_of_ours(config: &Config, flow: &Flow) -> bool {
 }
 
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
-fn is_named(config: &Config, flow: &Flow) -> bool {
+pub(super) fn is_named(config: &Config, flow: &Flow) -> bool {
     let ip = flow.remote.ip();
     !flow.transport.is_websocket() && (config.has_server_at(ip) || config.is_trusted(ip))
 }
@@ -149,7 +149,7 @@ pub(super) fn is_of_many(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
 }
 
 /// True for an INVITE of an emergency call, by its first line.
-fn is_for_emergency(config: &Config, bytes: &[u8]) -> bool {
+pub(super) fn is_for_emergency(config: &Config, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"INVITE ") else { return false };
     let rest = rest.get(..EMERGENCY_URI_BYTES_MAX).unwrap_or(rest);
     let uri = memchr::memchr(b' ', rest).and_then(|end| Uri::parse(rest.get(..end)?).ok());

@@ -4,9 +4,12 @@
 //! above what can be handled. A request is judged when its turn comes, by its own waiting time: the more it exceeds the target, the more classes
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
-use super::admission::{UrgentRates, is_in_admitted_call, is_of_many, is_of_ours};
+use super::admission::{
+    UrgentRates, is_for_emergency, is_in_admitted_call, is_named, is_of_many, is_of_ours,
+};
 use super::held::HeldIndex;
 use super::peer_control::Demand;
+use super::refusals::{Kind, Refusals, Unparsed};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -16,7 +19,7 @@ use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, TableSize, Waited, source_of};
+use ringway_sansio::{Flow, Instant, Seed, TableSize, Waited, source_of};
 use ringway_sip::{HeaderName, Method};
 
 /// Worth of a request under overload, lowest first.
@@ -74,6 +77,12 @@ pub(super) fn is_late(now: Instant, waited: Waited<'_>, config: &OverloadConfig)
     stands.is_some_and(|time| now < waited.queue.refuses_until() || time >= STANDING)
 }
 
+/// True while requests of the queue of a message are refused.
+#[inline]
+pub(super) fn refuses_others(now: Instant, waited: Option<Waited<'_>>) -> bool {
+    cfg!(feature = "operator") && waited.is_some_and(|waited| now < waited.queue.refuses_until())
+}
+
 /// Time for which the messages of a queue have to wait too long before one is refused: a pause of the machine is no overload.
 const STANDING: Duration = Duration::from_millis(100);
 
@@ -86,6 +95,7 @@ pub(super) struct Overload {
     hash: SeededHash,
     /// Requests of each source in this period; made at the first overload.
     shares: Option<Box<Shares>>,
+    refusals: Refusals,
     /// Reduction of the requests of other servers.
     pub(super) demand: Demand,
 }
@@ -97,24 +107,39 @@ impl Overload {
     }
 
     pub(super) fn new(seed: &Seed) -> Self {
-        Self { hash: SeededHash::new(seed), shares: None, demand: Demand::default() }
+        Self {
+            hash: SeededHash::new(seed),
+            shares: None,
+            refusals: Refusals::default(),
+            demand: Demand::default(),
+        }
     }
 
-    /// Judges a request for which [`is_late`] returned true. `source` is none for one whose requests are those of many;
+    /// Counts a request that is handled while others of its queue are refused.
+    pub(super) fn count_admitted(&mut self, now: Instant, method: Method<'_>) {
+        // The ACK of a refusal is part of it.
+        if method != Method::Ack {
+            self.refusals.admitted(now);
+        }
+    }
+
+    /// Requests of a source in this period, this one included.
+    fn share_of(&mut self, now: Instant, source: IpAddr) -> u16 {
+        let hash = self.hash.hash_one(source_of(source));
+        self.shares.get_or_insert_with(Box::default).count(now, hash)
+    }
+
+    /// Judges a request for which [`is_late`] returned true. `share` are the requests of its source in this period;
     /// requests with the same `call_id` are refused from the same waiting time on.
     fn judge(
-        &mut self,
+        &self,
         now: Instant,
         waited: Waited<'_>,
         config: &OverloadConfig,
         class: WorkClass,
-        source: Option<IpAddr>,
+        share: u16,
         call_id: &[u8],
     ) -> Verdict {
-        let share = source.map_or(1, |source| {
-            let hash = self.hash.hash_one(source_of(source));
-            self.shares.get_or_insert_with(Box::default).count(now, hash)
-        });
         let part = u32::from(self.hash.hash_one(call_id) as u8);
         // In 256ths of a target delay, for a source with few requests; with many it is a quarter.
         let limit = (class.begins_at() * 256 + part) / parts_of(share);
@@ -122,13 +147,19 @@ impl Overload {
             return Verdict::Admit;
         }
         waited.queue.refuse_until(now + OVER_AFTER);
-        if waited.time > config.max_delay { Verdict::Drop } else { Verdict::Refuse }
+        let is_silent = waited.time > config.max_delay && self.refusals.is_over();
+        if is_silent { Verdict::Drop } else { Verdict::Refuse }
     }
 
     /// Seconds after which the sender of a refused request may try again: spread, so that not all do at once.
     fn retry_after_s(&self, call_id: &[u8]) -> u64 {
         1 + (self.hash.hash_one(call_id) >> 8) % RETRY_AFTER_MAX_S
     }
+}
+
+/// True for a source with so many requests in a period that it gives way to others.
+const fn is_many(share: u16) -> bool {
+    parts_of(share) == 4
 }
 
 /// Divisor of the limits of a source with so many requests in a period.
@@ -181,6 +212,49 @@ impl Shares {
     }
 }
 
+/// True for a late datagram that is dropped before it is parsed, because refusing takes too much already.
+#[cold]
+pub(super) fn drops_unparsed(
+    env: &mut Env<'_>,
+    overload: &mut Overload,
+    flow: Flow,
+    bytes: &[u8],
+    waited: Waited<'_>,
+) -> bool {
+    let now = env.cx.now;
+    if flow.transport.has_connections() || !overload.refusals.is_silent(now) {
+        return false;
+    }
+    let is_of_a_server = is_of_ours(env.config, &flow)
+        || is_named(env.config, &flow)
+        || env.config.is_of_front(&flow)
+        || env.is_of_neighbour(&flow);
+    // A trunk at which this server is registered is known by the token in its Request-URI.
+    let may_be_of_a_trunk = || {
+        let line = memchr::memchr(b'\n', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
+        env.features.registers() && memchr::memmem::find(line, b"line=").is_some()
+    };
+    if is_of_a_server
+        || may_be_of_a_trunk()
+        || (env.features.emergency() && is_for_emergency(env.config, bytes))
+    {
+        return false;
+    }
+    let Some(request) = Unparsed::new_request(bytes) else { return false };
+    let share = overload.share_of(now, flow.remote.ip());
+    let hash = overload.hash.hash_one((request.call_id, now.as_secs() / SILENT_FOR_S)) as u8;
+    if !overload.refusals.drops(Kind::of(request.is_register, is_many(share)), hash) {
+        return false;
+    }
+    waited.queue.refuse_until(now + OVER_AFTER);
+    env.received(bytes, &flow);
+    env.report_about(bytes, Report::OverloadDropped);
+    true
+}
+
+/// Seconds after which the requests that are dropped are others: a phone registers with one Call-ID all the time.
+const SILENT_FOR_S: u64 = 8;
+
 /// Parts of a shard by which a late request is judged.
 pub(super) struct ShardState<'s> {
     pub(super) transactions: &'s Transactions,
@@ -210,10 +284,12 @@ pub(super) fn refuses_late(
         return false;
     }
     let class = class_of(env, table, request, is_of_many);
-    let source = (!is_of_many).then(|| request.flow.remote.ip());
+    let now = env.cx.now;
+    let share = if is_of_many { 1 } else { overload.share_of(now, request.flow.remote.ip()) };
     let call_id = request.message.call_id();
-    let verdict = overload.judge(env.cx.now, waited, &env.config.overload, class, source, call_id);
+    let verdict = overload.judge(now, waited, &env.config.overload, class, share, call_id);
     if verdict == Verdict::Admit {
+        overload.count_admitted(now, request.method);
         return false;
     }
     // A request that is under way is answered from its transaction, or waits, and what belongs to an admitted call passes.
@@ -224,6 +300,9 @@ pub(super) fn refuses_late(
         return false;
     }
     // A server that gets no answers takes this one for dead.
+    if !is_of_many && class != WorkClass::InDialog {
+        overload.refusals.refused(now, Kind::of(request.method == Method::Register, is_many(share)));
+    }
     let is_answered = request.method != Method::Ack
         && (verdict == Verdict::Refuse || is_of_many || request.flow.transport.has_connections());
     env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });

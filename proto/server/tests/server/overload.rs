@@ -16,9 +16,8 @@ use std::time::Duration;
 
 const TARGET: Duration = Duration::from_millis(20);
 const MAX: Duration = Duration::from_millis(200);
-/// Time of the processor for a message, and for one that is refused.
+/// Time of the processor for a message.
 const WORK: Duration = Duration::from_micros(1000);
-const REFUSAL: Duration = Duration::from_micros(50);
 /// Datagrams that wait at most, as in a socket.
 const WAITING_MAX: usize = 2_000;
 /// Messages of a call that this server receives: INVITE, ACK, INVITE, 200, ACK, BYE, 200.
@@ -75,10 +74,34 @@ struct Load {
     refused: Vec<Instant>,
     byes_lost: usize,
     free_at: Instant,
+    costs: Costs,
 }
 
+/// Time of the processor for what is not handled.
+#[derive(Clone, Copy)]
+struct Costs {
+    refused: Duration,
+    /// The ACK of a request that was refused.
+    acknowledged: Duration,
+    dropped: Duration,
+}
+
+/// Refusing costs little beside handling.
+const CHEAP: Costs = Costs {
+    refused: Duration::from_micros(50),
+    acknowledged: Duration::from_micros(50),
+    dropped: Duration::from_micros(50),
+};
+
+/// Measured over UDP: receiving and sending cost as much as all else.
+const OVER_SOCKETS: Costs = Costs {
+    refused: Duration::from_micros(650),
+    acknowledged: Duration::from_micros(200),
+    dropped: Duration::from_micros(150),
+};
+
 impl Load {
-    fn new(is_controlled: bool) -> Self {
+    fn new(is_controlled: bool, costs: Costs) -> Self {
         let mut world = World::with(|config| {
             config.auth.enabled = true;
             config.overload.enabled = is_controlled;
@@ -99,6 +122,7 @@ impl Load {
             refused: Vec::new(),
             byes_lost: 0,
             free_at,
+            costs,
         }
     }
 
@@ -135,11 +159,19 @@ impl Load {
             return self.deliver(sent);
         };
         let sent = self.world.late(&from, &bytes, self.world.now.since(arrived));
-        let is_refused = sent.iter().all(|sent| sent.text().contains("503 Overload"));
-        self.free_at = self.world.now + if is_refused { REFUSAL } else { WORK };
+        self.free_at = self.world.now + self.cost_of(&bytes, &sent);
         let more = self.world.pass(self.free_at.since(self.world.now));
         self.deliver(sent);
         self.deliver(more);
+    }
+
+    fn cost_of(&self, bytes: &[u8], sent: &[Sent]) -> Duration {
+        match sent {
+            [first, ..] if first.text().contains("503 Overload") => self.costs.refused,
+            [] if bytes.starts_with(b"INVITE") => self.costs.dropped,
+            [] if bytes.starts_with(b"ACK") => self.costs.acknowledged,
+            _ => WORK,
+        }
     }
 
     fn put(&mut self, at: Instant, from: &str, message: &impl Wire) {
@@ -241,8 +273,8 @@ const T1: Duration = Duration::from_millis(500);
 const HOLD: Duration = Duration::from_millis(50);
 
 /// Goodput at a multiple of the peak, then at 0.8 of it; and the 99th percentile of the first.
-fn pulse(is_controlled: bool, multiple: f64) -> (f64, Duration, f64) {
-    let mut load = Load::new(is_controlled);
+fn pulse(is_controlled: bool, costs: Costs, multiple: f64) -> (f64, Duration, f64) {
+    let mut load = Load::new(is_controlled, costs);
     load.run(0.8, Duration::from_secs(1));
     assert!(load.refused.is_empty(), "nothing is refused below the peak");
     load.run(multiple, Duration::from_secs(1));
@@ -260,7 +292,7 @@ fn pulse(is_controlled: bool, multiple: f64) -> (f64, Duration, f64) {
 #[test]
 fn calls_complete_while_ten_times_the_peak_is_offered() {
     for (multiple, least) in [(2.0, 0.85), (5.0, 0.75), (10.0, 0.6)] {
-        let (during, p99, after) = pulse(true, multiple);
+        let (during, p99, after) = pulse(true, CHEAP, multiple);
         assert!(during >= least, "{multiple} times the peak: {during:.2}");
         assert!(p99 < TARGET * 40, "{multiple} times the peak: {p99:?}");
         assert!(after > 0.97, "after {multiple} times the peak: {after:.2}");
@@ -268,8 +300,19 @@ fn calls_complete_while_ten_times_the_peak_is_offered() {
 }
 
 #[test]
+fn a_server_that_cannot_refuse_all_goes_on_admitting() {
+    for (multiple, least) in [(2.0, 0.85), (5.0, 0.4)] {
+        let (during, _, after) = pulse(true, OVER_SOCKETS, multiple);
+        assert!(during >= least, "{multiple} times the peak: {during:.2}");
+        assert!(after > 0.97, "after {multiple} times the peak: {after:.2}");
+    }
+    // Here refusing all takes more than there is.
+    assert!(pulse(true, OVER_SOCKETS, 10.0).0 > 0.05);
+}
+
+#[test]
 fn without_the_control_most_calls_fail() {
-    let (during, _, after) = pulse(false, 5.0);
+    let (during, _, after) = pulse(false, CHEAP, 5.0);
     assert!(during < 0.4 && after < 0.9, "{during:.2}, {after:.2}");
 }
 
@@ -437,8 +480,13 @@ fn the_ack_of_a_refusal_goes_nowhere_and_a_refusal_is_no_longer_than_its_request
 fn a_datagram_that_waited_much_too_long_is_dropped_and_a_stream_is_answered() {
     let mut world = overloaded();
     let options = request("OPTIONS", "sip:example.org").from("sip:nobody@example.com");
-    assert!(world.late(STRANGER, &options.clone().call_id("1"), MAX + TARGET).is_empty());
-    assert_eq!(world.server.counters().overload_dropped, 1);
+    for number in 0..1_000 {
+        let options = options.clone().call_id(&format!("one-of-many-{number}"));
+        let sent = world.late(STRANGER, &options, MAX + TARGET);
+        assert!(number > 0 || statuses(&sent) == [503], "few are answered");
+    }
+    let dropped = world.server.counters().overload_dropped;
+    assert!(dropped > 500, "refusing so many takes too much: {dropped}");
     fill(&mut world, tcp_flow(3, STRANGER), |_| {});
     let over_tcp = options.tcp().call_id("2");
     assert_eq!(statuses(&world.late_tcp(3, STRANGER, &over_tcp, MAX + TARGET)), [503]);
@@ -454,7 +502,7 @@ fn a_source_that_sends_much_is_refused_before_others_of_its_class() {
     for number in 0..1_000 {
         world.pass(Duration::from_millis(1));
         let flooder = late_statuses(&mut world, STRANGER, &call(number), 3);
-        refused[0] += u32::from(flooder.contains(&503));
+        refused[0] += u32::from(flooder.is_empty() || flooder.contains(&503));
         if number % 50 == 0 {
             let other = format!("198.18.7.{}:5060", number / 50);
             refused[1] +=
