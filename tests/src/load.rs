@@ -49,6 +49,7 @@ impl World {
             arrivals: None,
             timers: Default::default(),
             attempts_max: Config::ATTEMPTS_MAX,
+            honours_retry_after: false,
             silence_max: Config::SILENCE_MAX,
         }
     }

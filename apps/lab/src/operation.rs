@@ -120,6 +120,7 @@ pub fn first_requests(operation: Operation, count: u32) -> Result<Vec<Vec<u8>>> 
         arrivals: Some(Arrivals::window(count, now, Duration::from_secs(1))),
         timers: Default::default(),
         attempts_max: Config::ATTEMPTS_MAX,
+        honours_retry_after: false,
         silence_max: Config::SILENCE_MAX,
     };
     let mut generator = Generator::new(config, &Seed::from_number(1), now);

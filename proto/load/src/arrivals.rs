@@ -54,7 +54,7 @@ pub struct Arrivals {
     pacing: Pacing,
     start: Instant,
     end: Instant,
-    /// Number of planned times so far; with equal intervals each time is computed from it, so that no error adds up.
+    /// Number of planned times so far.
     count: u64,
     count_max: u64,
 }
@@ -66,6 +66,10 @@ enum Pacing {
         spacing: Spacing,
         /// Nanoseconds from the start to the next planned time.
         next_ns: f64,
+        /// Number of planned times before the start; with equal intervals each time is computed from the count, so that no error adds up.
+        before: u64,
+        /// Rate that follows, and for how long.
+        later: Option<(f64, Duration)>,
     },
     Window {
         size: u32,
@@ -85,12 +89,26 @@ impl Arrivals {
                 interval_ns: if is_rate { 1e9 / rate } else { 0.0 },
                 spacing,
                 next_ns: 0.0,
+                before: 0,
+                later: None,
             },
             start,
             end: if is_rate { start + length } else { start },
             count: 0,
             count_max: u64::MAX,
         }
+    }
+
+    /// Plans `rate` attempts a second after the end, for `length`: the load after a pulse. A window, and a rate that is not positive, stay.
+    #[must_use]
+    pub fn then(mut self, rate: f64, length: Duration) -> Self {
+        if let Pacing::Rate { later, .. } = &mut self.pacing
+            && rate.is_finite()
+            && rate > 0.0
+        {
+            *later = Some((rate, length));
+        }
+        self
     }
 
     /// Keeps `size` attempts open from `start` on, for `length`.
@@ -120,11 +138,16 @@ impl Arrivals {
         let is_over = now >= self.end;
         self.count += 1;
         match &mut self.pacing {
-            Pacing::Rate { interval_ns, spacing: Spacing::Fixed, next_ns } => {
-                *next_ns = self.count as f64 * *interval_ns;
-            }
-            Pacing::Rate { interval_ns, spacing: Spacing::Poisson, next_ns } => {
-                *next_ns += *interval_ns * exponential(rng);
+            Pacing::Rate { interval_ns, spacing, next_ns, before, later } => {
+                match spacing {
+                    Spacing::Fixed => *next_ns = (self.count - *before) as f64 * *interval_ns,
+                    Spacing::Poisson => *next_ns += *interval_ns * exponential(rng),
+                }
+                let is_over = self.start + Duration::from_nanos(*next_ns as u64) >= self.end;
+                if is_over && let Some((rate, length)) = later.take() {
+                    (*interval_ns, *next_ns, *before) = (1e9 / rate, 0.0, self.count);
+                    (self.start, self.end) = (self.end, self.end + length);
+                }
             }
             Pacing::Window { .. } if is_over => {
                 self.count -= 1;
@@ -152,6 +175,9 @@ impl Arrivals {
     /// Plans no further attempts.
     pub fn stop(&mut self) {
         self.end = self.start;
+        if let Pacing::Rate { later, .. } = &mut self.pacing {
+            *later = None;
+        }
     }
 
     /// Number of attempts that were planned and taken.
@@ -221,6 +247,7 @@ fn nanos(length: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use ringway_sansio::Seed;
 
     fn count(rate: f64, spacing: Spacing, seconds: u64) -> usize {
@@ -283,6 +310,17 @@ mod tests {
         arrivals.attempt_ended(at(10));
         assert_eq!((arrivals.next(), take(&mut arrivals, 11)), (Some(at(10)), None));
         assert_eq!((arrivals.next(), arrivals.taken()), (None, 4), "a start that is too late is not made");
+    }
+
+    #[test]
+    fn another_rate_follows() {
+        let (start, mut rng) = (Instant::from_secs(1), Rng::new(&Seed::from_number(5)));
+        let arrivals = Arrivals::new(10.0, Spacing::Fixed, start, Duration::from_secs(1));
+        let mut arrivals = arrivals.then(2.0, Duration::from_secs(2));
+        let times: Vec<_> = core::iter::from_fn(|| arrivals.take_due(Instant::FAR, &mut rng)).collect();
+        assert_eq!(times.len(), 14);
+        let after: Vec<_> = times.iter().skip(9).map(|at| at.since(start).as_millis()).collect();
+        assert_eq!(after, [900, 1000, 1500, 2000, 2500]);
     }
 
     #[test]

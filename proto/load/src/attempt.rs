@@ -481,13 +481,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Report of an attempt that had no user.
-    pub(crate) const fn without_user(planned: Instant, now: Instant) -> Self {
+    /// Report of an attempt that sent nothing.
+    pub(crate) const fn of_nothing(planned: Instant, now: Instant, outcome: Outcome) -> Self {
         Self {
             planned,
             started: now,
             ended: now,
-            outcome: Outcome::UserBusy,
+            outcome,
             first_response: None,
             final_response: None,
             disconnect: None,

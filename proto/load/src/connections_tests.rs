@@ -42,6 +42,7 @@ impl Play {
             arrivals: Some(arrivals(8)),
             timers: Default::default(),
             attempts_max: 100,
+            honours_retry_after: false,
             silence_max: Config::SILENCE_MAX,
         };
         let generator = Generator::new(config, &Seed::from_number(1), START);

@@ -25,6 +25,8 @@ pub enum Outcome {
     Full,
     /// All tried users still had an attempt pending: earlier attempts take longer than users are enough for. Nothing was sent.
     UserBusy,
+    /// The server had asked the user to wait (Retry-After), who did. Nothing was sent.
+    Withheld,
     /// A search of the scenario found nothing, or something that it must not find.
     NoMatch,
     /// The scenario's jumps led through too many steps in a row without a wait.
@@ -50,6 +52,7 @@ impl Outcome {
             Self::Malformed => "malformed",
             Self::Full => "full",
             Self::UserBusy => "user_busy",
+            Self::Withheld => "withheld",
             Self::NoMatch => "no_match",
             Self::EndlessLoop => "endless_loop",
             Self::TooLong => "too_long",

@@ -88,6 +88,7 @@ fn play(scenario: Scenario, users: Users, answer: &str) -> Played {
         arrivals: Some(Arrivals::new(10.0, Spacing::Fixed, START, Duration::from_millis(400))),
         timers: Default::default(),
         attempts_max: 100,
+        honours_retry_after: false,
         silence_max: Config::SILENCE_MAX,
     };
     let mut generator = Generator::new(config, &Seed::from_number(1), START);

@@ -245,6 +245,8 @@ pub struct Config {
     pub timers: Timers,
     /// Maximum number of open attempts.
     pub attempts_max: usize,
+    /// True if a user begins nothing for as long as Retry-After of a 503 says (RFC 3261 §21.5.4).
+    pub honours_retry_after: bool,
     /// Maximum wait for a request of the peer, and for a final response after a provisional one.
     pub silence_max: Duration,
 }

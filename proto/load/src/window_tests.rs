@@ -1,6 +1,6 @@
 //! A generator that keeps a window of attempts open, on virtual time.
 
-use crate::{Action, Arrivals, Classic, Config, Generator, Outcome, Report, Users};
+use crate::{Action, Arrivals, Classic, Config, Generator, Outcome, Report, Spacing, Users};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -28,6 +28,8 @@ struct Play {
     users: Vec<String>,
     reports: Vec<Report>,
     open_max: usize,
+    /// The server answers 503 with a Retry-After of so many seconds.
+    retry_after_s: Option<u64>,
 }
 
 impl Play {
@@ -49,6 +51,7 @@ impl Play {
             arrivals: Some(arrivals),
             timers: Default::default(),
             attempts_max: 100,
+            honours_retry_after: true,
             silence_max: Config::SILENCE_MAX,
         };
         Self {
@@ -61,6 +64,7 @@ impl Play {
             users: Vec::new(),
             reports: Vec::new(),
             open_max: 0,
+            retry_after_s: None,
         }
     }
 
@@ -74,7 +78,11 @@ impl Play {
             let kept = request.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
             let kept = kept.collect::<Vec<_>>().join("\r\n");
             let free = self.responses.back().map_or(self.now, |(at, _)| *at).max(self.now);
-            let response = format!("SIP/2.0 200 OK\r\n{kept}\r\nContent-Length: 0\r\n\r\n");
+            let status = match self.retry_after_s {
+                None => "200 OK".to_owned(),
+                Some(seconds) => format!("503 Overload\r\nRetry-After: {seconds} (busy)"),
+            };
+            let response = format!("SIP/2.0 {status}\r\n{kept}\r\nContent-Length: 0\r\n\r\n");
             self.responses.push_back((free + self.service, response));
         }
         self.out.clear();
@@ -133,6 +141,18 @@ fn a_number_of_attempts_is_made_by_all_users_in_turn() {
     let play = play.play_out();
     assert_eq!(play.users[25..], (25..30).map(user).collect::<Vec<_>>());
     assert_eq!(play.reports.len(), 30);
+}
+
+#[test]
+fn a_user_who_was_asked_to_wait_sends_nothing_meanwhile() {
+    // Each user has an attempt every second, from the user of the first on.
+    let arrivals = Arrivals::new(f64::from(USERS), Spacing::Fixed, START, ms(6500));
+    let mut play = Play::new(arrivals, ms(1));
+    play.retry_after_s = Some(2);
+    let play = play.play_out();
+    let of = |outcome| play.reports.iter().filter(|report| report.outcome == outcome).count();
+    assert_eq!((of(Outcome::Status(503)), of(Outcome::Withheld)), (25, 40));
+    assert_eq!(play.users.len(), 25, "the rest sent nothing");
 }
 
 #[test]

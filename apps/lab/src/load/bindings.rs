@@ -43,7 +43,8 @@ impl Bindings {
 }
 
 /// Registers the users of `config` once each, with the addresses of player `index`, whose generator remains. Notes in `bindings`
-/// those that it began with. With a `window` as many register at a time, otherwise at a moderate rate.
+/// those that it began with. With a `window` as many register at a time, otherwise at a moderate rate; where the target refuses some because
+/// of overload, all register again at half of it.
 ///
 /// # Errors
 /// A user could not be registered; the target does not answer.
@@ -56,8 +57,17 @@ pub(super) fn register(
     bindings: &mut Vec<Bindings>,
 ) -> Result<()> {
     let count = config.users.count();
-    let shared = exchange(config.clone(), count, window, epoll, player, stop)?;
-    let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut rate = REGISTER_RATE;
+    let statistics = loop {
+        let pace = window.map_or(Pace::Rate(rate), Pace::Window);
+        let statistics = exchange(config.clone(), count, pace, epoll, player, stop)?;
+        let is_overloaded = statistics.failures().any(|(outcome, failed)| outcome == "503" && failed > 0);
+        if !is_overloaded || rate < REGISTER_RATE_MIN || stop.is_stopped() {
+            break statistics;
+        }
+        std::thread::sleep(OVERLOAD_PAUSE);
+        rate /= 2.0;
+    };
     if let Some(loss) = statistics.target_loss() {
         bail!("{loss}; it was to register {count} users before the load");
     }
@@ -87,8 +97,7 @@ pub(super) fn remove(bindings: Bindings, epoll: &Epoll, players: &mut [Player]) 
     let Bindings { player, config, count } = bindings;
     let player = players.get_mut(player).ok_or_else(|| anyhow!("a player is missing"))?;
     let config = Config { scenario: Arc::new(Classic::Logout.scenario()?), ..config };
-    let shared = exchange(config, count, None, epoll, player, &Stop::default())?;
-    let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let statistics = exchange(config, count, Pace::Rate(REGISTER_RATE), epoll, player, &Stop::default())?;
     if let Some(loss) = statistics.target_loss() {
         bail!("the bindings of {count} users were not removed: {loss}");
     }
@@ -99,22 +108,31 @@ pub(super) fn remove(bindings: Bindings, epoll: &Epoll, players: &mut [Player]) 
     Ok(())
 }
 
+/// Pace of registrations.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// So many a second.
+    Rate(f64),
+    /// So many at a time.
+    Window(u32),
+}
+
 /// Plays one attempt of each of the first `count` users.
 fn exchange(
     mut config: Config,
     count: u32,
-    window: Option<u32>,
+    pace: Pace,
     epoll: &Epoll,
     player: &mut Player,
     stop: &Stop,
-) -> Result<Shared> {
+) -> Result<Statistics> {
     let start = now();
-    let (arrivals, length) = match window {
-        None => {
-            let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
-            (Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length), length)
+    let (arrivals, length) = match pace {
+        Pace::Rate(rate) => {
+            let length = Duration::from_secs_f64(f64::from(count) / rate);
+            (Arrivals::new(rate, Spacing::Fixed, start, length), length)
         }
-        Some(size) => {
+        Pace::Window(size) => {
             let arrivals = Arrivals::window(size.min(count), start, REGISTER_TIME_MAX);
             (arrivals.at_most(count.into()), REGISTER_TIME_MAX)
         }
@@ -125,7 +143,7 @@ fn exchange(
     player.restart_counters();
     let shared = Shared { is_stopped: Arc::clone(&stop.0), ..Shared::new(start, length) };
     play(std::slice::from_mut(player), epoll, target, &shared)?;
-    Ok(shared)
+    Ok(shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn outcomes(statistics: &Statistics) -> String {
@@ -136,5 +154,9 @@ fn outcomes(statistics: &Statistics) -> String {
 
 /// Registrations before and after the load, per second.
 const REGISTER_RATE: f64 = 2_000.0;
+/// Lowest rate at which a target that refuses some is tried again.
+const REGISTER_RATE_MIN: f64 = 100.0;
+/// Time between two tries: overload ends within it.
+const OVERLOAD_PAUSE: Duration = Duration::from_millis(1500);
 /// Longest time for registrations in a closed loop.
 const REGISTER_TIME_MAX: Duration = Duration::from_secs(600);

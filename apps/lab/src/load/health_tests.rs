@@ -31,6 +31,7 @@ fn run(classic: Classic, tick: Duration, delay: Duration) -> Statistics {
         arrivals: Some(Arrivals::new(100.0, Spacing::Fixed, start, Duration::from_secs(2))),
         timers: Timers::default(),
         attempts_max: Config::ATTEMPTS_MAX,
+        honours_retry_after: false,
         silence_max: Config::SILENCE_MAX,
     };
     let mut generator = Generator::new(config, &Seed::from_number(7), start);

@@ -196,6 +196,7 @@ fn config(classic: Classic, local: SocketAddrV4, arrivals: Option<Arrivals>, use
         arrivals,
         timers: Default::default(),
         attempts_max: 2 * Config::ATTEMPTS_MAX,
+        honours_retry_after: false,
         silence_max: Config::SILENCE_MAX,
     })
 }

@@ -237,13 +237,34 @@ impl Session {
     /// # Errors
     /// Impossible numbers, no threads.
     pub fn start(self, rate: f64, length: Duration) -> Result<Run> {
-        let plan = Plan { rate, length, ..self.plan };
-        plan.check()?;
-        let (spacing, rate_each) = (plan.spacing, rate / f64::from(plan.threads));
-        Self { plan, ..self }.start_side(Side::Callers, None, length, |start, index| {
+        let plan = Plan { rate, length, after: None, ..self.plan };
+        Self { plan, ..self }.start_planned()
+    }
+
+    /// The same session with the rate and times of another plan.
+    #[must_use]
+    pub fn planning(self, plan: &Plan) -> Self {
+        let (rate, length, after) = (plan.rate, plan.length, plan.after);
+        Self { plan: Plan { rate, length, after, ..self.plan }, ..self }
+    }
+
+    /// Starts the load as planned, with that after it.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub fn start_planned(self) -> Result<Run> {
+        self.plan.check()?;
+        let Plan { rate, length, spacing, threads, after, .. } = self.plan;
+        let threads = f64::from(threads);
+        let whole = length + after.map_or(Duration::ZERO, |(_, length)| length);
+        self.start_side(Side::Callers, None, whole, |start, index| {
             // The threads take turns.
             let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);
-            Arrivals::new(rate_each, spacing, first, length)
+            let arrivals = Arrivals::new(rate / threads, spacing, first, length);
+            match after {
+                Some((rate, length)) => arrivals.then(rate / threads, length),
+                None => arrivals,
+            }
         })
     }
 
@@ -445,6 +466,7 @@ fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
         arrivals: None,
         timers: plan.timers,
         attempts_max: Config::ATTEMPTS_MAX,
+        honours_retry_after: plan.honours_retry_after,
         silence_max: Config::SILENCE_MAX,
     })
 }

@@ -33,6 +33,8 @@ pub struct Plan {
     pub called: Called,
     /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
     pub is_outbound_proxy: bool,
+    /// Users who get 503 begin nothing for as long as its Retry-After says.
+    pub honours_retry_after: bool,
     /// Hosts that packets may go to besides loopback.
     pub allowed_hosts: Vec<IpAddr>,
     /// Kind of attempts.
@@ -45,6 +47,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Time during which attempts are planned.
     pub length: Duration,
+    /// Attempts a second after that time, and how long: the load after a pulse.
+    pub after: Option<(f64, Duration)>,
     /// Users.
     pub users: Users,
     /// Called users.
@@ -238,12 +242,14 @@ impl Plan {
             connections: ConnectionUse::Shared,
             called: Called::Usual,
             is_outbound_proxy: false,
+            honours_retry_after: false,
             allowed_hosts: Vec::new(),
             flow,
             files: None,
             rate: 1.0,
             spacing: Spacing::Fixed,
             length: Duration::from_secs(1),
+            after: None,
             users,
             peers,
             domain: "localhost".to_owned(),

@@ -164,6 +164,9 @@ pub(crate) struct LoadArgs {
     /// Send requests inside a call to the server even if it records no route
     #[arg(long)]
     pub(crate) outbound_proxy: bool,
+    /// Honour overload control: a user who gets 503 begins nothing for as long as its Retry-After says (`withheld`)
+    #[arg(long)]
+    pub(crate) oc: bool,
     /// Attempts a second
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub(crate) rate: f64,
@@ -383,7 +386,7 @@ pub(crate) struct RunArgs {
     /// Experiments and campaigns of `ringway lab list`, or TOML files of your own
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
-    /// Server: ringway, kamailio, kamailio-default or HOST:PORT; may be given several times
+    /// Server: ringway, ringway-uncontrolled, kamailio, kamailio-default or HOST:PORT; may be given several times
     #[arg(long, value_name = "TARGET", default_values_t = ["ringway".to_owned()])]
     pub(crate) target: Vec<String>,
     /// Seconds of each trial in place of the experiments' own
@@ -512,8 +515,8 @@ written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of
 it. A trial that the generator did not play in time is repeated once and never
 counts. docs/reference/lab.md explains the criteria.
 
-Targets: ringway, kamailio (with -x tlsf), kamailio-default (with the allocator
-of its package), or HOST:PORT of a running server.
+Targets: ringway, ringway-uncontrolled (without overload control), kamailio
+(with -x tlsf), kamailio-default (with the allocator of its package), or HOST:PORT of a running server.
 
 Examples:
   ringway lab run register call --target ringway --target kamailio --quick

@@ -196,6 +196,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         connections: args.connections.connections(),
         called: args.called.map(CalledArg::called).unwrap_or_default(),
         is_outbound_proxy: args.outbound_proxy,
+        honours_retry_after: args.oc,
         allowed_hosts: args.allow_remote.clone(),
         files,
         rate: args.rate,

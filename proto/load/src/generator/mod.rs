@@ -22,7 +22,7 @@ use ringway_sansio::{
     ConnectionId, Context, Deadline, Event, Flow, IcmpError, Instant, ListenerId, Node, Received, Rng, Seed,
     ShardKey, TimerKey, Token, Wheel,
 };
-use ringway_sip::{Limits, Message, Method, Start};
+use ringway_sip::{HeaderName, Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
 
 /// Load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
@@ -67,6 +67,8 @@ struct UserState {
     cseq: u32,
     /// True while an attempt is open.
     is_busy: bool,
+    /// Time until which the user begins nothing.
+    waits_until: Instant,
 }
 
 /// Requested action.
@@ -209,11 +211,14 @@ impl Generator {
                 self.note_end(cx.now);
                 continue;
             }
-            let Some(user) = self.take_user() else {
-                self.counters.started += 1;
-                self.note_end(cx.now);
-                cx.emit(Action::Ended(Report::without_user(planned, cx.now)));
-                continue;
+            let user = match self.take_user(cx.now) {
+                Ok(user) => user,
+                Err(outcome) => {
+                    self.counters.started += 1;
+                    self.note_end(cx.now);
+                    cx.emit(Action::Ended(Report::of_nothing(planned, cx.now, outcome)));
+                    continue;
+                }
             };
             let flow = self.flow_of(user, turn);
             self.counters.started += 1;
@@ -231,7 +236,7 @@ impl Generator {
     }
 
     /// Next user who may begin an attempt. RFC 3261 §10.2: a user sends no REGISTER while another one is pending.
-    fn take_user(&mut self) -> Option<u32> {
+    fn take_user(&mut self, now: Instant) -> Result<u32, Outcome> {
         for _ in 0..USERS_TRIED_MAX {
             let count = self.config.users.count();
             let user = match self.config.users.is_random() {
@@ -239,13 +244,25 @@ impl Generator {
                 false => self.next_user,
             };
             self.next_user = (user + 1) % count;
-            let state = self.users.get_mut(user as usize)?;
+            let Some(state) = self.users.get_mut(user as usize) else { break };
+            if now < state.waits_until {
+                return Err(Outcome::Withheld);
+            }
             if !(self.is_one_each && state.is_busy) {
                 state.is_busy = true;
-                return Some(user);
+                return Ok(user);
             }
         }
-        None
+        Err(Outcome::UserBusy)
+    }
+
+    /// Lets the user of an attempt wait for as long as a response says.
+    fn note_retry_after(&mut self, now: Instant, key: SlabKey, message: &Message<'_>) {
+        let seconds = message.first(HeaderName::RetryAfter).and_then(leading_number);
+        let state = self.attempts.get(key).and_then(|attempt| self.users.get_mut(attempt.user as usize));
+        if let (Some(seconds), Some(state)) = (seconds, state) {
+            state.waits_until = now + Duration::from_secs(u64::from(seconds.min(RETRY_AFTER_S_MAX)));
+        }
     }
 
     /// Flow of a user's requests to the server.
@@ -353,6 +370,9 @@ impl Generator {
             }
             if status >= 200 {
                 attempt.note_final(cx.now, message.method());
+                if status == 503 && self.config.honours_retry_after && scenario.is_caller() {
+                    self.note_retry_after(cx.now, key, message);
+                }
                 self.end(cx, key, Outcome::Status(status));
             }
             return;
@@ -588,5 +608,15 @@ const STEPS_IN_A_ROW_MAX: usize = 1_000;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Number of users in a row that are tried for one that has no attempt pending.
 const USERS_TRIED_MAX: usize = 64;
+/// Number at the start of a header field's value; `None` without one.
+fn leading_number(value: &[u8]) -> Option<u32> {
+    let value = value.trim_ascii_start();
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    core::str::from_utf8(value.get(..digits)?).ok()?.parse().ok()
+}
+
+/// Longest wait that a response can ask for.
+const RETRY_AFTER_S_MAX: u32 = 3600;
+
 /// Maximum number of attempts that one call starts.
 const STARTS_MAX: usize = 64;
