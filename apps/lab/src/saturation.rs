@@ -73,6 +73,9 @@ pub const SERVER_TIME: Duration = Duration::from_micros(400);
 /// Time of the ballast in each period, with real-time priority.
 pub const BALLAST_TIME: Duration = Duration::from_micros(2000);
 
+/// Time of the server in each period beside a share: short, because messages wait for the rest of the period.
+const SHARED_SERVER_TIME: Duration = Duration::from_micros(200);
+
 /// Lowest real-time priority: above every server's.
 const PRIORITY: u8 = 1;
 
@@ -89,6 +92,22 @@ impl Ballast {
     /// # Errors
     /// There is no such processor.
     pub fn start() -> Result<Self> {
+        Self::start_with(BALLAST_TIME, SERVER_TIME)
+    }
+
+    /// The same with a share of the processor for the ballast, below 1; `None` for none.
+    ///
+    /// # Errors
+    /// As [`Ballast::start`].
+    pub fn start_share(share: f64) -> Result<Option<Self>> {
+        if share <= 0.0 {
+            return Ok(None);
+        }
+        let time = SHARED_SERVER_TIME.mul_f64(share / (1.0 - share).max(0.01));
+        Self::start_with(time, SHARED_SERVER_TIME).map(Some)
+    }
+
+    fn start_with(ballast_time: Duration, server_time: Duration) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_over);
         let (sender, ready) = std::sync::mpsc::channel();
@@ -100,8 +119,8 @@ impl Ballast {
             let _ = set_current_timer_slack(Some(NonZero::<u64>::MIN));
             let _ = sender.send(pinned);
             while is_ready && !flag.load(Ordering::Relaxed) {
-                spin(BALLAST_TIME);
-                thread::sleep(SERVER_TIME);
+                spin(ballast_time);
+                thread::sleep(server_time);
             }
         };
         let thread =

@@ -58,6 +58,17 @@ pub enum NonceUse {
     Once,
 }
 
+/// Overload control of a Ringway server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverloadUse {
+    /// That of a server without keys for it.
+    Shipped,
+    /// It measures, and refuses nothing: a closed loop keeps a saturated server busy all the time.
+    Patient,
+    /// None.
+    Off,
+}
+
 /// Trunks, routes and rules of a Ringway server, for calls between its own users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rules {
@@ -92,6 +103,8 @@ pub struct Settings {
     pub touches_memory: bool,
     /// Its listener for TLS or WebSocket.
     pub secure: Option<StreamListener>,
+    /// Overload control of a Ringway server.
+    pub overload: OverloadUse,
 }
 
 /// Listener of a server besides those for UDP and TCP.
@@ -119,6 +132,7 @@ impl Settings {
             rules,
             touches_memory: true,
             secure: None,
+            overload: OverloadUse::Patient,
         }
     }
 
@@ -144,6 +158,11 @@ impl Settings {
             }
         };
         let presence = if self.presence { "[presence]\nenabled = true\n" } else { "" };
+        let overload = match self.overload {
+            OverloadUse::Shipped => "",
+            OverloadUse::Patient => "[overload]\ntarget_delay_ms = 1000\nmax_delay_ms = 10000\n",
+            OverloadUse::Off => "[overload]\nenabled = false\n",
+        };
         let (routing, rules) = match self.rules {
             Rules::Absent => (String::new(), String::new()),
             Rules::Present => rules_toml(),
@@ -161,7 +180,7 @@ impl Settings {
              [store]\n{store}\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
              [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
              [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
-             {presence}{tls}{rules}"
+             {presence}{overload}{tls}{rules}"
         )
     }
 }

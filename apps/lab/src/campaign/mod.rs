@@ -360,6 +360,7 @@ impl Running<'_> {
             Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
                 points::expected_search(peak, warm_up)
                     + multiples.of(options.is_quick).len() as f64 * trials * each
+                    + experiment.pulse.as_ref().map_or(0.0, points::pulse_seconds)
                     + profile
             }
             Kind::Idle(_) => options.seconds(experiment) + 5.0,

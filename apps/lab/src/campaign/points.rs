@@ -1,11 +1,13 @@
 //! Points of a variant: each rate on each target, in turn.
 
-use super::experiment::{Experiment, Kind, Peak, Variant, digest_name};
+use super::experiment::{Experiment, Kind, Peak, Pulse, Variant, digest_name};
 use super::search::{Grid, Next, Search, Verdict};
 use super::target::Server;
 use super::trial::{Load, Outcome, offer};
 use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
+use crate::load::Plan;
 use crate::record::{self, Measurement, Record};
+use crate::saturation::Ballast;
 use crate::statistics::{interleaved, turn};
 use anyhow::{Result, anyhow, bail};
 use std::time::Duration;
@@ -28,6 +30,8 @@ pub(super) struct Contestant {
     pub(super) has_failed: bool,
     /// It has a warning about challenges that the variant does not name.
     is_warned: bool,
+    /// Highest rate that a search found; 0 before.
+    peak: f64,
 }
 
 /// Load and number of a trial.
@@ -45,6 +49,7 @@ impl Points<'_, '_> {
             return Ok(());
         }
         let mut contestants = self.start()?;
+        let _ballast = Ballast::start_share(self.experiment.ballast)?;
         match &self.experiment.kind {
             Kind::Rates(_) => {}
             Kind::Peak(peak) => self.search_all(&mut contestants, peak)?,
@@ -67,7 +72,43 @@ impl Points<'_, '_> {
                 }
             }
         }
+        self.pulse_all(&mut contestants)?;
         self.profile_all(&mut contestants)
+    }
+
+    /// Offers the pulse of the experiment to each contestant.
+    fn pulse_all(&mut self, contestants: &mut [Contestant]) -> Result<()> {
+        let Some(pulse) = self.experiment.pulse else { return Ok(()) };
+        for contestant in contestants {
+            if contestant.has_failed || self.running.totals.interrupted {
+                continue;
+            }
+            self.running.wait_for_quiet();
+            self.begin(&contestant.name, &format!("a pulse of {} × the peak", pulse.multiple));
+            let (warm_up, drain) = (self.warm_up(), self.drain());
+            let load = self.load(contestant.peak * pulse.multiple, pulse.seconds);
+            let after = (contestant.peak * pulse.then, Duration::from_secs_f64(pulse.then_seconds));
+            let offered = load.plan(&mut contestant.server, self.running.options).and_then(|plan| {
+                let plan = Plan { after: Some(after), ..plan };
+                offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
+            });
+            match offered {
+                Ok(Some(outcome)) => self.running.observer.record(Record::Pulse(record::Pulse {
+                    experiment: self.experiment.name.clone(),
+                    variant: self.variant.name.clone(),
+                    target: contestant.name.clone(),
+                    peak: contestant.peak,
+                    ..outcome.pulse(&pulse)
+                }))?,
+                Ok(None) => self.running.totals.interrupted = true,
+                Err(error) => {
+                    contestant.has_failed = true;
+                    self.fail(&contestant.name, &error)?;
+                }
+            }
+            self.running.done += pulse_seconds(&pulse) + warm_up + TRIAL_OVERHEAD_S;
+        }
+        Ok(())
     }
 
     /// Adds the users of a variant that reads them from a database; false if they cannot be added, which is recorded.
@@ -106,6 +147,7 @@ impl Points<'_, '_> {
                         points,
                         has_failed: false,
                         is_warned: false,
+                        peak: 0.0,
                     });
                 }
                 Err(error) => self.fail(&target.name, &error)?,
@@ -387,6 +429,7 @@ impl Points<'_, '_> {
             };
             return self.fail(&contestant.name, &error);
         }
+        contestant.peak = rate;
         if let Kind::Overload(_, multiples) | Kind::Curve(_, multiples) = &self.experiment.kind {
             let multiples = multiples.of(self.running.options.is_quick);
             contestant.points = multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
@@ -430,6 +473,11 @@ impl Points<'_, '_> {
     pub(super) fn fail(&mut self, target: &str, error: &anyhow::Error) -> Result<()> {
         self.running.fail(&self.experiment.name, &self.variant.name, target, error)
     }
+}
+
+/// Seconds of a pulse with the load after it.
+pub(super) fn pulse_seconds(pulse: &Pulse) -> f64 {
+    pulse.seconds + pulse.then_seconds
 }
 
 /// Expected seconds of a search.

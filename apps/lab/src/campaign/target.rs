@@ -7,8 +7,8 @@ use crate::profile::Sampler;
 use crate::profile::components::Table;
 use crate::profile::split::{Processes, Split};
 use crate::server::{
-    self, Allocator, Database, Environment, Settings, Store, StreamListener, Under, free_port, run_command,
-    wait_for_options,
+    self, Allocator, Database, Environment, OverloadUse, Settings, Store, StreamListener, Under, free_port,
+    run_command, wait_for_options,
 };
 use crate::tls::{Certificates, ServerTls};
 use crate::{load, machine, record};
@@ -31,6 +31,8 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetKind {
     Ringway,
+    /// Without overload control.
+    Uncontrolled,
     Kamailio(Allocator),
     /// In a configuration that was not run yet.
     OpenSips,
@@ -158,6 +160,7 @@ impl Target {
     pub fn parse(name: &str, allowed_hosts: &[IpAddr]) -> Result<Self> {
         let kind = match name {
             "ringway" => TargetKind::Ringway,
+            "ringway-uncontrolled" => TargetKind::Uncontrolled,
             "kamailio" => TargetKind::Kamailio(Allocator::Tlsf),
             "kamailio-default" => TargetKind::Kamailio(Allocator::Default),
             "opensips" => TargetKind::OpenSips,
@@ -183,9 +186,11 @@ impl Target {
                 "opensips is not installed; install it from its own packages or sources (Debian has none)"
                     .to_owned(),
             ),
-            TargetKind::Ringway | TargetKind::Kamailio(_) | TargetKind::OpenSips | TargetKind::Address(_) => {
-                None
-            }
+            TargetKind::Ringway
+            | TargetKind::Uncontrolled
+            | TargetKind::Kamailio(_)
+            | TargetKind::OpenSips
+            | TargetKind::Address(_) => None,
         }
     }
 
@@ -212,10 +217,17 @@ impl Target {
                 variant.carrier.name()
             ),
             TargetKind::Address(address) => return running(&self.name, address, site),
-            TargetKind::Ringway => {
+            TargetKind::Ringway | TargetKind::Uncontrolled => {
                 let port = free_port()?;
                 let own = Store::Sqlite(environment.folder.join(format!("ringway-{port}.db")));
-                let settings = settings(variant, site.store(variant, own), users, secure.clone());
+                let overload = match self.kind {
+                    TargetKind::Uncontrolled => OverloadUse::Off,
+                    _ => OverloadUse::Shipped,
+                };
+                let settings = Settings {
+                    overload,
+                    ..settings(variant, site.store(variant, own), users, secure.clone())
+                };
                 let file = format!("ringway-{port}.toml");
                 if variant.reads_database() {
                     reader = Some([environment.ringway.clone(), environment.folder.join(&file)]);
@@ -256,10 +268,11 @@ impl Target {
             command,
             settings: read_settings(&environment.folder, &file, port, secure.as_ref()),
         };
-        let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
+        let is_ringway = matches!(self.kind, TargetKind::Ringway | TargetKind::Uncontrolled);
+        let rest = if is_ringway { WRITING } else { FINISHING };
         let (domain, password) = (server::DOMAIN.to_owned(), server::PASSWORD.to_owned());
         let components: fn() -> Result<Table> = match self.kind {
-            TargetKind::Ringway | TargetKind::Address(_) => Table::ringway,
+            TargetKind::Ringway | TargetKind::Uncontrolled | TargetKind::Address(_) => Table::ringway,
             // Modules of OpenSIPS have the names of those of Kamailio; untested, as the target is.
             TargetKind::Kamailio(_) | TargetKind::OpenSips => Table::kamailio,
         };
@@ -439,7 +452,7 @@ fn read_settings(folder: &Path, file: &str, port: u16, secure: Option<&StreamLis
 }
 
 /// Adapters.
-const NAMES: [&str; 4] = ["ringway", "kamailio", "kamailio-default", "opensips"];
+const NAMES: [&str; 5] = ["ringway", "ringway-uncontrolled", "kamailio", "kamailio-default", "opensips"];
 /// Most time until a server that has started answers.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Most time until a running server answers.

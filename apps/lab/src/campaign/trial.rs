@@ -1,6 +1,6 @@
 //! One load on one server, and its measurement.
 
-use super::experiment::{Experiment, Variant};
+use super::experiment::{Experiment, Pulse, Variant};
 use super::noise::{Meter, Noise};
 use super::target::Server;
 use super::{Observer, Options, is_dialog};
@@ -8,7 +8,7 @@ use crate::load::{
     Called, ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop,
     Users,
 };
-use crate::record::{Generator, Measurement, Media, Percentiles, Tls};
+use crate::record::{self, Generator, Measurement, Media, Percentiles, Tls};
 use crate::server::Carrier;
 use crate::times::milliseconds;
 use anyhow::{Result, anyhow, bail};
@@ -150,12 +150,13 @@ pub(super) fn offer(
     let warmed = warm_up_with(session, plan, warm_up, (server.as_deref_mut(), drain), observer)?;
     let Some(session) = warmed else { return Ok(None) };
     let lookups_before = lookups(&server);
-    let run = session.start(plan.rate, plan.length)?;
+    let run = session.planning(plan).start_planned()?;
+    let length = plan.length + plan.after.map_or(Duration::ZERO, |(_, length)| length);
     let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
     if let Some(sampler) = server.as_deref_mut().and_then(Server::sampler) {
         sampler.begin();
     }
-    let watched = watch(&run, plan.length + drain, server.as_deref_mut(), observer);
+    let watched = watch(&run, length + drain, server.as_deref_mut(), observer);
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     run.stop();
     let finished = run.finish_session();
@@ -338,10 +339,6 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         (Some(reason), Some(disturbance)) => format!("{reason}; not quiet: {disturbance}"),
         (reason, _) => reason.unwrap_or_default(),
     };
-    let series = statistics.by_second().enumerate().map(|(index, slot)| {
-        let again = outcome.retransmissions.get(index).copied().unwrap_or_default();
-        [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]
-    });
     let is_valid = invalid_because.is_empty();
     Measurement {
         rate,
@@ -377,7 +374,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         invalid_because,
         criterion_met: is_valid.then_some(missed.is_empty()),
         criterion_missed: if is_valid { missed.join(", ") } else { String::new() },
-        seconds_series: series.take(SECONDS_MAX).collect(),
+        seconds_series: outcome.series(),
         media: statistics.media().map(media),
         tls: tls(statistics),
         ..Measurement::default()
@@ -388,6 +385,33 @@ impl Outcome {
     /// CPU time of the server in nanoseconds; `None` for one that the campaign did not start.
     pub(super) const fn server_ns(&self) -> Option<u64> {
         self.server_ns
+    }
+
+    /// Each second, and in it: planned, ended and successful attempts, retransmissions.
+    fn series(&self) -> Vec<[u64; 5]> {
+        let series = self.statistics.by_second().enumerate().map(|(index, slot)| {
+            let again = self.retransmissions.get(index).copied().unwrap_or_default();
+            [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]
+        });
+        series.take(SECONDS_MAX).collect()
+    }
+
+    /// A pulse of this outcome; the caller fills in the names and the peak.
+    pub(super) fn pulse(&self, plan: &Pulse) -> record::Pulse {
+        let Pulse { multiple, seconds, then, then_seconds } = *plan;
+        let measured = measurement(self, 0.0, seconds, &Criteria::default());
+        let seconds_series = measured.seconds_series;
+        record::Pulse {
+            multiple,
+            seconds,
+            then,
+            then_seconds,
+            recovered_s: recovered_s(&seconds_series, seconds),
+            valid: measured.valid,
+            invalid_because: measured.invalid_because,
+            seconds_series,
+            ..record::Pulse::default()
+        }
     }
 
     /// Warning about the machine.
@@ -435,6 +459,15 @@ fn percentiles(statistics: &Statistics, delay: Delay) -> Option<Percentiles> {
         max: value(100.0)?,
         mean: milliseconds(statistics.mean(delay)?),
     })
+}
+
+/// Seconds from the end of a pulse on after which nearly all attempts of each second succeeded; `None` if they never did.
+fn recovered_s(series: &[[u64; 5]], pulse_seconds: f64) -> Option<f64> {
+    let after = series.iter().filter(|[second, planned, ..]| *second as f64 > pulse_seconds && *planned > 0);
+    let failed = after.clone().filter(|[_, planned, _, successes, _]| successes * 100 < planned * 99);
+    let last = after.map(|[second, ..]| *second).max()?;
+    let recovered = failed.map(|[second, ..]| *second as f64 - pulse_seconds).fold(0.0, f64::max);
+    (recovered < last as f64 - pulse_seconds).then_some(recovered)
 }
 
 /// Distribution of the response time, with more points at its end.

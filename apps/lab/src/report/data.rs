@@ -3,7 +3,7 @@
 use super::html::short;
 use super::svg::STYLES;
 use crate::record::{
-    Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Profile, Record, Target,
+    Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Profile, Pulse, Record, Target,
 };
 use crate::statistics::{median, median_interval};
 use anyhow::{Result, bail};
@@ -52,6 +52,8 @@ pub(super) struct Entry<'a> {
     pub(super) variants: Vec<Variant<'a>>,
     /// Peaks with the number of their target.
     pub(super) peaks: Vec<(usize, &'a Peak)>,
+    /// Pulses with the number of their target.
+    pub(super) pulses: Vec<(usize, &'a Pulse)>,
     pub(super) comparisons: Vec<&'a Comparison>,
     /// Profiles with the number of their target.
     pub(super) profiles: Vec<(usize, &'a Profile)>,
@@ -117,6 +119,12 @@ impl<'a> Results<'a> {
                     let target = results.number(&peak.target);
                     results.add(&peak.experiment, |entry| {
                         push_to(&mut entry.peaks, target.map(|number| (number, peak)))
+                    });
+                }
+                Record::Pulse(pulse) => {
+                    let target = results.number(&pulse.target);
+                    results.add(&pulse.experiment, |entry| {
+                        push_to(&mut entry.pulses, target.map(|number| (number, pulse)))
                     });
                 }
                 Record::Profile(profile) => {

@@ -18,6 +18,7 @@ mod media;
 mod peak;
 mod plot;
 mod processor;
+mod pulse;
 mod rates;
 mod rows;
 mod scale;
@@ -235,6 +236,7 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
                 } else {
                     rates::achieved(results, entry)
                 });
+                figures.extend(pulse::pulses(results, entry));
                 figures.extend(rates::failed(results, entry));
                 figures.push(rates::response_times(results, entry));
                 figures.push(latency::averages(results, entry));

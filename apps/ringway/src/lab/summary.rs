@@ -226,6 +226,17 @@ fn media(media: Media) -> String {
 fn notes(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
     for record in records {
         match record {
+            Record::Pulse(pulse) if pulse.experiment == experiment => {
+                let recovered = match pulse.recovered_s {
+                    _ if !pulse.valid => format!("INVALID, not counted: {}", pulse.invalid_because),
+                    Some(seconds) => format!("recovered after {seconds:.0} s"),
+                    None => format!("not recovered within {:.0} s", pulse.then_seconds),
+                };
+                lines.push(format!(
+                    "  {:<28} {:<18} pulse of {:.0} s at {} × the peak: {recovered}",
+                    pulse.variant, pulse.target, pulse.seconds, pulse.multiple
+                ));
+            }
             Record::Peak(peak) if peak.experiment == experiment => {
                 let mut line = format!(
                     "  peak ({}), {}: {:.0}/s with {} of {} trials",
