@@ -23,9 +23,11 @@ impl Env<'_> {
         add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let before = self.cx.out.len();
-        let Keys { route, hidden, .. } = self.keys;
+        let Keys { tag, route, hidden, .. } = self.keys;
+        // The ACK of its sender is translated before it is recognised.
+        let tag = to_tag(tag, request.message);
         as_its_sender_has(self.config, route, hidden, request.message, &request.flow, |message| {
-            write_reply(&mut self.cx, &self.keys.tag, message, &request.flow, status, phrase, add);
+            write_reply(&mut self.cx, &tag, message, &request.flow, status, phrase, add);
         });
         let is_over =
             self.cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
@@ -139,7 +141,8 @@ impl Env<'_> {
         if message.is_response() || message.method() == Method::Ack {
             return;
         }
-        write_reply(&mut self.cx, &self.keys.tag, message, &flow, 503, "Slow Down", |response| {
+        let tag = to_tag(&self.keys.tag, message);
+        write_reply(&mut self.cx, &tag, message, &flow, 503, "Slow Down", |response| {
             response.header_number(HeaderName::RetryAfter, 1);
         });
     }
@@ -169,16 +172,15 @@ const fn reason_of(status: u16) -> Reason {
 /// Writes the response of [`Env::reply`], of any length.
 pub(crate) fn write_reply(
     cx: &mut Context<'_, Action>,
-    tag_key: &[u8; 16],
+    tag: &[u8; 16],
     request: &Message<'_>,
     flow: &Flow,
     status: u16,
     phrase: &str,
     add: impl FnOnce(&mut MessageWriter<'_>),
 ) {
-    let tag = to_tag(tag_key, request);
     cx.out.send_with(reply_flow(request.via(), *flow), Token::NONE, |arena| {
-        let mut response = MessageWriter::answer(arena, request, status, phrase, flow.remote, Some(&tag));
+        let mut response = MessageWriter::answer(arena, request, status, phrase, flow.remote, Some(tag));
         add(&mut response);
         // An unsafe value is not sent: the client retransmits and times out.
         let _ = response.finish();

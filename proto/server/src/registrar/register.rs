@@ -23,7 +23,7 @@ use ringway_location::{ENTRIES_MAX, Registered};
 use ringway_sansio::{Context, Flow, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
-use ringway_transaction::SlabKey;
+use ringway_transaction::{SlabKey, to_tag};
 
 /// Reason for refusing a REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,7 +375,8 @@ impl Registrar {
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
         let keys = env.keys;
         let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu.current, aor));
-        write_reply(&mut env.cx, &env.keys.tag, request.message, &request.flow, 200, "OK", |response| {
+        let tag = to_tag(&env.keys.tag, request.message);
+        write_reply(&mut env.cx, &tag, request.message, &request.flow, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
             }

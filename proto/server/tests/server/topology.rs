@@ -428,6 +428,18 @@ fn what_is_sealed_for_another_call_is_worth_nothing() {
     assert!(reaches(&mut world, CARRIER_A, &Request { cseq: 90, ..good }), "the test of the test");
 }
 
+/// The ACK of a refusal without a transaction ends here.
+#[test]
+fn the_ack_of_a_refusal_is_recognised() {
+    let mut world = World::with(hidden);
+    let mut nobody = incoming(1);
+    nobody.uri = "sip:nobody@example.org".into();
+    let refused = only(world.udp(CARRIER_A, &nobody));
+    assert_eq!((refused.status(), refused.header("Call-ID").as_str()), (404, "theirs-1@carrier.example"));
+    assert!(world.udp(CARRIER_A, &nobody.ack_of(&refused)).is_empty());
+    assert_eq!(world.server.counters().stray, 0);
+}
+
 /// The trunk sends a call back again and again: its messages do not grow without end, and it ends.
 #[test]
 fn a_call_that_returns_from_the_trunk_does_not_grow_without_end() {
