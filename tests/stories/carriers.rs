@@ -17,9 +17,10 @@ const ALICE: &str = "10.0.1.2";
 const NUMBER: &str = "+441234";
 
 /// A carrier for all numbers.
-fn carrier(config: &mut Config, transport: &str) {
+fn carrier(config: &mut Config, transport: Transport) {
     let networks = vec![CARRIER.parse().expect("an address")];
-    let uri = format!("sip:{CARRIER}:5060{transport}");
+    let port = if transport == Transport::Tls { 5061 } else { 5060 };
+    let uri = format!("sip:{CARRIER}:{port}{}", transport.uri_parameter());
     config.trunking.trunks.edit().push(Trunk { networks, ..Trunk::at("carrier", &uri) });
     let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
     let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
@@ -32,13 +33,19 @@ fn hides(config: &mut Config) {
 }
 
 fn hidden_by_udp(config: &mut Config) {
-    carrier(config, "");
+    carrier(config, Transport::Udp);
     hides(config);
 }
 
 fn hidden_by_tcp(config: &mut Config) {
     World::with_tls(config);
-    carrier(config, ";transport=tcp");
+    carrier(config, Transport::Tcp);
+    hides(config);
+}
+
+fn hidden_by_tls(config: &mut Config) {
+    World::with_tls(config);
+    carrier(config, Transport::Tls);
     hides(config);
 }
 
@@ -119,16 +126,33 @@ fn a_carrier_sees_nothing_of_the_inside_over_connections() {
         let alice = world.tls_phone("alice", Scheme::Sip);
         world.register(alice);
         shows_nothing(world, alice, carrier);
-        let to_carrier = world.sim.trace().packets().filter(|seen| seen.to.ip().to_string() == CARRIER);
-        assert!(to_carrier.into_iter().all(|seen| seen.transport == Transport::Tcp));
+        reached_only_by(world, Transport::Tcp);
     });
+}
+
+/// The carrier uses TLS, the phone UDP.
+#[test]
+fn a_carrier_sees_nothing_of_the_inside_over_tls() {
+    Story::new("hidden topology, TLS").configure(hidden_by_tls).run(|world| {
+        let carrier = carrier_phone(world, Transport::Tls);
+        world.certify(carrier, &[CARRIER]);
+        let alice = world.registered("alice");
+        shows_nothing(world, alice, carrier);
+        reached_only_by(world, Transport::Tls);
+    });
+}
+
+/// All messages to the carrier went over this transport.
+fn reached_only_by(world: &World, transport: Transport) {
+    let mut to_carrier = world.sim.trace().packets().filter(|seen| seen.to.ip().to_string() == CARRIER);
+    assert!(to_carrier.all(|seen| seen.transport == transport));
 }
 
 /// Users dial as they are used to, see numbers as they dial them, and call back.
 #[test]
 fn users_dial_and_see_national_numbers() {
     let national = |config: &mut Config| {
-        carrier(config, "");
+        carrier(config, Transport::Udp);
         let form =
             || NumberForm::National { country: "44".into(), prefix: "0".into(), international: "00".into() };
         config.trunking.dialing = vec![Dialing { domain: None, called: form(), callers: form() }];
@@ -173,7 +197,7 @@ const OWN_NUMBER: &str = "+4930123402";
 
 /// A carrier that gets signed calls, and whose calls need a valid identity.
 fn signing(config: &mut Config) {
-    carrier(config, "");
+    carrier(config, Transport::Udp);
     let trunk = &mut config.trunking.trunks.edit()[0];
     trunk.stir = TrunkStir { signs: true, check: CallerCheck::Require };
     trunk.callers = vec![("alice".into(), OWN_NUMBER.into())];
