@@ -335,6 +335,18 @@ const OCTETS: [[u8; 4]; 256] = {
     table
 };
 
+impl Message<'_> {
+    /// Appends the Vias of this request in one line, as its responses have them: with `received` and `rport` of its source (RFC 3261 §18.2.1,
+    /// RFC 3581 §4).
+    pub fn write_vias(&self, source: SocketAddr, out: &mut Vec<u8>) {
+        write_stamped_via(out, self.via(), self.after_via(), source);
+        for line in self.lines_of(HeaderName::Via).skip(1) {
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(line);
+        }
+    }
+}
+
 /// Appends a Via line, one or several values, that may be malformed, with `received` and `rport` in its first value.
 fn write_stamped_line(out: &mut Vec<u8>, line: &[u8], source: SocketAddr) {
     match Via::split(line) {

@@ -295,9 +295,9 @@ impl Proxy {
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
-        let changes = stages::change(env, &mut self.memory, plan, branch);
+        let mut changes = stages::change(env, &mut self.memory, plan, branch);
         let came = changes.as_ref().and_then(|changes| changes.came.clone()).map(Box::new);
-        let hidden = changes.as_ref().and_then(|changes| changes.hidden.clone());
+        let hidden = changes.as_mut().and_then(|changes| changes.hidden.take());
         let changed;
         let plan = match &changes {
             Some(changes) => {

@@ -24,13 +24,13 @@ impl CallerUris {
         let Ok(len) = u8::try_from(self.own.len()) else { return };
         let text = [&[len], self.own.as_slice(), self.shown.as_slice()].concat();
         out.extend_from_slice(CALLER_URIS);
-        seal(key, message.call_id(), &text, out);
+        seal(key, [message.call_id(), b""], &text, out);
     }
 
     /// Those in a Route of this server, if the caller has two. They prove nothing: the mark beside them does.
     pub(crate) fn of_request(config: &Config, key: &[u8; 16], message: &Message<'_>) -> Option<Self> {
         let route = own_route(config, message)?;
-        let text = open(key, message.call_id(), route.params().value(b"ri")?)?;
+        let text = open(key, [message.call_id(), b""], route.params().value(b"ri")?)?;
         let (len, uris) = text.split_first()?;
         let (own, shown) = uris.split_at_checked(usize::from(*len))?;
         Some(Self { own: own.to_vec(), shown: shown.to_vec() })

@@ -7,6 +7,7 @@
 use super::sealed::{open_up_to, seal};
 use crate::config::SentBy;
 use alloc::vec::Vec;
+use core::ops::Range;
 use ringway_sansio::Transport;
 use ringway_sip::Uri;
 
@@ -38,14 +39,14 @@ impl<'k> Cover<'k> {
 
     /// The text that was sealed as one of `sealed_as`; any other text sealed as one of `seals_as`.
     fn other_call_id(self, text: &[u8], sealed_as: &[u8], seals_as: &[u8]) -> Vec<u8> {
-        if let Some(opened) = open_up_to(self.0, sealed_as, text, CALL_ID_SEALED_MAX) {
+        if let Some(opened) = open_up_to(self.0, [sealed_as, b""], text, CALL_ID_SEALED_MAX) {
             return opened;
         }
         if text.len() > CALL_ID_BYTES_MAX {
             return text.to_vec();
         }
         let mut out = Vec::with_capacity(text.len() * 4 / 3 + 12);
-        seal(self.0, seals_as, text, &mut out);
+        seal(self.0, [seals_as, b""], text, &mut out);
         out
     }
 
@@ -67,29 +68,29 @@ impl<'k> Cover<'k> {
         host.write(out);
         out.extend_from_slice(transport.uri_parameter().as_bytes());
         out.extend_from_slice(b";rt=");
-        seal(self.0, &[b"uri:", call_id].concat(), uri, out);
+        seal(self.0, [b"uri:", call_id], uri, out);
     }
 
     /// The URI that one of this server replaces in a call.
     pub(crate) fn open_uri(self, call_id: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
         let sealed = uri.params().value(b"rt")?;
-        open_up_to(self.0, &[b"uri:", call_id].concat(), sealed, SEALED_MAX)
+        open_up_to(self.0, [b"uri:", call_id], sealed, SEALED_MAX)
     }
 
     /// Appends the parameter of our Record-Route that says which side is the trunk, and the Routes that a request of it gets behind ours.
     pub(crate) fn write_routes(self, call_id: &[u8], trunk: TrunkSide, routes: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(b";rh=");
+        out.extend_from_slice(ROUTES);
         let side = match trunk {
             TrunkSide::Caller => b'r',
             TrunkSide::Callee => b'e',
         };
-        seal(self.0, &[b"routes:", call_id].concat(), &[&[side], routes].concat(), out);
+        seal(self.0, [b"routes:", call_id], &[&[side], routes].concat(), out);
     }
 
-    /// Reads the parameter.
-    pub(crate) fn open_routes(self, call_id: &[u8], uri: &Uri<'_>) -> Option<(TrunkSide, Vec<u8>)> {
-        let sealed = uri.params().value(b"rh")?;
-        let mut text = open_up_to(self.0, &[b"routes:", call_id].concat(), sealed, SEALED_MAX)?;
+    /// Reads the parameter of a Route. That it opens proves that the Route is ours.
+    pub(crate) fn open_routes(self, call_id: &[u8], route: &[u8]) -> Option<(TrunkSide, Vec<u8>)> {
+        let sealed = route.get(routes_param(route)?)?.get(ROUTES.len()..)?;
+        let mut text = open_up_to(self.0, [b"routes:", call_id], sealed, SEALED_MAX)?;
         let trunk = match text.first()? {
             b'r' => TrunkSide::Caller,
             _ => TrunkSide::Callee,
@@ -99,6 +100,17 @@ impl<'k> Cover<'k> {
     }
 }
 
+/// Position of the parameter in a Route.
+pub(crate) fn routes_param(route: &[u8]) -> Option<Range<usize>> {
+    let is_it = |at: &usize| route.get(*at..).is_some_and(|rest| rest.starts_with(ROUTES));
+    let start = memchr::memchr_iter(b';', route).find(is_it)?;
+    let rest = route.get(start + ROUTES.len()..)?;
+    let len = memchr::memchr2(b';', b'>', rest).unwrap_or(rest.len());
+    Some(start..start + ROUTES.len() + len)
+}
+
+/// Parameter of our Record-Route with hidden Routes.
+const ROUTES: &[u8] = b";rh=";
 /// Contexts of Call-IDs: those that are the inside's own, and those that are a trunk's own.
 const OWN: &[u8] = b"call of ours";
 const TRUNKS: &[u8] = b"call of a trunk";
@@ -139,17 +151,17 @@ mod tests {
         let parsed = Uri::parse(&uri).unwrap();
         assert_eq!(COVER.open_uri(b"1", &parsed).unwrap(), b"sip:alice@10.0.0.7");
         assert_eq!(COVER.open_uri(b"2", &parsed), None);
-        assert_eq!(COVER.open_routes(b"1", &parsed), None);
+        assert_eq!(COVER.open_routes(b"1", &uri), None);
         let mut route = b"sip:out.example;lr".to_vec();
         COVER.write_routes(b"1", TrunkSide::Callee, b"<sip:10.0.0.7;lr>", &mut route);
-        let parsed = Uri::parse(&route).unwrap();
-        let opened = COVER.open_routes(b"1", &parsed).unwrap();
+        let opened = COVER.open_routes(b"1", &route).unwrap();
         assert_eq!(opened, (TrunkSide::Callee, b"<sip:10.0.0.7;lr>".to_vec()));
-        assert_eq!(COVER.open_routes(b"2", &parsed), None);
+        assert_eq!(COVER.open_routes(b"2", &route), None);
         for made_up in ["A", "AAAA", &"A".repeat(5000)] {
             let uri = alloc::format!("sip:h;rt={made_up};rh={made_up}");
-            let uri = Uri::parse(uri.as_bytes()).unwrap();
-            assert_eq!((COVER.open_uri(b"1", &uri), COVER.open_routes(b"1", &uri)), (None, None));
+            let parsed = Uri::parse(uri.as_bytes()).unwrap();
+            let opened = (COVER.open_uri(b"1", &parsed), COVER.open_routes(b"1", uri.as_bytes()));
+            assert_eq!(opened, (None, None));
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use super::Mark;
 use super::caller_uri::with_own_uri;
-use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, TrunkSide};
+use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, TrunkSide, routes_param};
 use crate::Config;
 use crate::config::{SentBy, Trunk};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, NameAddr, Uri};
 
@@ -36,9 +35,8 @@ impl<'e> Outside<'e> {
         let inside = message.call_id();
         edit.set(HeaderName::CallId, |out| out.extend_from_slice(&self.cover.call_id_outside(inside)));
         if message.has(HeaderName::Contact) {
-            let contacts: Vec<&[u8]> = message.values(HeaderName::Contact).take(CONTACTS_MAX).collect();
             edit.remove_lines(HeaderName::Contact, |_| true);
-            for contact in contacts {
+            for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
                 self.hide_contact(inside, contact, edit);
             }
         }
@@ -111,9 +109,7 @@ impl<'e> Outside<'e> {
             return;
         }
         edit.remove_lines(HeaderName::RecordRoute, |_| true);
-        let is_ours = |value: &Vec<u8>| {
-            NameAddr::parse(value).is_ok_and(|route| self.cover.open_routes(call_id, &route.uri).is_some())
-        };
+        let is_ours = |value: &Vec<u8>| self.cover.open_routes(call_id, value).is_some();
         let Some(at) = values.iter().rposition(is_ours) else { return };
         let hidden = joined(values.iter().take(at).rev().map(Vec::as_slice));
         let hidden = if hidden.len() > HIDDEN_BYTES_MAX { Vec::new() } else { hidden };
@@ -126,12 +122,10 @@ impl<'e> Outside<'e> {
 
     /// One of our Record-Routes with another parameter.
     fn with_routes(&self, call_id: &[u8], own: &[u8], trunk: TrunkSide, routes: &[u8]) -> Option<Vec<u8>> {
-        let at = memchr::memmem::find(own, b";rh=")?;
-        let rest = own.get(at + 1..)?;
-        let len = rest.iter().position(|byte| matches!(byte, b';' | b'>')).unwrap_or(rest.len());
-        let mut out = own.get(..at)?.to_vec();
+        let param = routes_param(own)?;
+        let mut out = own.get(..param.start)?.to_vec();
         self.cover.write_routes(call_id, trunk, routes, &mut out);
-        out.extend_from_slice(rest.get(len..)?);
+        out.extend_from_slice(own.get(param.end..)?);
         Some(out)
     }
 
@@ -140,32 +134,33 @@ impl<'e> Outside<'e> {
         self.cover.write_routes(call_id, TrunkSide::Caller, b"", out);
     }
 
-    /// A response of a trunk with the Call-ID, the Vias and the Record-Routes of inside.
-    pub(crate) fn response_inside(&self, message: &Message<'_>, vias: &[u8]) -> Option<Vec<u8>> {
-        let inside = self.cover.call_id_inside(message.call_id());
+    /// A response of a trunk with the Record-Routes of inside, and the Call-ID and the Vias of its request.
+    pub(crate) fn response_inside(
+        &self,
+        message: &Message<'_>,
+        call_id: &[u8],
+        vias: &[u8],
+    ) -> Option<Vec<u8>> {
         let (mut space, mut out) = (EditSpace::default(), Vec::new());
         let mut edit = Edit::new(message, &mut space);
-        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&inside));
-        if !vias.is_empty() {
-            let own = message.values(HeaderName::Via).next()?;
-            edit.remove_lines(HeaderName::Via, |_| true);
-            edit.push_first(HeaderName::Via, |out| out.extend_from_slice(vias));
-            edit.push_first(HeaderName::Via, |out| out.extend_from_slice(own));
-        }
-        let opened =
-            message.values(HeaderName::RecordRoute).take(ROUTES_MAX).enumerate().find_map(|(at, value)| {
-                let route = NameAddr::parse(value).ok()?;
-                Some((at, self.cover.open_routes(&inside, &route.uri)?))
-            });
-        if let Some((at, (trunk, hidden))) = opened {
-            let values: Vec<&[u8]> = message.values(HeaderName::RecordRoute).collect();
+        edit.set(HeaderName::CallId, |out| out.extend_from_slice(call_id));
+        edit.remove_lines(HeaderName::Via, |_| true);
+        edit.push_first(HeaderName::Via, |out| {
+            out.extend_from_slice(message.via().as_bytes());
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(vias);
+        });
+        let mut routes = message.values(HeaderName::RecordRoute).take(ROUTES_MAX).enumerate();
+        let opened = routes.find_map(|(at, value)| Some((at, self.cover.open_routes(call_id, value)?)));
+        // Without others ours is the same at both sides.
+        if let Some((at, (trunk, hidden))) = opened.filter(|(_, (_, hidden))| !hidden.is_empty()) {
             edit.remove_lines(HeaderName::RecordRoute, |_| true);
-            for (number, value) in values.into_iter().enumerate() {
-                let own = (number == at).then(|| self.with_routes(&inside, value, trunk, b"")).flatten();
+            for (number, value) in message.values(HeaderName::RecordRoute).enumerate() {
+                let own = (number == at).then(|| self.with_routes(call_id, value, trunk, b"")).flatten();
                 edit.push_last(HeaderName::RecordRoute, |out| {
                     out.extend_from_slice(own.as_deref().unwrap_or(value))
                 });
-                if number == at && !hidden.is_empty() {
+                if number == at {
                     edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&hidden));
                 }
             }
@@ -188,12 +183,13 @@ pub(crate) fn hides_from(config: &Config, chosen: Option<usize>, flow: &Flow) ->
     }
 }
 
-/// The Vias of a request in one line, as its responses have them.
-pub(crate) fn vias_of(message: &Message<'_>, source: SocketAddr) -> Vec<u8> {
-    let mut space = EditSpace::default();
-    let mut edit = Edit::new(message, &mut space);
-    edit.stamp_via(source);
-    joined(edit.values(HeaderName::Via))
+/// Direction of a request in a dialog that hides the inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// The trunk sends it.
+    Inward,
+    /// The trunk gets it.
+    Outward,
 }
 
 /// The keys by which a message of a trunk is recognised, and read.
@@ -212,30 +208,39 @@ impl<'e> Inside<'e> {
 
     /// The number of our Route with the parameter, the side that is the trunk, and the Routes behind it.
     fn own_route(&self, message: &Message<'_>, call_id: &[u8]) -> Option<(usize, TrunkSide, Vec<u8>)> {
-        self.own_routes(message).find_map(|(at, uri)| {
-            let (trunk, routes) = self.cover.open_routes(call_id, &uri)?;
+        first_routes(message).enumerate().find_map(|(at, route)| {
+            let (trunk, routes) = self.cover.open_routes(call_id, route)?;
             Some((at, trunk, routes))
         })
     }
 
-    /// Our Routes among the first ones, if one of them has the parameter.
-    fn own_routes<'m>(&self, message: &Message<'m>) -> impl Iterator<Item = (usize, Uri<'m>)> {
-        let has_param = message.has(HeaderName::Route)
-            && message.values(HeaderName::Route).take(OWN_ROUTES_MAX).any(has_routes);
-        let values = message.values(HeaderName::Route).take(if has_param { OWN_ROUTES_MAX } else { 0 });
-        let uris = values.enumerate().filter_map(|(at, value)| Some((at, NameAddr::parse(value).ok()?.uri)));
-        uris.filter(|(_, uri)| self.config.domain_of(uri).is_some())
+    /// URIs of our Routes.
+    fn own_uris<'m>(&self, message: &Message<'m>) -> impl Iterator<Item = Uri<'m>> {
+        let uris = first_routes(message).filter_map(|route| Some(NameAddr::parse(route).ok()?.uri));
+        uris.filter(|uri| self.config.domain_of(uri).is_some())
     }
 
-    /// True for a request, with the Call-ID of inside, whose next hop is a trunk by a Route of this server.
-    pub(crate) fn leads_outside(&self, message: &Message<'_>) -> bool {
-        self.own_route(message, message.call_id()).is_some_and(|(_, trunk, _)| !self.sends(message, trunk))
+    /// Direction of a request with the Call-ID of inside, and with this mark if it was read; `None`: it is in no dialog that hides the inside.
+    pub(crate) fn direction(&self, message: &Message<'_>, mark: Option<Mark>) -> Option<Direction> {
+        let (_, trunk, _) = self.own_route(message, message.call_id())?;
+        // The mark of the dialog says which side sends.
+        let read = || self.own_uris(message).find_map(|uri| Mark::read(self.marks, message, &uri));
+        let is_of_trunk = match mark.or_else(read) {
+            Some(Mark::Dialog { is_of_caller, .. }) => is_of_caller == (trunk == TrunkSide::Caller),
+            Some(Mark::Accepted { .. }) | None => false,
+        };
+        Some(if is_of_trunk { Direction::Inward } else { Direction::Outward })
     }
 
-    /// True for a request, with the Call-ID of inside, whose sender is a trunk with hidden topology.
-    pub(crate) fn is_of_trunk(&self, message: &Message<'_>, source: &Flow) -> bool {
-        match self.own_route(message, message.call_id()) {
-            Some((_, trunk, _)) => self.sends(message, trunk),
+    /// True for a request of this direction, with the Call-ID of inside, whose sender is a trunk with hidden topology.
+    pub(crate) fn is_of_trunk(
+        &self,
+        direction: Option<Direction>,
+        message: &Message<'_>,
+        source: &Flow,
+    ) -> bool {
+        match direction {
+            Some(direction) => direction == Direction::Inward,
             None => hides_from(self.config, None, source) && !self.is_of_open_dialog(message),
         }
     }
@@ -254,35 +259,25 @@ impl<'e> Inside<'e> {
     }
 
     fn has_open_mark(&self, message: &Message<'_>) -> bool {
-        let values = message.values(HeaderName::Route).take(OWN_ROUTES_MAX);
-        let mut uris = values.filter_map(|value| Some(NameAddr::parse(value).ok()?.uri));
-        uris.any(|uri| {
+        self.own_uris(message).any(|uri| {
             !uri.params().has(b"rh")
-                && self.config.domain_of(&uri).is_some()
                 && matches!(Mark::read(self.marks, message, &uri), Some(Mark::Dialog { .. }))
         })
-    }
-
-    /// True if the side that is the trunk sends the request, by the mark of its dialog.
-    fn sends(&self, message: &Message<'_>, trunk: TrunkSide) -> bool {
-        let mark = self.own_routes(message).find_map(|(_, uri)| Mark::read(self.marks, message, &uri));
-        match mark {
-            Some(Mark::Dialog { is_of_caller, .. }) => is_of_caller == (trunk == TrunkSide::Caller),
-            Some(Mark::Accepted { .. }) | None => false,
-        }
     }
 
     /// A request of a trunk with what the sides inside have; `None`: it is none of a trunk.
     pub(crate) fn request(&self, message: &Message<'_>, uri: &Uri<'_>, source: &Flow) -> Option<Vec<u8>> {
         let is_from_address = hides_from(self.config, None, source);
-        if !is_from_address && self.own_routes(message).next().is_none() {
+        if !is_from_address && !first_routes(message).any(|route| routes_param(route).is_some()) {
+            return None;
+        }
+        // A side inside has the Call-ID of inside, to which the parameter is bound.
+        if self.own_route(message, message.call_id()).is_some() {
             return None;
         }
         let inside = self.cover.call_id_inside(message.call_id());
         let route = self.own_route(message, &inside);
-        // A side inside has the Call-ID of inside, to which the parameter is bound.
-        let is_of_inside = || self.own_route(message, message.call_id()).is_some();
-        if route.is_none() && (!is_from_address || is_of_inside() || self.is_of_open_dialog(message)) {
+        if route.is_none() && (!is_from_address || self.is_of_open_dialog(message)) {
             return None;
         }
         let (mut space, mut out) = (EditSpace::default(), Vec::new());
@@ -325,7 +320,9 @@ impl<'e> Inside<'e> {
 
     /// A request of a trunk with the Call-ID that it has, for a response of this server; `None`: it is none of a trunk.
     pub(crate) fn as_trunk_has(&self, message: &Message<'_>, source: &Flow) -> Option<Vec<u8>> {
-        if !self.config.trunking.hides_topology() || !self.is_of_trunk(message, source) {
+        if !self.config.trunking.hides_topology()
+            || !self.is_of_trunk(self.direction(message, None), message, source)
+        {
             return None;
         }
         let outside = self.cover.call_id_outside(message.call_id());
@@ -337,16 +334,17 @@ impl<'e> Inside<'e> {
     }
 }
 
-fn has_routes(value: &[u8]) -> bool {
-    memchr::memmem::find(value, b";rh=").is_some()
+/// Routes that are searched for ours.
+fn first_routes<'m>(message: &Message<'m>) -> impl Iterator<Item = &'m [u8]> {
+    message.values(HeaderName::Route).take(OWN_ROUTES_MAX)
 }
 
 /// True for a request that begins something, and that has too much to be hidden.
 pub(crate) fn is_too_long(message: &Message<'_>) -> bool {
-    let routes: usize = message.values(HeaderName::RecordRoute).map(|value| value.len() + 2).sum();
+    let routes = || message.values(HeaderName::RecordRoute).map(|value| value.len() + 2).sum::<usize>();
     message.to().tag().is_none()
         && (message.call_id().len() > CALL_ID_BYTES_MAX
-            || routes + OWN_ROUTE_BYTES > HIDDEN_BYTES_MAX
+            || routes() + OWN_ROUTE_BYTES > HIDDEN_BYTES_MAX
             || message.values(HeaderName::Contact).any(|contact| contact.len() > HIDDEN_BYTES_MAX))
 }
 
@@ -354,7 +352,11 @@ pub(crate) fn is_too_long(message: &Message<'_>) -> bool {
 fn names_dialog(message: &Message<'_>) -> bool {
     message.has(HeaderName::Replaces)
         || message.has(HeaderName::ReferTo)
-        || NAMES_DIALOG.iter().any(|name| message.named(name).is_some())
+        || message.iter().any(|field| is_named(field.name))
+}
+
+fn is_named(spelled: &[u8]) -> bool {
+    NAMES_DIALOG.iter().any(|name| name.eq_ignore_ascii_case(spelled))
 }
 
 /// The value of Replaces, Join, Target-Dialog or In-Reply-To with another Call-ID.
@@ -364,8 +366,7 @@ fn with_call_id(
     value: &[u8],
     other: impl Fn(&[u8]) -> Vec<u8>,
 ) -> Option<Vec<u8>> {
-    let is_named = || NAMES_DIALOG.iter().any(|name| name.eq_ignore_ascii_case(spelled));
-    if name != HeaderName::Replaces && !is_named() {
+    if name != HeaderName::Replaces && !is_named(spelled) {
         return None;
     }
     let mut out = Vec::new();
