@@ -1,9 +1,8 @@
 //! Memory limits of pending requests.
 
+use super::booked_map::{self, BookedMap, Room};
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
 use ringway_sansio::{MemoryBound, Seed, TableSize, WideNetwork, source_of};
 
@@ -28,10 +27,10 @@ pub struct MemoryBudget {
     all: Arc<MemoryBound>,
     /// Number of budgets that share `all`.
     budgets: usize,
-    /// Accounts with pending requests. Peers choose the keys: a seeded hash.
-    accounts: HashMap<Payer, Kept, SeededHash>,
+    /// Accounts with pending requests.
+    accounts: BookedMap<Payer, Kept>,
     /// Memory of the strangers of each network.
-    networks: HashMap<WideNetwork, Kept, SeededHash>,
+    networks: BookedMap<WideNetwork, Kept>,
     /// Bytes of all dialogs.
     of_dialogs: usize,
 }
@@ -69,13 +68,12 @@ impl MemoryBudget {
     /// Maximum bytes of a dialog.
     pub const DIALOG_BYTES_MAX: usize = 512 << 10;
 
-    /// Bytes that an account has at least: one request.
-    pub(crate) const ACCOUNT_BYTES_MIN: usize = 2048;
+    /// 1 / `SLOTS_RESERVE` of the slots of accounts are reserved for dialogs: their table need not grow for what ends a call.
+    const SLOTS_RESERVE: usize = 8;
 
-    /// Memory of the accounts themselves.
-    pub(crate) const fn size(accounts: usize) -> TableSize {
-        TableSize::of_map("accounts of requests under way", accounts, size_of::<(Payer, Kept)>())
-            .with_map(accounts, size_of::<(WideNetwork, Kept)>())
+    /// Memory of the accounts of a budget that is not booked.
+    pub(crate) const fn size() -> TableSize {
+        TableSize::of_bytes("accounts of requests under way", 0, 2 * booked_map::FREE_BYTES)
     }
 
     /// Creates a budget of `max` bytes.
@@ -86,7 +84,7 @@ impl MemoryBudget {
     /// Creates one of `budgets` budgets that share the bytes of `all`.
     pub fn of(all: Arc<MemoryBound>, budgets: usize, seed: &Seed) -> Self {
         let hash = SeededHash::new(seed);
-        let (accounts, networks) = (HashMap::with_hasher(hash), HashMap::with_hasher(hash));
+        let (accounts, networks) = (BookedMap::new(hash), BookedMap::new(hash));
         Self { all, budgets: budgets.max(1), accounts, networks, of_dialogs: 0 }
     }
 
@@ -129,14 +127,11 @@ impl MemoryBudget {
         if payer.networks().any(|wide| is_over(wide).is_some()) {
             return false;
         }
-        let entry = self.accounts.entry(payer);
-        let kept = match &entry {
-            Entry::Occupied(entry) => *entry.get(),
-            Entry::Vacant(_) => Kept::default(),
-        };
+        let kept = self.accounts.get(&payer).copied().unwrap_or_default();
         if kept.bytes.saturating_add(bytes) > bytes_max
             || kept.requests + requests > requests_max
             || kept.open + requests > open_max
+            || !self.has_slots(payer, rest)
             || !self.all.take_and_leave(bytes, rest)
         {
             return false;
@@ -144,17 +139,27 @@ impl MemoryBudget {
         if matches!(payer, Payer::Dialog(_)) {
             self.of_dialogs += bytes;
         }
-        entry.insert(Kept {
-            bytes: kept.bytes + bytes,
-            requests: kept.requests + requests,
-            open: kept.open + requests,
-        });
+        let kept = self.accounts.entry(payer);
+        kept.bytes += bytes;
+        kept.requests += requests;
+        kept.open += requests;
         for wide in payer.networks() {
-            let kept = self.networks.entry(wide).or_default();
+            let kept = self.networks.entry(wide);
             kept.bytes += bytes;
             kept.requests += requests;
         }
         true
+    }
+
+    /// True if the tables have room for an account.
+    fn has_slots(&mut self, payer: Payer, rest: usize) -> bool {
+        let spare_share = match payer {
+            Payer::Stranger(_) | Payer::Known(_) => Self::SLOTS_RESERVE,
+            Payer::Dialog(_) | Payer::End(_) => 0,
+        };
+        let networks = payer.networks().count();
+        self.accounts.has_room(&self.all, Room { entries: 1, spare_share, rest })
+            && self.networks.has_room(&self.all, Room { entries: networks, spare_share: 0, rest })
     }
 
     /// Releases a part of the bytes of an answered request.
@@ -176,29 +181,24 @@ impl MemoryBudget {
     /// Releases the bytes of a request at its end.
     pub fn release(&mut self, payer: Payer, bytes: usize) {
         let payer = payer.account();
-        let Entry::Occupied(mut entry) = self.accounts.entry(payer) else { return };
-        let kept = entry.get_mut();
+        let Some(kept) = self.accounts.get_mut(&payer) else { return };
         let given = bytes.min(kept.bytes);
         kept.bytes -= given;
         kept.requests = kept.requests.saturating_sub(1);
         kept.open = kept.open.min(kept.requests);
         if kept.requests == 0 {
-            entry.remove();
-            if self.accounts.is_empty() {
-                self.accounts.shrink_to_fit();
-            }
+            self.accounts.remove(&self.all, &payer);
         }
         self.give(payer, given, 1);
     }
 
     fn give(&mut self, payer: Payer, bytes: usize, requests: usize) {
         for wide in payer.networks() {
-            if let Entry::Occupied(mut entry) = self.networks.entry(wide) {
-                let kept = entry.get_mut();
+            if let Some(kept) = self.networks.get_mut(&wide) {
                 kept.bytes = kept.bytes.saturating_sub(bytes);
                 kept.requests = kept.requests.saturating_sub(requests);
                 if kept.requests == 0 {
-                    entry.remove();
+                    self.networks.remove(&self.all, &wide);
                 }
             }
         }
@@ -355,6 +355,30 @@ mod tests {
             budget.release(known(source), 240);
         }
         assert_eq!((one.used(), one.accounts.len(), other.accounts.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_accounts_take_what_is_booked() {
+        let all = Arc::new(MemoryBound::new(64 << 20));
+        let mut budget = MemoryBudget::of(Arc::clone(&all), 1, &Seed::from_number(1));
+        let (mut booked, mut count) = (0, 0_u32);
+        let of = |number: u32| Payer::Stranger(IpAddr::from((u128::from(number) << 72).to_be_bytes()));
+        let taken = allocation_counter::measure(|| {
+            while budget.reserve(of(count), 2048) {
+                (booked, count) = (booked + 2048, count + 1);
+            }
+        });
+        let taken = taken.bytes_current as usize;
+        assert!(count > 10_000 && all.used() <= all.max() * 3 / 4, "{count} accounts, {} bytes", all.used());
+        assert!(
+            taken <= all.used() - booked + MemoryBudget::size().bytes as usize,
+            "{taken}, {booked} booked"
+        );
+        // A dialog needs no further slot.
+        assert!((0..100).all(|mark| budget.reserve(Payer::Dialog(mark), 1000)));
+        (0..100).for_each(|mark| budget.release(Payer::Dialog(mark), 1000));
+        (0..count).for_each(|number| budget.release(of(number), 2048));
+        assert_eq!((all.used(), budget.is_empty()), (0, true));
     }
 
     #[test]

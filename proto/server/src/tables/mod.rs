@@ -1,6 +1,7 @@
 //! Tables in memory that all shards share; the driver has their locks.
 
 mod block;
+mod booked_map;
 mod budget;
 mod call_counts;
 mod dialog_states;
@@ -29,7 +30,7 @@ pub(crate) use phone_flows::{PhoneHash, side_of};
 pub(crate) use rate::CommonRate;
 pub use rate::{LocateLimits, LocateRefusal, SourceRates, Traffic, TrafficRates};
 pub use shared::{SharedTables, TableLimits};
-use sides::DialogExtensions;
+pub(crate) use sides::DialogExtensions;
 pub use sides::SideTable;
 pub(crate) use sides::{DialogSide, Moved, Way};
 pub(crate) use throttles::{RequestPriority, Throttles};

@@ -138,11 +138,10 @@ impl SharedTables {
         };
         let trunk_calls = trunks.iter().map(calls_of).fold(0, usize::saturating_add);
         let named = trunks.len() + config.neighbours.len();
-        let accounts = limits.memory.max() / MemoryBudget::ACCOUNT_BYTES_MIN;
         let mut sizes = vec![
             ReplayWindows::size(limits.nonces_max),
             TrafficRates::size(limits.parts.max(1)),
-            MemoryBudget::size(accounts),
+            MemoryBudget::size().times(limits.parts.max(1)),
             ChallengeLimits::size(),
             DialogExtensions::size(),
             FailedServers::size().times(2),
