@@ -64,6 +64,9 @@ pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
+#[cfg(feature = "operator")]
+#[doc(hidden)]
+pub use server::{FILLED_TABLES, FilledTable, filled_trunks};
 pub use server::{shard_of_aor, shard_of_user, table_sizes};
 pub use tables::{
     BlockList, BlockPattern, CALLS_MAX, Caller, CallerPattern, DialogState, DialogStateFilter, DialogStates,

@@ -3,6 +3,8 @@
 mod access;
 mod admission;
 mod dispatch;
+#[cfg(feature = "operator")]
+mod filled;
 mod held;
 mod locating;
 mod overload;
@@ -27,6 +29,8 @@ use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+#[cfg(feature = "operator")]
+pub use filled::{FILLED_TABLES, FilledTable, filled_trunks};
 use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};

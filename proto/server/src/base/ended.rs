@@ -22,7 +22,7 @@ impl EndedInvites {
     /// 64·T1 (RFC 3261 §17.1.2.2), the time for which a nonce count may be repeated.
     pub(crate) const LIFE: Duration = Duration::from_secs(32);
     /// Maximum number of INVITEs in a generation.
-    const GENERATION_MAX: usize = 16_384;
+    pub(crate) const GENERATION_MAX: usize = 16_384;
 
     pub(crate) fn new(seed: &Seed) -> Self {
         let hash = SeededHash::new(seed);

@@ -6,13 +6,15 @@ use crate::base::{BranchId, Grant};
 use crate::dialog::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, TableSize, Wheel};
+use ringway_sansio::{
+    Context, Flow, Instant, ListenerId, NumberTarget, RelayRequest, Seed, TableSize, Wheel,
+};
 use ringway_sip::Message;
-use ringway_transaction::MatchKey;
+use ringway_transaction::{MatchKey, SlabKey};
 
 /// Purpose of a lookup.
 #[derive(Debug)]
@@ -103,7 +105,30 @@ impl Lookups {
     /// Memory of messages that wait without booked memory.
     pub(crate) const fn size() -> TableSize {
         TableSize::of_bytes("messages that wait for an address", Self::WAITING_MAX, Self::WAITING_BYTES_MAX)
+            .with_each(if size_of::<StoredResponse>() > size_of::<Waiting>() {
+                size_of::<StoredResponse>()
+            } else {
+                size_of::<Waiting>()
+            })
             .with_map(Self::WAITING_MAX, size_of::<(u64, Lookup)>())
+            .with_bytes(Wheel::<u64>::bytes_of(Self::WAITING_MAX))
+    }
+
+    /// Creates it full of responses that wait for a relay.
+    #[cfg(feature = "operator")]
+    pub(crate) fn filled(seed: &Seed, now: Instant) -> Self {
+        let mut lookups = Self::new(seed, now);
+        let bytes = Self::WAITING_BYTES_MAX / Self::WAITING_MAX;
+        let flow = Flow::udp(ListenerId(0), SocketAddr::from(([192, 0, 2, 1], 5060)));
+        let branch = BranchId::new(SlabKey { index: 0, generation: 1 }, 0);
+        for query in 0..2 * Self::WAITING_MAX as u64 {
+            if lookups.has_room(bytes) {
+                let bytes = alloc::vec![0; bytes].into();
+                let stored = StoredResponse { branch, bytes, status: 200, flow, sent_to: Some(flow) };
+                lookups.insert(now + Self::DURATION_MAX, query, Lookup::Answer(Box::new(stored)));
+            }
+        }
+        lookups
     }
 
     /// True if one more stateless request or response of `bytes` bytes may wait. Stateful ones have reserved memory.

@@ -45,6 +45,16 @@ impl UrgentRates {
         }
     }
 
+    /// Fills each table by the source addresses that `each` passes.
+    #[cfg(feature = "operator")]
+    pub(super) fn fill(&mut self, each: impl Fn(usize, &mut dyn FnMut(Instant, IpAddr))) {
+        for rates in [&mut self.ends, &mut self.requests, &mut self.calls] {
+            each(SOURCES_MAX, &mut |now, source| {
+                rates.admit(now, source);
+            });
+        }
+    }
+
     /// False, and counted, if this source, or all together, sends too many requests for emergency calls beyond other limits.
     pub(super) fn admit_request(&mut self, counters: &mut Counters, now: Instant, flow: &Flow) -> bool {
         let [datagrams, connections] = &mut self.all_requests;

@@ -262,7 +262,7 @@ pub(super) struct Misses {
 impl Misses {
     /// Time for which a user is remembered.
     pub(super) const DURATION: Duration = Duration::from_secs(1);
-    const USERS_MAX: usize = 16_384;
+    pub(super) const USERS_MAX: usize = 16_384;
 
     pub(super) const fn size() -> TableSize {
         TableSize::of_map("users without bindings", Self::USERS_MAX, size_of::<(u64, Instant)>())

@@ -129,6 +129,12 @@ impl Overload {
         self.shares.get_or_insert_with(Box::default).count(now, hash)
     }
 
+    /// Counts a request, so that the counts are allocated.
+    #[cfg(feature = "operator")]
+    pub(super) fn fill(&mut self, now: Instant) {
+        self.shares.get_or_insert_with(Box::default).count(now, 1);
+    }
+
     /// Judges a request for which [`is_late`] returned true. `share` are the requests of its source in this period;
     /// requests with the same `call_id` are refused from the same waiting time on.
     fn judge(

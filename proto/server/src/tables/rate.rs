@@ -45,7 +45,7 @@ impl TrafficRates {
     }
 
     /// Twice the share of a part, since sources are not spread evenly.
-    const fn sources_max(parts: usize) -> usize {
+    pub(crate) const fn sources_max(parts: usize) -> usize {
         let share = 2 * SourceRates::SOURCES_MAX / parts;
         if share < SourceRates::SOURCES_MAX { share } else { SourceRates::SOURCES_MAX }
     }

@@ -64,6 +64,12 @@ impl DialogSide {
         Self((hash.hasher().finish() & !1) | u64::from(is_caller))
     }
 
+    /// Side with this hash.
+    #[cfg(feature = "operator")]
+    pub(crate) const fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+
     /// The other side of the same dialog.
     pub(crate) const fn other(self) -> Self {
         Self(self.0 ^ 1)
