@@ -15,6 +15,7 @@ mod associations;
 mod config;
 mod counters;
 mod dscp;
+mod filled;
 mod held;
 mod hosts;
 mod inbox;
@@ -35,6 +36,8 @@ pub use config::{
 };
 pub use counters::{Counts, TurnCounts};
 pub use dscp::{Dscp, NotADscp};
+#[doc(hidden)]
+pub use filled::{FILLED_TABLES, FilledTable};
 pub use held::MarkedPackets;
 pub use hosts::Hosts;
 pub use inbox::{DatagramClient, Inboxes};

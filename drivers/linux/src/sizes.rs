@@ -4,7 +4,7 @@ use crate::config::BoxedLayer;
 use crate::held::{Held, MarkedPackets};
 use crate::inbox::Inbox;
 use crate::listeners;
-use crate::sys::{BATCH_MAX, DATAGRAM_BYTES_MAX};
+use crate::sys::{BATCH_MAX, ROOM_BYTES};
 use crate::tcp::stream::Stream;
 use ringway_sansio::{Framer, TableSize};
 
@@ -30,7 +30,8 @@ impl RuntimeSize {
     /// The most memory of the runtime, besides its nodes and what connections have booked on [`Config::memory`](crate::Config::memory).
     pub fn table_sizes<F: Framer>(&self) -> Vec<TableSize> {
         let connection_bytes = size_of::<Stream<F, BoxedLayer>>() + CONNECTION_BYTES + self.layer_bytes;
-        let batch = TableSize::of_bytes("datagrams of a batch", BATCH_MAX, BATCH_MAX * DATAGRAM_BYTES_MAX);
+        let batch =
+            TableSize::of_bytes("datagrams of a batch", BATCH_MAX, BATCH_MAX * (ROOM_BYTES + HEADER_BYTES));
         let mut of_worker = vec![Inbox::size(), batch];
         if self.marked_packets == MarkedPackets::HoldUntilStored {
             of_worker.push(Held::size());
@@ -44,6 +45,9 @@ impl RuntimeSize {
         sizes
     }
 }
+
+/// Bytes of a datagram's address and header for the kernel.
+const HEADER_BYTES: usize = 256;
 
 /// Bytes of a connection in the tables of slots, sources, timers and open connections.
 const CONNECTION_BYTES: usize = 1024;

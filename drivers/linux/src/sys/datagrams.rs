@@ -17,7 +17,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 65_535;
 
 /// Distance of the buffers of a batch: at least the longest datagram, and not a multiple of a power of two, because
 /// otherwise the first bytes of all buffers, where short datagrams are, would compete for the same cache lines.
-const ROOM_BYTES: usize = 65_536 + 11 * 64;
+pub const ROOM_BYTES: usize = 65_536 + 11 * 64;
 
 /// Tells if receiving blocks when no datagram is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,11 @@ impl ReceiveBatch {
             first.msg_hdr.msg_control = control.as_mut_ptr().cast();
         }
         Self { bytes, names, _parts: parts, _control: control, headers, filled: 0 }
+    }
+
+    /// Writes all rooms, as the longest datagrams do.
+    pub fn fill(&mut self) {
+        self.bytes.fill(1);
     }
 
     /// Receives a batch, replacing the last one; returns the number of datagrams.

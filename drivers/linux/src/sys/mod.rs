@@ -16,7 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 pub use control::{IcmpBatch, QueuedIcmp, Stamped, StampedBatch, queue_icmp_errors};
-pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ReceiveBatch, SendBatch, Sending, Wait};
+pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ROOM_BYTES, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
 pub use socket::{accept, defer_port, set_buffers, wait_writable};
 pub use stamps::{read_stamped, stamp_arrivals};
