@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, RelayCall, RelayHolder, TimerKey, source_of};
+use ringway_sansio::{Instant, RelayCall, RelayHolder, TableSize, TimerKey, source_of};
 use siphasher::sip::SipHasher13;
 
 /// Set of relays, a bit for each index.
@@ -59,13 +59,22 @@ pub(crate) enum Deletion {
 }
 
 impl Calls {
-    /// Counts an offer; false if a limit is reached. A call of a user or of a trusted peer beyond [`CALLS_MAX`] does not
+    /// Maximum number of calls that count.
+    pub(crate) const CALLS_MAX: usize = 65_536;
+
+    /// Memory of the calls and their holders.
+    pub(crate) const fn bytes_max() -> u64 {
+        let holders = TableSize::of_tree("", Self::CALLS_MAX, size_of::<(RelayHolder, usize)>());
+        holders.with_map(Self::CALLS_MAX, size_of::<(RelayCall, Call)>()).bytes
+    }
+
+    /// Counts an offer; false if a limit is reached. A call of a user or of a trusted peer beyond [`Calls::CALLS_MAX`] does not
     /// count.
     pub(crate) fn admit(&mut self, offer: Admission) -> bool {
         let known = self.calls.get(&offer.call);
         let holder = known.map_or(holder_of(offer.holder), |call| call.holder);
         let added = offer.streams.saturating_sub(known.map_or(0, |call| call.streams));
-        let is_tracked = known.is_some() || self.calls.len() < CALLS_MAX;
+        let is_tracked = known.is_some() || self.calls.len() < Self::CALLS_MAX;
         let is_stranger = matches!(holder, RelayHolder::Stranger(_));
         if !self.has_room(holder, added, offer.begins) || (is_stranger && !is_tracked) {
             return false;
@@ -205,8 +214,6 @@ pub(crate) fn streams_of(sdp: &[u8]) -> usize {
     lines.filter(|line| line.starts_with(b"m=")).count().max(1)
 }
 
-/// Maximum number of calls that count.
-const CALLS_MAX: usize = 65_536;
 /// Maximum number of streams of the calls of one source without a password.
 pub const STRANGER_STREAMS_MAX: usize = 32;
 /// Maximum number of streams of the calls of all of these.

@@ -9,7 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{
-    Entropy, Instant, RelayCall, RelayId, RelayKind, RelayRequest, RelayResult, Seed, TimerKey, Wheel,
+    Entropy, Instant, RelayCall, RelayId, RelayKind, RelayRequest, RelayResult, Seed, TableSize, TimerKey,
+    Wheel,
 };
 use siphasher::sip::SipHasher13;
 
@@ -124,6 +125,15 @@ enum Timer {
 }
 
 impl<T> Client<T> {
+    /// Memory of the requests that wait for relays, and of the calls that have streams at them.
+    pub const fn size() -> TableSize {
+        let pending = 2 * PENDING_MAX + RELAYS_MAX;
+        TableSize::of_bytes("requests to media relays", PENDING_MAX, PENDING_BYTES_MAX)
+            .with_map(pending, size_of::<(u64, Pending<T>)>())
+            .with_bytes(Calls::bytes_max())
+            .with_bytes(Wheel::<Timer>::bytes_of(2 * pending + Calls::CALLS_MAX))
+    }
+
     /// Creates a client of the relays at these addresses, at most [`RELAYS_MAX`]. A request ends within `time_limit`.
     pub fn new(addresses: &[SocketAddr], time_limit: Duration, seed: &Seed, now: Instant) -> Self {
         let relay =
@@ -477,7 +487,7 @@ const COUNTED: Duration = Duration::from_secs(240);
 /// Maximum number of pending offers and answers; twice as many with the requests that delete calls.
 const PENDING_MAX: usize = 4096;
 /// Maximum number of bytes of the SDP in pending offers and answers.
-pub const PENDING_BYTES_MAX: usize = 8 << 20;
+const PENDING_BYTES_MAX: usize = 8 << 20;
 /// Time for which deletions wait for others.
 const DELETION_DELAY: Duration = Duration::from_millis(20);
 /// Number of deletions that are sent at once.

@@ -408,3 +408,19 @@ fn the_number_of_pending_requests_is_bounded() {
     table.pass(2000);
     assert_eq!(table.client.pending_len(), 0);
 }
+
+#[test]
+fn the_memory_of_requests_that_wait_is_the_published_one_at_most() {
+    let mut table = Table::new(&[FIRST]);
+    table.sdp = "x".repeat(2000);
+    let taken = allocation_counter::measure(|| {
+        for call in 0..10_000 {
+            let request = table.request(RelayKind::Offer, call, None);
+            table.client.request(table.now, 1, request);
+            table.client.poll_send();
+            table.client.poll_done();
+        }
+    });
+    let (taken, size) = (taken.bytes_current as u64, Client::<u32>::size().bytes);
+    assert!((size / 5..=size).contains(&taken), "{taken} of {size}");
+}

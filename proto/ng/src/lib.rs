@@ -25,8 +25,7 @@ mod command;
 pub use bencode::{BadBencode, Dictionary, Value, read_dictionary, write_bytes};
 pub use calls::{STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
 pub use client::{
-    AnswerUse, Client, Counters, Datagram, Done, PENDING_BYTES_MAX, RELAYS_MAX, RelayChange, RelayState,
-    STREAMS_MAX,
+    AnswerUse, Client, Counters, Datagram, Done, RELAYS_MAX, RelayChange, RelayState, STREAMS_MAX,
 };
 pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
 

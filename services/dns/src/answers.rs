@@ -10,6 +10,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use ringway_resolve::{Locator, Naptr, NumberSearch, Question, Srv};
+use ringway_sansio::TableSize;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -141,7 +142,7 @@ fn name_of(question: &Question) -> &str {
 const ANSWERS_MAX: usize = 4096;
 
 /// Maximum number of bytes of kept answers.
-pub const ANSWERS_BYTES_MAX: usize = 16 << 20;
+const ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum number of answers without records.
 const EMPTY_ANSWERS_MAX: usize = 1024;
@@ -151,6 +152,18 @@ const EMPTY_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of an entry without its name and its records.
 const ENTRY_BYTES: usize = 160;
+
+/// The most memory of kept answers.
+pub const fn answers_size() -> TableSize {
+    let entry = size_of::<(Question, Kept)>();
+    TableSize::of_bytes(
+        "answers of DNS",
+        ANSWERS_MAX + EMPTY_ANSWERS_MAX,
+        ANSWERS_BYTES_MAX + EMPTY_BYTES_MAX,
+    )
+    .with_map(ANSWERS_MAX, entry)
+    .with_map(EMPTY_ANSWERS_MAX, entry)
+}
 
 /// Records that answer a question; none, if there are none or the lookup failed.
 pub(crate) enum Answer {
@@ -436,6 +449,24 @@ mod tests {
         assert_eq!(answers.found.bytes, counted);
         answers.keep(srv(1), Arc::new(Answer::Addresses(vec![IpAddr::from([0; 16]); 1 << 20])), now, time);
         assert_eq!((answers.found.kept.len(), answers.found.bytes), (0, 0), "a single one is too large");
+    }
+
+    #[test]
+    fn the_memory_of_full_tables_is_the_published_one_at_most() {
+        for (of_found, names) in [(1, 20), (170, 20), (1, 200)] {
+            let (mut answers, now, time) = (KeptAnswers::default(), Instant::now(), Duration::from_secs(5));
+            let long = "x".repeat(names);
+            let taken = allocation_counter::measure(|| {
+                for number in 0..3 * ANSWERS_MAX {
+                    let found = Answer::Addresses(vec![IpAddr::from([192, 0, 2, 1]); of_found]);
+                    answers.keep(srv(number), Arc::new(found), now, time);
+                    let question = Question::Naptr(format!("{number}.{long}").into());
+                    answers.keep(question, Arc::new(Answer::Addresses(Vec::new())), now, time);
+                }
+            });
+            let (taken, size) = (taken.bytes_current as u64, answers_size().bytes);
+            assert!((1..=size).contains(&taken), "{taken} of {size}");
+        }
     }
 
     #[test]

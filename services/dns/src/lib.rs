@@ -14,5 +14,5 @@ mod answers;
 mod limits;
 mod resolver;
 
-pub use answers::{ANSWERS_BYTES_MAX, Servers};
+pub use answers::{Servers, answers_size};
 pub use resolver::{NotStarted, Resolver};

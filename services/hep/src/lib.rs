@@ -13,5 +13,5 @@ mod link;
 mod packet;
 
 pub use collector::{Collector, CollectorConfig, CollectorStats};
-pub use link::{CollectorTransport, WAITING_BYTES_MAX};
+pub use link::{CollectorTransport, MEMORY_BYTES_MAX, WAITING_BYTES_MAX};
 pub use packet::{PASSWORD_BYTES_MAX, PAYLOAD_BYTES_MAX, Packet, PacketWriter, TooLong, TransportProtocol};

@@ -177,6 +177,9 @@ impl Buffer {
 /// Maximum number of bytes of messages that wait, without the chunks of the last packet.
 pub const WAITING_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of memory of them, and of those that are being sent: a list is twice as long when it was full.
+pub const MEMORY_BYTES_MAX: usize = 2 * (2 * WAITING_BYTES_MAX);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +205,27 @@ mod tests {
         assert_eq!(packets.count, 64);
         assert!(packets.bytes.len() <= WAITING_BYTES_MAX + 200);
         assert_eq!(buffer.push(&writer, &packet), Pushed::Kept);
+    }
+
+    #[test]
+    fn the_memory_of_full_buffers_is_the_published_one_at_most() {
+        let payload = vec![b'x'; 500];
+        let packet = Packet {
+            source: "192.0.2.1:1".parse().unwrap(),
+            destination: "192.0.2.2:2".parse().unwrap(),
+            protocol: TransportProtocol::Udp,
+            time: Duration::ZERO,
+            payload: &payload,
+        };
+        let (buffer, writer) = (Buffer::default(), PacketWriter::new(0, b"").unwrap());
+        let mut sent = Packets::default();
+        let taken = allocation_counter::measure(|| {
+            let fill = || while buffer.push(&writer, &packet) != Pushed::Lost {};
+            fill();
+            buffer.take(&mut sent);
+            fill();
+        });
+        let taken = taken.bytes_current as usize;
+        assert!((MEMORY_BYTES_MAX / 2..=MEMORY_BYTES_MAX).contains(&taken), "{taken} of {MEMORY_BYTES_MAX}");
     }
 }

@@ -26,5 +26,5 @@ pub use journal::Journal;
 pub use record::{KEY_BYTES_MAX, LostKey, VALUE_BYTES_MAX};
 pub use recovery::Recovery;
 pub use snapshot::SnapshotSource;
-pub use writer::{BUFFER_BYTES_MAX, Batch, Writer, WriterStats};
+pub use writer::{BUFFER_BYTES_MAX, Batch, MEMORY_BYTES_MAX, Writer, WriterStats};
 pub use writer_thread::{Durability, WriterEvent};

@@ -11,7 +11,7 @@
 //! - strict: [`Writer::durable`] reaches a record's number when the record is durable, never before. While the disk
 //!   fails it does not advance, and [`Writer::failed`] is true.
 
-use crate::record::{RECORD_HEADER_BYTES, encode};
+use crate::record::{RECORD_BYTES_MAX, RECORD_HEADER_BYTES, encode};
 use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
 use crate::writer_thread::{Durability, WriterEvent, WriterThread};
@@ -25,6 +25,9 @@ use std::thread::{Builder, JoinHandle};
 /// Maximum number of bytes that wait for the disk. Further records are dropped and counted, and a snapshot is written
 /// when the disk works again.
 pub const BUFFER_BYTES_MAX: usize = 128 << 20;
+
+/// Bytes of memory of what waits, and of what is being written.
+pub const MEMORY_BYTES_MAX: usize = 2 * (BUFFER_BYTES_MAX + RECORD_BYTES_MAX);
 
 /// The journal's writing end, for any number of threads.
 pub struct Writer {
@@ -225,10 +228,21 @@ impl Batch<'_> {
         self.pending.last += 1;
         if self.pending.bytes.len() + RECORD_HEADER_BYTES + key.len() > self.buffer_bytes_max {
             self.pending.dropped += 1;
-        } else if encode(&mut self.pending.bytes, key, value) {
+            return;
+        }
+        self.make_room();
+        if encode(&mut self.pending.bytes, key, value) {
             self.good = self.pending.bytes.len();
         } else {
             self.pending.refused += 1;
+        }
+    }
+
+    /// Ends the doubling of a buffer that would have room for more than its limit.
+    fn make_room(&mut self) {
+        let (bytes, most) = (&mut self.pending.bytes, self.buffer_bytes_max + RECORD_BYTES_MAX);
+        if bytes.capacity() > self.buffer_bytes_max / 2 && bytes.capacity() < most {
+            bytes.reserve_exact(most - bytes.len());
         }
     }
 }
@@ -236,5 +250,27 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         self.pending.bytes.truncate(self.good);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recovery;
+
+    #[test]
+    fn the_memory_of_a_full_buffer_is_the_published_one_at_most() {
+        let most = 8 << 20;
+        let writer = Writer::without_thread(Arc::new(Shared::new(most, &Recovery::default())));
+        let taken = allocation_counter::measure(|| {
+            let mut number = 0_u32;
+            while writer.stats().dropped == 0 {
+                writer.append(&number.to_le_bytes(), &[b'x'; 1000]);
+                number += 1;
+            }
+            writer.append(b"long", &vec![b'x'; crate::VALUE_BYTES_MAX]);
+        });
+        let (taken, size) = (taken.bytes_current as usize, most + RECORD_BYTES_MAX);
+        assert!((most..=size).contains(&taken), "{taken} of {size}");
     }
 }

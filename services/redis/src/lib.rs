@@ -25,7 +25,7 @@ mod values;
 mod walk;
 mod writer;
 
-pub use pending::WAITING_BYTES_MAX;
+pub use pending::{MEMORY_BYTES_MAX, WAITING_BYTES_MAX};
 pub use probe::{MasterReport, Report, probe};
 pub use scripts::tag_of_user;
 pub use settings::{LocationUrl, Settings};

@@ -126,10 +126,8 @@ impl Pending {
             self.slots.len() - 1
         });
         let Some(slot) = self.slots.get_mut(at) else { return };
-        slot.aor.clear();
-        slot.aor.extend_from_slice(aor);
-        slot.update.clear();
-        slot.update.extend_from_slice(update);
+        refill(&mut slot.aor, aor);
+        refill(&mut slot.update, update);
         Update::set_number(&mut slot.update, self.last);
         (slot.hash, slot.first, slot.is_change, slot.is_done) = (hash, self.last, is_change, false);
         (slot.at, slot.since) = (Some(now), Some(now));
@@ -194,6 +192,13 @@ impl Pending {
     }
 }
 
+/// Replaces the content of a buffer, which gives back memory that it does not need.
+fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.shrink_to(2 * bytes.len() + BUFFER_BYTES_MIN);
+    buffer.extend_from_slice(bytes);
+}
+
 /// Milliseconds between two times.
 pub(crate) fn waited_ms(at: Option<Instant>, now: Instant) -> u32 {
     let waited = at.map_or(0, |at| now.saturating_duration_since(at).as_millis());
@@ -214,6 +219,11 @@ fn read(aor: &[u8], update: &[u8]) -> Option<bool> {
 const RECORDS_MAX: usize = 200_000;
 /// Maximum number of bytes of updates that wait.
 pub const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Bytes of memory of them: buffers that are used again have up to twice the bytes.
+pub const MEMORY_BYTES_MAX: usize = 2 * WAITING_BYTES_MAX
+    + RECORDS_MAX.next_power_of_two() * (size_of::<Slot>() + 4 * size_of::<usize>() + 2 * BUFFER_BYTES_MIN);
+/// Bytes that a buffer may have beyond twice its content.
+const BUFFER_BYTES_MIN: usize = 64;
 /// Maximum number of updates of a user, within the time of a batch, whose answers become refusals if the store refuses the last of them.
 const NUMBERS_MAX: usize = 16;
 /// Number of the oldest updates among which a refresh is looked for when one must be dropped.

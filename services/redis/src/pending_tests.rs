@@ -104,3 +104,20 @@ fn the_last_ones_are_remembered() {
     refused.add(&many);
     assert!(!refused.contains(3) && refused.contains(5) && refused.order.len() == REFUSED_MAX);
 }
+
+#[test]
+fn the_memory_of_full_tables_is_the_published_one_at_most() {
+    let (mut pending, now) = (Pending::default(), Instant::now());
+    let taken = allocation_counter::measure(|| {
+        // Long updates, then many short ones in their buffers.
+        for number in 0..1_200_u32 {
+            pending.append(hashed(&number.to_le_bytes()), &update(Some(1), None, 60_000), now);
+        }
+        for number in 1_200..2 * RECORDS_MAX as u32 {
+            pending.append(hashed(&number.to_le_bytes()), &update(Some(1), None, 200), now);
+        }
+    });
+    assert!(pending.len() > RECORDS_MAX / 2, "{}", pending.len());
+    let taken = taken.bytes_current as usize;
+    assert!((MEMORY_BYTES_MAX / 5..=MEMORY_BYTES_MAX).contains(&taken), "{taken} of {MEMORY_BYTES_MAX}");
+}

@@ -34,7 +34,8 @@ pub use error::StoreError;
 pub use provisioned::{Incoming, IncomingRows, Position, Provisioned, UserState};
 pub use records::{REMOVED_MAX, RecordDatabase, RecordFile, RecordOrigin, RecordRow};
 pub use ringway_journal::{
-    BUFFER_BYTES_MAX, Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats,
+    BUFFER_BYTES_MAX, Durability, KEY_BYTES_MAX, MEMORY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer,
+    WriterStats,
 };
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, Hashes, NoAnswer, UnusableForward, UserName};
 pub use rows::check_contact;
