@@ -1,6 +1,7 @@
 //! Logging to standard error, as text or JSON lines. Logging threads never block on the reader.
 
 use crate::config::{Level, Log, LogFormat};
+use ringway_sansio::TableSize;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -142,11 +143,30 @@ fn write_lines(waiting: &Receiver<Vec<u8>>, to: &mut impl Write) {
 /// Marks the end; log lines are never empty.
 const END: Vec<u8> = Vec::new();
 
+/// The most memory of lines that wait.
+pub(crate) const fn size() -> TableSize {
+    TableSize::of_bytes("lines of the log", LINES_MAX, BYTES_MAX).with_each(SLOT_BYTES)
+}
+
+/// A full queue.
+#[cfg(test)]
+pub(crate) fn filled() -> Box<dyn std::any::Any> {
+    let (lines, waiting) = sync_channel(LINES_MAX);
+    let line = [b'x'; BYTES_MAX / LINES_MAX];
+    let mut of_lines = &Lines { lines };
+    (0..2 * LINES_MAX).for_each(|_| drop(of_lines.write(&line)));
+    QUEUE.bytes.store(0, Ordering::Relaxed);
+    Box::new(waiting)
+}
+
 /// Maximum number of queued lines.
 const LINES_MAX: usize = 16_384;
 
 /// Maximum number of queued bytes.
-pub(crate) const BYTES_MAX: usize = 8 << 20;
+const BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a line in the queue besides its text.
+const SLOT_BYTES: usize = size_of::<Vec<u8>>() + size_of::<usize>();
 
 /// Time limit of writing the queued lines at the end.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

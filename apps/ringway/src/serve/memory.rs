@@ -2,7 +2,7 @@
 
 use super::host::table_limits;
 use super::start::shards_of;
-use super::{marked_packets, records, trace};
+use super::{marked_packets, records, relays, trace};
 use crate::config::Config;
 use crate::log;
 use ringway_linux::RuntimeSize;
@@ -36,16 +36,19 @@ impl MemorySum {
             parts.extend(records::sizes());
         }
         parts.push(trace::size());
+        let queue = |name, bytes| TableSize::of_bytes(name, 0, bytes);
         let queues = [
-            ("lines of the log", log::BYTES_MAX, true),
-            ("registrations that wait for the disk", 2 * ringway_store::BUFFER_BYTES_MAX, true),
-            ("answers of DNS", ringway_dns::ANSWERS_BYTES_MAX, true),
-            ("requests to media relays", ringway_ng::PENDING_BYTES_MAX, !config.media_relays.is_empty()),
-            ("captured messages", 2 * ringway_hep::WAITING_BYTES_MAX, config.hep.is_some()),
-            ("changes for the other nodes", ringway_redis::WAITING_BYTES_MAX, config.location.is_some()),
+            (log::size(), true),
+            (queue("registrations that wait for the disk", ringway_store::MEMORY_BYTES_MAX), true),
+            (ringway_dns::answers_size(), true),
+            (relays::size(), !config.media_relays.is_empty()),
+            (queue("captured messages", ringway_hep::MEMORY_BYTES_MAX), config.hep.is_some()),
+            (
+                queue("changes for the other nodes", ringway_redis::MEMORY_BYTES_MAX),
+                config.location.is_some(),
+            ),
         ];
-        let used = queues.into_iter().filter(|(_, _, is_used)| *is_used);
-        parts.extend(used.map(|(name, bytes, _)| TableSize::of_bytes(name, 0, bytes)));
+        parts.extend(queues.into_iter().filter(|(_, is_used)| *is_used).map(|(size, _)| size));
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
         Self { parts }
     }
@@ -85,3 +88,7 @@ pub(crate) const BOOKED: &str = "requests under way, messages of connections, su
 
 /// Bytes of the TLS of a connection: 10.7 kB when idle, and a record of 16 KiB that is not complete.
 const TLS_BYTES: usize = 28 << 10;
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 
 use ringway_linux::{DatagramClient, sys};
 use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done, RelayChange, RelayState};
-use ringway_sansio::{Instant, RelayRequest, RelayResult, Seed};
+use ringway_sansio::{Instant, RelayRequest, RelayResult, Seed, TableSize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,6 +44,11 @@ pub(super) struct Status {
 struct Asker {
     shard: u16,
     query: u64,
+}
+
+/// The most memory of requests that wait.
+pub(super) const fn size() -> TableSize {
+    Client::<Asker>::size()
 }
 
 struct State {

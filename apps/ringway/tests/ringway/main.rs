@@ -8,6 +8,7 @@ mod call_records;
 mod cert;
 mod check;
 mod commands;
+mod connection_memory;
 mod cookbook;
 mod dashboard;
 mod documents;

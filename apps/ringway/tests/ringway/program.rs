@@ -215,7 +215,7 @@ impl Drop for Running {
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A client with TLS over a connection, with the authority in this folder.
-pub(crate) fn secured(stream: TcpStream, folder: &Path) -> impl Read + Write {
+pub(crate) fn secured(stream: TcpStream, folder: &Path) -> impl Read + Write + use<> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&fs::read(folder.join("ca.pem")).unwrap()) {
         roots.add(certificate.unwrap()).unwrap();

@@ -205,6 +205,37 @@ pub(crate) const fn sizes() -> [TableSize; 2] {
     [LIMITS.size().times(PARTS), waiting]
 }
 
+/// Full tables of calls.
+#[cfg(test)]
+pub(crate) fn filled_calls() -> CallRecords {
+    let now = Instant::from_secs(1_800_000_000);
+    let records = CallRecords::new(&Seed::from_number(1), now);
+    records.is_on.store(true, Ordering::Relaxed);
+    for number in 0..131_072 + 131_072 / 8 {
+        tests::step(&records, now, number, ringway_server::CallStep::Begun);
+    }
+    records
+}
+
+/// Records of calls that ended, as many as wait for the thread, and for two outputs.
+#[cfg(test)]
+pub(crate) fn filled_records() -> impl std::any::Any {
+    let fill = || {
+        let now = Instant::from_secs(1_800_000_000);
+        let records = CallRecords::new(&Seed::from_number(1), now);
+        records.is_on.store(true, Ordering::Relaxed);
+        let mut number = 0;
+        while records.writer.queue_lost() == 0 {
+            tests::step(&records, now, number, ringway_server::CallStep::Begun);
+            tests::step(&records, now, number, ringway_server::CallStep::Failed(404));
+            number += 1;
+        }
+        records
+    };
+    let sinks = [sink::filled(fill().writer.taken()), sink::filled(fill().writer.taken())];
+    (fill(), sinks)
+}
+
 /// Number of partitions, each with its own lock.
 const PARTS: usize = 16;
 
@@ -228,6 +259,21 @@ mod tests {
     use ringway_sansio::{Flow, ListenerId};
     use ringway_server::CallStep;
     use ringway_sip::{Limits, Message};
+
+    /// A step of the call of a user.
+    pub(super) fn step(records: &CallRecords, now: Instant, number: u32, step: CallStep) {
+        let long = format!("{number:0>240}");
+        let text = format!(
+            "INVITE sip:{long}@example.org SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK{number}\r\n\
+             From: <sip:{long}@h>;tag=1\r\nTo: <sip:{long}@h>\r\nCall-ID: {long}\r\nCSeq: 1 INVITE\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let flow = Some(Flow::udp(ListenerId(0), "192.0.2.1:5060".parse().unwrap()));
+        let (message, parsed) = (text.as_bytes(), Some(&message));
+        let event = CallEvent { parsed, flow, ..CallEvent::stored(step, message, CallSender::Proven) };
+        records.observe(now, &event);
+    }
 
     fn refused(records: &CallRecords, now: Instant, number: u32, sender: CallSender, source: &str) {
         let text = format!(

@@ -49,6 +49,15 @@ struct Failing {
     is_loss_reported: bool,
 }
 
+/// Output whose file does not take these records.
+#[cfg(test)]
+pub(super) fn filled(records: VecDeque<ringway_server::CallRecord>) -> Sink {
+    let file = RecordFile::closed(Path::new("/"), None);
+    let mut sink = Sink::new(Output::File { file, lines: Vec::new() }, Accepts::All);
+    records.into_iter().for_each(|record| sink.push(&Arc::new(Numbered { n: 1, record })));
+    sink
+}
+
 /// Opens the outputs of a configuration.
 pub(crate) fn open(config: &Records) -> Result<Vec<Sink>, Failure> {
     let mut sinks = Vec::new();

@@ -77,6 +77,18 @@ impl Writer {
         self.shared.queue.push(record);
     }
 
+    /// Records that did not fit into the queue.
+    #[cfg(test)]
+    pub(super) fn queue_lost(&self) -> u64 {
+        self.shared.queue.lost()
+    }
+
+    /// Records that wait in the queue.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> VecDeque<CallRecord> {
+        self.shared.queue.take()
+    }
+
     /// Writes what waits to the outputs of now, and uses others from then on.
     pub(super) fn replace(&self, sinks: Vec<Sink>) {
         self.shared.turn();

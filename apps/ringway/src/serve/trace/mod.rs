@@ -340,6 +340,27 @@ pub(crate) const fn size() -> TableSize {
     TableSize::of_bytes("traces", TRACES_MAX, TRACES_MAX * (BYTES_MAX + TRACE_BYTES))
 }
 
+/// Full traces, as many as there can be.
+#[cfg(test)]
+pub(crate) fn filled() -> Box<dyn std::any::Any> {
+    let hub = TraceHub::new();
+    let flow = Flow::udp(ringway_sansio::ListenerId(0), std::net::SocketAddr::from(([192, 0, 2, 1], 5060)));
+    for user in ["a", "b", "c", "d"] {
+        let Ok(trace) = hub.trace_of(user) else { break };
+        for number in 0..4 * ENTRIES_MAX {
+            let call_id = format!("{number:0>512}");
+            let text = format!(
+                "INVITE sip:{user}@h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:{user}@h>;tag=1\r\n\
+                 To: <sip:{user}@h>\r\nCall-ID: {call_id}\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n"
+            );
+            let mut state = trace.lock();
+            state.calls.learn(call_id.as_bytes(), &trace.filter);
+            state.ring.push(message_entry(number as u64, Direction::Received, &flow, text.as_bytes()));
+        }
+    }
+    Box::new(hub)
+}
+
 /// Maximum number of traces at once.
 const TRACES_MAX: usize = 4;
 /// Bytes of a trace besides its entries: 1,024 Call-IDs of 512 bytes, twice.
