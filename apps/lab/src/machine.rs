@@ -146,6 +146,11 @@ pub fn load_average() -> String {
 
 /// One line about the machine: processors, kernel, compiler.
 pub fn description() -> String {
+    format!("{}, {}", hardware(), version_of("rustc", &["--version"]))
+}
+
+/// One line about the machine: processors, kernel.
+pub fn hardware() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     // Not available_parallelism: this thread may be pinned to one of them.
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
@@ -154,7 +159,13 @@ pub fn description() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .map_or("unknown processor", |rest| rest.trim_start_matches([':', '\t', ' ']));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cpus} × {model}, Linux {}, {}", kernel.trim(), version_of("rustc", &["--version"]))
+    format!("{cpus} × {model}, Linux {}", kernel.trim())
+}
+
+/// Number that the kernel made at its start, the same in all namespaces; empty if the system does not provide it.
+pub fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim_end().to_owned()
 }
 
 /// Frequency of the processor in MHz, as the system reports it.

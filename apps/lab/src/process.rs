@@ -28,6 +28,37 @@ pub fn cpu_ns_of(pid: u32) -> Result<u64> {
     family(pid)?.into_iter().map(machine::process_cpu_ns).sum()
 }
 
+/// Memory of a process and all its children in bytes; what they share counts once.
+///
+/// # Errors
+/// There is no such process.
+pub fn memory_bytes_of(pid: u32) -> Result<u64> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("not the number of a process")?;
+    family(pid)?.into_iter().map(machine::proportional_bytes).sum()
+}
+
+/// Number of the only process with this name whose parent has another one.
+///
+/// # Errors
+/// None or several processes have the name.
+pub fn find(name: &str) -> Result<u32> {
+    let has_name = |pid: Pid| {
+        let text = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default();
+        // The kernel keeps 15 bytes.
+        text.trim_end() == name.get(..15).unwrap_or(name)
+    };
+    let found: Vec<Pid> = parents()?
+        .into_iter()
+        .filter(|(pid, parent)| has_name(*pid) && !has_name(*parent))
+        .map(|(pid, _)| pid)
+        .collect();
+    match found[..] {
+        [pid] => u32::try_from(pid.as_raw_nonzero().get()).context("not the number of a process"),
+        [] => bail!("no process is named {name:?}"),
+        _ => bail!("{} processes are named {name:?}; give the number of one", found.len()),
+    }
+}
+
 /// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
 pub struct Process {
     child: Child,
@@ -159,8 +190,8 @@ impl Drop for Process {
     }
 }
 
-/// A process and all its descendants.
-fn family(root: Pid) -> Result<Vec<Pid>> {
+/// All processes with their parents.
+fn parents() -> Result<Vec<(Pid, Pid)>> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc")? {
         let name = entry.context("/proc")?.file_name();
@@ -174,6 +205,12 @@ fn family(root: Pid) -> Result<Vec<Pid>> {
             parents.push((pid, parent));
         }
     }
+    Ok(parents)
+}
+
+/// A process and all its descendants.
+fn family(root: Pid) -> Result<Vec<Pid>> {
+    let parents = parents()?;
     let mut found = vec![root];
     let mut index = 0;
     while let Some(&member) = found.get(index) {

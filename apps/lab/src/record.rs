@@ -106,6 +106,9 @@ pub struct Target {
     pub command: String,
     /// Text of its configuration.
     pub settings: String,
+    /// Processors and kernel of its machine, if that has an agent; empty if it is the generator's.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine: String,
 }
 
 /// An experiment in one variant.

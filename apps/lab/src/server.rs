@@ -3,6 +3,7 @@
 
 mod kamailio;
 mod opensips;
+pub mod program;
 
 use crate::load::Transport;
 use crate::process::Process;
@@ -10,6 +11,7 @@ use crate::tls::ServerTls;
 use anyhow::{Context, Result, bail};
 use kamailio::kamailio_configuration;
 use opensips::opensips_configuration;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -38,7 +40,8 @@ pub struct Database {
 }
 
 /// Handling of INVITEs by a Ringway server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Routing {
     /// Proxy with transactions.
     Stateful,
@@ -49,7 +52,8 @@ pub enum Routing {
 }
 
 /// Use of the nonces of a server's challenges.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NonceUse {
     /// A nonce is used many times, with a counter, or is checked without state.
     #[default]
@@ -85,6 +89,8 @@ pub const ROUTES: u32 = 100;
 /// Configuration of a Ringway server.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Address that it listens on.
+    pub host: IpAddr,
     /// Number of users, a multiple of four.
     pub users: u32,
     /// Its store.
@@ -119,10 +125,11 @@ pub struct StreamListener {
 }
 
 impl Settings {
-    /// Settings without store and authentication.
+    /// Settings without store and authentication, on loopback.
     pub fn open(users: u32, routing: Routing) -> Self {
         let (store, rules) = (Store::Memory, Rules::Absent);
         Self {
+            host: Ipv4Addr::LOCALHOST.into(),
             users,
             store,
             routing,
@@ -172,11 +179,12 @@ impl Settings {
             Some(StreamListener { carrier, port, tls }) => {
                 let name = carrier.name();
                 let tls = tls.as_ref().map_or_else(String::new, ServerTls::ringway);
-                (format!(", \"{name}:127.0.0.1:{port}\""), tls)
+                (format!(", \"{name}:{}\"", SocketAddr::new(self.host, *port)), tls)
             }
         };
+        let sip = SocketAddr::new(self.host, sip);
         format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"{listener}]\nworkers = 1\n\
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:{sip}\", \"tcp:{sip}\"{listener}]\nworkers = 1\n\
              [store]\n{store}\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
              [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
              [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
@@ -363,7 +371,8 @@ impl Environment {
             let password = database.password()?;
             command.env("PGPASSWORD", &password).env("MYSQL_PWD", &password);
         }
-        start_answering("kamailio", &mut command, &configuration.with_extension("log"), port)
+        let address = SocketAddr::new(settings.host, port);
+        start_answering("kamailio", &mut command, &configuration.with_extension("log"), address)
     }
 
     /// Starts OpenSIPS on this port, as [`Environment::start_kamailio`]. Untested: no package was at hand.
@@ -381,7 +390,8 @@ impl Environment {
         let mut command = Command::new(program);
         command.arg("-f").arg(&configuration).args(["-F", "-M", "16", "-m"]).arg(shared_mb.to_string());
         command.arg("-w").arg(&self.folder);
-        start_answering("opensips", &mut command, &configuration.with_extension("log"), port)
+        let address = SocketAddr::new(settings.host, port);
+        start_answering("opensips", &mut command, &configuration.with_extension("log"), address)
     }
 
     fn write_configuration(&self, settings: &Settings, port: u16) -> Result<PathBuf> {
@@ -393,9 +403,13 @@ impl Environment {
 }
 
 /// Starts a server and waits until it answers OPTIONS.
-fn start_answering(name: &'static str, command: &mut Command, log: &Path, port: u16) -> Result<Process> {
+fn start_answering(
+    name: &'static str,
+    command: &mut Command,
+    log: &Path,
+    address: SocketAddr,
+) -> Result<Process> {
     let mut process = Process::start(name, command, log)?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let begun = Instant::now();
     while let Err(error) = wait_for_options(address, START_LOOK) {
         if !process.fate().is_empty() {
@@ -437,12 +451,20 @@ const START_LOOK: Duration = Duration::from_millis(300);
 /// Most time until a server that was started answers.
 const START_WAIT: Duration = Duration::from_secs(60);
 
-/// A port that is currently free for UDP and TCP.
+/// A port of loopback that is currently free for UDP and TCP.
 pub fn free_port() -> Result<u16> {
+    free_port_at(Ipv4Addr::LOCALHOST.into())
+}
+
+/// A port of this address that is currently free for UDP and TCP.
+///
+/// # Errors
+/// This machine does not have the address, or no free port.
+pub fn free_port_at(host: IpAddr) -> Result<u16> {
     for _ in 0..100 {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+        let listener = TcpListener::bind((host, 0)).context("find a free port")?;
         let port = listener.local_addr().context("find a free port")?.port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if UdpSocket::bind((host, port)).is_ok() {
             return Ok(port);
         }
     }
@@ -509,7 +531,8 @@ fn name_in(response: &str) -> String {
 pub const PASSWORD: &str = "correct horse battery";
 
 /// Digest algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// SHA-256.
     Sha256,
@@ -531,7 +554,8 @@ impl Algorithm {
 pub const DOMAIN: &str = "example.org";
 
 /// Transport of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// Datagrams.
     Udp,

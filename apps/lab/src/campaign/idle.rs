@@ -1,7 +1,7 @@
 //! Connections without traffic: memory and CPU time that they cost the server.
 
 use super::Observer;
-use super::target::Server;
+use super::server::Server;
 use super::trial::pause;
 use crate::load::local_towards;
 use crate::record::{Idle, Measurement};
@@ -24,7 +24,7 @@ pub(super) fn measure(
     let memory_of = |server: &Server| {
         server.memory_bytes()?.context("memory of a server that the campaign did not start is not known")
     };
-    let cpu_of = |server: &Server| server.cpu_ns()?.context("the server ended");
+    let cpu_of = |server: &Server| Ok::<_, anyhow::Error>(server.read()?.context("the server ended")?.cpu_ns);
     // The first connection lets it allocate what it needs once.
     drop(open(server.address, 0)?);
     if pause(server.rest, observer) {

@@ -17,6 +17,7 @@ mod points;
 mod profiled;
 mod quiet;
 pub mod search;
+pub mod server;
 pub mod target;
 mod tls_keys;
 mod trial;

@@ -31,16 +31,33 @@ impl Meter {
 
     /// Work of others since the start; `server_ns` is the CPU time of the server meanwhile.
     pub fn noise(&self, server_ns: u64) -> Noise {
-        let wall_ns = self.begun.elapsed().as_nanos().max(1) as f64;
         let now = Ticks::now();
-        let busy_ns = (now.busy.saturating_sub(self.ticks.busy) * Ticks::ns()) as f64;
-        let steal_ns = (now.steal.saturating_sub(self.ticks.steal) * Ticks::ns()) as f64;
-        let known_ns = (own_ns().saturating_sub(self.own_ns) + server_ns) as f64;
-        Noise { others: ((busy_ns - known_ns) / wall_ns).max(0.0), steal: steal_ns / wall_ns }
+        let busy_ns = now.busy.saturating_sub(self.ticks.busy) * Ticks::ns();
+        let steal_ns = now.steal.saturating_sub(self.ticks.steal) * Ticks::ns();
+        let known_ns = own_ns().saturating_sub(self.own_ns) + server_ns;
+        Noise::of(busy_ns, known_ns, steal_ns, self.elapsed())
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 }
 
 impl Noise {
+    /// Noise of a machine that was busy for some time, of which `known_ns` was that of server and generator.
+    pub fn of(busy_ns: u64, known_ns: u64, steal_ns: u64, wall: Duration) -> Self {
+        let wall_ns = wall.as_nanos().max(1) as f64;
+        let others_ns = busy_ns as f64 - known_ns as f64;
+        Self { others: (others_ns / wall_ns).max(0.0), steal: steal_ns as f64 / wall_ns }
+    }
+
+    /// The larger share of two machines.
+    #[must_use]
+    pub fn or_larger(self, other: Self) -> Self {
+        Self { others: self.others.max(other.others), steal: self.steal.max(other.steal) }
+    }
+
     /// Disturbance of figures of time, if it is above a limit.
     pub fn disturbance(&self) -> Option<String> {
         if self.others > OTHERS_MAX {
@@ -119,6 +136,18 @@ mod tests {
         assert_eq!(identity(&["a", "b"]), identity(&["a", "b"]));
         assert_ne!(identity(&["a", "b"]), identity(&["ab", ""]));
         assert_eq!(machine.id.len(), 16);
+    }
+
+    #[test]
+    fn the_noisier_machine_counts() {
+        let second = Duration::from_secs(1);
+        let quiet = Noise::of(300_000_000, 300_000_000, 0, second);
+        let noisy = Noise::of(500_000_000, 300_000_000, 20_000_000, second);
+        assert_eq!(quiet, Noise::default());
+        assert_eq!(quiet.or_larger(noisy), noisy);
+        assert!((noisy.others - 0.2).abs() < 1e-9 && (noisy.steal - 0.02).abs() < 1e-9);
+        // Counters of ticks are coarse.
+        assert_eq!(Noise::of(290_000_000, 300_000_000, 0, second).others, 0.0);
     }
 
     #[test]

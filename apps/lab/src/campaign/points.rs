@@ -2,7 +2,7 @@
 
 use super::experiment::{Experiment, Kind, Peak, Pulse, Variant, digest_name};
 use super::search::{Grid, Next, Search, Verdict};
-use super::target::Server;
+use super::server::Server;
 use super::trial::{Load, Outcome, offer};
 use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
 use crate::load::Plan;

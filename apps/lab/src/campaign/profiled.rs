@@ -3,6 +3,7 @@
 use super::experiment::{Experiment, Kind};
 use super::noise::Noise;
 use super::points::{Contestant, Points};
+use super::target::Target;
 use super::trial::{Outcome, offer};
 use super::{Options, Running, TRIAL_OVERHEAD_S};
 use crate::profile::Sampler;
@@ -26,6 +27,11 @@ impl Running<'_> {
     /// Finds out whether perf can sample, if profiles are wanted. What is missing is a row of the results.
     pub(super) fn prepare_profiles(&mut self) -> Result<()> {
         if !self.options.is_profiled {
+            return Ok(());
+        }
+        // Each agent has a perf of its own, or a row that says why not.
+        if self.targets.iter().any(Target::is_at_agent) {
+            self.is_profiled = true;
             return Ok(());
         }
         let obstacle = Sampler::obstacle(&self.site.environment.folder);
@@ -99,26 +105,26 @@ impl Points<'_, '_> {
         if let Err(error) = contestant.server.start_sampler(folder, tick(rate)) {
             return self.no_profile(&contestant.name, &error);
         }
-        let offered = self.offer(contestant, rate);
-        let sampler = contestant.server.take_sampler();
-        let (outcome, sampler) = match (offered, sampler) {
-            (Ok(Some(outcome)), Some(sampler)) => (outcome, sampler),
-            (Ok(_), _) => {
+        let outcome = match self.offer(contestant, rate) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => {
+                contestant.server.drop_sampler();
                 self.running.totals.interrupted = true;
                 return Ok(());
             }
-            (Err(error), _) => {
+            Err(error) => {
+                contestant.server.drop_sampler();
                 contestant.has_failed = true;
                 return self.fail(&contestant.name, &error);
             }
         };
         let measured = self.load(rate, self.profile_seconds()).measurement(&outcome);
         let scheduled_ns = outcome.server_ns().unwrap_or_default();
-        let trial =
-            Trial { attempts: outcome.statistics.ended(), scheduled_ns, profiler_ns: sampler.profiler_ns() };
-        match contestant.server.split(sampler) {
-            Ok(split) => {
-                let profile = self.named(split.profile(&trial), &contestant.name, &measured, peak);
+        let profiler_ns = outcome.profiler_ns;
+        let trial = Trial { attempts: outcome.statistics.ended(), scheduled_ns, profiler_ns };
+        match contestant.server.profile(&trial) {
+            Ok(profile) => {
+                let profile = self.named(profile, &contestant.name, &measured, peak);
                 self.running.observer.record(Record::Profile(Box::new(profile)))
             }
             Err(error) => self.no_profile(&contestant.name, &error),

@@ -2,8 +2,9 @@
 
 use super::experiment::{Experiment, Pulse, Variant};
 use super::noise::{Meter, Noise};
-use super::target::Server;
+use super::server::{Reading, Server};
 use super::{Observer, Options, is_dialog};
+use crate::agent::Reading as AgentReading;
 use crate::load::{
     Called, ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop,
     Users,
@@ -33,6 +34,8 @@ pub(super) struct Outcome {
     pub(super) statistics: Statistics,
     /// CPU time of the server in nanoseconds.
     server_ns: Option<u64>,
+    /// CPU time of the profiler in nanoseconds.
+    pub(super) profiler_ns: u64,
     server_memory: Option<u64>,
     /// Passwords that the server read from a database.
     pub(super) lookups: Option<u64>,
@@ -137,10 +140,7 @@ pub(super) fn offer(
     drain: Duration,
     observer: &mut dyn Observer,
 ) -> Result<Option<Outcome>> {
-    let cpu_ns = |server: &Option<&mut Server>| match server {
-        Some(server) => server.cpu_ns(),
-        None => Ok(None),
-    };
+    let read = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.read());
     let lookups = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.lookups());
     let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
     let session = match server.as_ref().and_then(|server| server.tick()) {
@@ -152,10 +152,8 @@ pub(super) fn offer(
     let lookups_before = lookups(&server);
     let run = session.planning(plan).start_planned()?;
     let length = plan.length + plan.after.map_or(Duration::ZERO, |(_, length)| length);
-    let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
-    if let Some(sampler) = server.as_deref_mut().and_then(Server::sampler) {
-        sampler.begin();
-    }
+    let (meter, before) = (Meter::start(), read(&server));
+    let is_sampled = server.as_deref_mut().map_or(Ok(()), Server::begin_window);
     let watched = watch(&run, length + drain, server.as_deref_mut(), observer);
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     run.stop();
@@ -170,8 +168,9 @@ pub(super) fn offer(
     }
     let Some(retransmissions) = watched? else { return Ok(None) };
     let (statistics, session) = finished?;
+    is_sampled?;
     if let Some(loss) = statistics.target_loss() {
-        bail!("{loss}");
+        return Err(server.map_or_else(|| anyhow!("{loss}"), |server| server.lost(loss)));
     }
     let rest = server.as_ref().map_or(Duration::ZERO, |server| server.rest);
     if pause(rest, observer) {
@@ -183,16 +182,11 @@ pub(super) fn offer(
     if let Some(server) = &mut server {
         server.check()?;
     }
-    let server_ns = match (cpu_before?, cpu_ns(&server)?) {
-        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
-        _ => None,
-    };
-    let profiler_ns = server.as_deref_mut().and_then(Server::sampler).map(|sampler| {
-        sampler.end();
-        sampler.profiler_ns()
-    });
+    let readings = before?.zip(read(&server)?);
+    let server_ns = readings.map(|(before, after)| after.cpu_ns.saturating_sub(before.cpu_ns));
+    let profiler_ns = server.as_deref_mut().map_or(Ok(None), Server::end_window)?.unwrap_or_default();
     let server_memory = server.as_ref().map_or(Ok(None), |server| server.memory_bytes())?;
-    let noise = meter.noise(server_ns.unwrap_or_default() + profiler_ns.unwrap_or_default());
+    let noise = noise(&meter, readings, profiler_ns);
     let lookups = match (lookups_before?, lookups(&server)?) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
@@ -200,7 +194,27 @@ pub(super) fn offer(
     if is_kept {
         remove_bindings(&statistics, session, observer);
     }
-    Ok(Some(Outcome { statistics, server_ns, server_memory, lookups, noise, retransmissions }))
+    Ok(Some(Outcome { statistics, server_ns, profiler_ns, server_memory, lookups, noise, retransmissions }))
+}
+
+/// Other work of this machine, and of that of the server if it is another one.
+fn noise(meter: &Meter, readings: Option<(Reading, Reading)>, profiler_ns: u64) -> Noise {
+    let elsewhere = readings.and_then(|(before, after)| before.elsewhere.zip(after.elsewhere));
+    match (elsewhere, readings) {
+        (Some((before, after)), _) => {
+            let since = |value: fn(&AgentReading) -> u64| value(&after).saturating_sub(value(&before));
+            let known_ns =
+                since(|reading| reading.server_ns) + since(|reading| reading.agent_ns) + profiler_ns;
+            let busy_ns = since(|reading| reading.busy_ns);
+            let steal_ns = since(|reading| reading.steal_ns);
+            let there = Noise::of(busy_ns, known_ns, steal_ns, meter.elapsed());
+            meter.noise(0).or_larger(there)
+        }
+        (None, Some((before, after))) => {
+            meter.noise(after.cpu_ns.saturating_sub(before.cpu_ns) + profiler_ns)
+        }
+        (None, None) => meter.noise(profiler_ns),
+    }
 }
 
 /// Offers the load of `plan` for some seconds, without a result. `None`: the observer has interrupted it.
@@ -221,7 +235,7 @@ fn warm_up_with(
     let finished = run.finish_session();
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     if is_interrupted {
-        if server.is_some_and(|server| !server.is_started())
+        if server.as_ref().is_some_and(|server| !server.is_started())
             && let Ok((statistics, session)) = finished
         {
             remove_bindings(&statistics, session, observer);
@@ -230,9 +244,10 @@ fn warm_up_with(
     }
     watched?;
     let (statistics, session) = finished?;
-    match statistics.target_loss() {
-        Some(loss) => bail!("{loss} (in the warm-up)"),
-        None => Ok(Some(session)),
+    match (statistics.target_loss(), server) {
+        (Some(loss), Some(server)) => Err(server.lost(&format!("{loss} (in the warm-up)"))),
+        (Some(loss), None) => bail!("{loss} (in the warm-up)"),
+        (None, _) => Ok(Some(session)),
     }
 }
 
@@ -537,6 +552,7 @@ mod tests {
         let outcome = Outcome {
             statistics,
             server_ns,
+            profiler_ns: 0,
             server_memory,
             lookups: Some(4),
             noise,

@@ -21,14 +21,14 @@ pub struct Window {
 pub struct Processes {
     /// Those of the server.
     pub server: Vec<u32>,
-    /// The generator.
-    pub generator: u32,
+    /// The generator, if it is on this machine.
+    pub generator: Option<u32>,
 }
 
 impl Processes {
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = u32> {
-        self.server.iter().copied().chain([self.generator])
+        self.server.iter().copied().chain(self.generator)
     }
 }
 
@@ -104,7 +104,7 @@ impl Split {
         if !(self.window.from_ns..self.window.until_ns).contains(&sample.time_ns) {
             return;
         }
-        if sample.pid == self.processes.generator && sample.is_receiving {
+        if Some(sample.pid) == self.processes.generator && sample.is_receiving {
             self.receiving_ns += sample.period_ns;
         }
         if !self.processes.server.contains(&sample.pid) {
@@ -259,7 +259,7 @@ mod tests {
     const RECORDED: &[u8] = include_bytes!("../../../../testdata/lab/perf-script.txt");
 
     fn split(window: Window) -> Split {
-        let processes = Processes { server: vec![4711], generator: 4800 };
+        let processes = Processes { server: vec![4711], generator: Some(4800) };
         let mut split = Split::new(processes, Table::ringway().unwrap(), window);
         let mut samples = Samples::new(RECORDED);
         while let Some(sample) = samples.next_sample().unwrap() {

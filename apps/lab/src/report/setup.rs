@@ -98,6 +98,12 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
             Text(&server.name),
             Text(&short(&first.version, FACT_CHARS_MAX))
         ));
+        if !first.machine.is_empty() {
+            page.push(format_args!(
+                ", on a machine of its own: {}",
+                Text(&short(&first.machine, FACT_CHARS_MAX))
+            ));
+        }
         let mut shown: Vec<(&str, &str)> = Vec::new();
         for record in &server.records {
             let configuration = (record.command.as_str(), record.settings.as_str());

@@ -214,7 +214,13 @@ fn hostile(number: f64) -> Vec<Record> {
             machine,
             ..Campaign::default()
         }),
-        Record::Target(Target { target: evil(), version: evil(), command: evil(), settings: evil() }),
+        Record::Target(Target {
+            target: evil(),
+            version: evil(),
+            command: evil(),
+            settings: evil(),
+            machine: evil(),
+        }),
     ];
     for chart in [Chart::Rates, Chart::Compare, Chart::Peak, Chart::Overload, Chart::Idle] {
         let experiment = format!("{}{chart:?}", evil());
@@ -341,6 +347,7 @@ fn the_largest_report_is_below_a_megabyte_and_names_what_is_missing() {
             settings: long.clone(),
             version: long.clone(),
             command: long.clone(),
+            machine: long.clone(),
         }));
     }
     for number in 0..70 {
@@ -410,6 +417,7 @@ fn the_set_up_of_many_campaigns_with_long_texts_is_bounded() {
                 version: format!("{number}{long}"),
                 command: format!("{number}{long}"),
                 settings: format!("{number}{long}"),
+                machine: format!("{number}{long}"),
             }));
         }
         let baseline =

@@ -2,6 +2,7 @@
 
 use super::{Algorithm, Carrier, DOMAIN, Database, NonceUse, PASSWORD, Routing, Settings, Store};
 use anyhow::{Result, bail};
+use std::net::SocketAddr;
 
 impl Database {
     /// Lines of Kamailio's configuration that read hashes of an algorithm from the table of users.
@@ -30,11 +31,13 @@ modparam("auth_db", "load_credentials", "")
 
 pub(super) fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> Result<String> {
     let streams = "tcp_children=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200";
+    let at = |port: u16| SocketAddr::new(settings.host, port);
+    let sip = at(port);
     let (transports, tls) = match (carrier, &settings.secure) {
         (Carrier::Udp, _) => ("disable_tcp=yes".to_owned(), ""),
-        (Carrier::Tcp, _) => (format!("{streams}\nlisten=tcp:127.0.0.1:{port}"), ""),
+        (Carrier::Tcp, _) => (format!("{streams}\nlisten=tcp:{sip}"), ""),
         (Carrier::Tls, Some(listener)) => {
-            (format!("{streams}\nenable_tls=yes\nlisten=tls:127.0.0.1:{}", listener.port), TLS_MODULE)
+            (format!("{streams}\nenable_tls=yes\nlisten=tls:{}", at(listener.port)), TLS_MODULE)
         }
         (Carrier::Tls | Carrier::Ws | Carrier::Wss, _) => {
             bail!("not available: the lab configures Kamailio for UDP, TCP and TLS only")
@@ -67,7 +70,7 @@ children=1
 shm_force_alloc={touch}
 auto_aliases=no
 {transports}
-listen=udp:127.0.0.1:{port}
+listen=udp:{sip}
 alias="{DOMAIN}"
 loadmodule "tm.so"
 loadmodule "sl.so"

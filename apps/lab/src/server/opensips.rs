@@ -3,16 +3,18 @@
 
 use super::{Algorithm, Carrier, DOMAIN, NonceUse, PASSWORD, Routing, Settings, Store};
 use anyhow::{Result, bail};
+use std::net::SocketAddr;
 
 /// Configuration for a server on this port.
 ///
 /// # Errors
 /// `not available: …` for all that the lab does not configure for OpenSIPS.
 pub(super) fn opensips_configuration(port: u16, settings: &Settings, carrier: Carrier) -> Result<String> {
+    let sip = SocketAddr::new(settings.host, port);
     let transports = match carrier {
         Carrier::Udp => String::new(),
         Carrier::Tcp => format!(
-            "tcp_workers=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200\nsocket=tcp:127.0.0.1:{port}\n\
+            "tcp_workers=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200\nsocket=tcp:{sip}\n\
              loadmodule \"proto_tcp.so\"\n"
         ),
         Carrier::Tls | Carrier::Ws | Carrier::Wss => {
@@ -42,7 +44,7 @@ stderror_enabled=yes
 syslog_enabled=no
 udp_workers=1
 auto_aliases=no
-socket=udp:127.0.0.1:{port}
+socket=udp:{sip}
 alias=udp:{DOMAIN}:{port}
 alias=udp:{DOMAIN}
 loadmodule "proto_udp.so"

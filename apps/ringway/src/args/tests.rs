@@ -21,6 +21,7 @@ const DOCUMENTS: &str = concat!(
     include_str!("../../../../docs/reference/configuration.md"),
     include_str!("../../../../docs/reference/configuration-trunks.md"),
     include_str!("../../../../docs/reference/lab.md"),
+    include_str!("../../../../docs/reference/lab-agent.md"),
     include_str!("../../../../docs/reference/lab-sipp.md"),
     include_str!("../../../../docs/reference/limits.md"),
     include_str!("../../../../docs/reference/phone.md"),

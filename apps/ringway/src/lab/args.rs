@@ -1,5 +1,6 @@
 //! Arguments of `ringway lab`.
 
+use super::agent::AgentArgs;
 use crate::tls_args::TlsArgs;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ringway_lab::load::{Called, ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
@@ -77,6 +78,9 @@ Examples:
 Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results
 that cannot be read.")]
     Report(ReportArgs),
+    /// Serve campaigns of another machine: start servers here, and report their CPU time and memory
+    #[command(after_help = AgentArgs::HELP, args_conflicts_with_subcommands = true)]
+    Agent(AgentArgs),
 }
 
 /// Arguments of `ringway lab scenario`.
@@ -386,7 +390,7 @@ pub(crate) struct RunArgs {
     /// Experiments and campaigns of `ringway lab list`, or TOML files of your own
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
-    /// Server: ringway, ringway-uncontrolled, kamailio, kamailio-default or HOST:PORT; may be given several times
+    /// Server: ringway, ringway-uncontrolled, kamailio, kamailio-default, HOST:PORT, or NAME@HOST:PORT at an agent; may be given several times
     #[arg(long, value_name = "TARGET", default_values_t = ["ringway".to_owned()])]
     pub(crate) target: Vec<String>,
     /// Seconds of each trial in place of the experiments' own
@@ -434,7 +438,10 @@ pub(crate) struct RunArgs {
     /// File with the password of the database's user
     #[arg(long, value_name = "FILE", requires = "database")]
     pub(crate) database_password_file: Option<PathBuf>,
-    /// Host besides loopback that load may be sent to
+    /// Key of the agents of `ringway lab agent init`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent_key: Option<PathBuf>,
+    /// Host besides loopback that load and questions to agents may be sent to
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_remote: Vec<IpAddr>,
     /// Print the records as JSON Lines in place of the summary
@@ -516,7 +523,9 @@ it. A trial that the generator did not play in time is repeated once and never
 counts. docs/reference/lab.md explains the criteria.
 
 Targets: ringway, ringway-uncontrolled (without overload control), kamailio
-(with -x tlsf), kamailio-default (with the allocator of its package), or HOST:PORT of a running server.
+(with -x tlsf), kamailio-default (with the allocator of its package), HOST:PORT
+of a running server, or NAME@HOST:PORT for a server on another machine, where
+`ringway lab agent` starts or watches it.
 
 Examples:
   ringway lab run register call --target ringway --target kamailio --quick
@@ -529,6 +538,8 @@ Examples:
     --database postgres://ringway@127.0.0.1/lab --database-password-file FILE
   ringway lab run register --fail-if 'p99>50ms' \\
     --compare results/2026-01-31-120000
+  ringway lab run call --target ringway@192.0.2.1:8061 \\
+    --agent-key agent.key --allow-remote 192.0.2.1
 
 Exit status: 0 done; 1 a target failed, a condition of --fail-if holds, or the
 campaign was interrupted; 2 bad usage or a bad experiment file.";

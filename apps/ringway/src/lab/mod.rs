@@ -1,5 +1,6 @@
 //! `ringway lab`: load and measurements of SIP servers.
 
+mod agent;
 mod args;
 mod load;
 mod run;
@@ -22,6 +23,7 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
         LabCommand::List(args) => run::list(&args),
         LabCommand::Scenario(args) => load::run_scenario(&args),
         LabCommand::Report(args) => run::write_report(&args),
+        LabCommand::Agent(args) => agent::run(&args),
     }
 }
 

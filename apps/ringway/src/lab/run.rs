@@ -6,6 +6,7 @@ use super::args::{ListArgs, RunArgs};
 use super::{note, summary};
 use crate::failure::Failure;
 use crate::output;
+use ringway_lab::agent::{AgentAccess, AgentKey};
 use ringway_lab::campaign::experiment::{self, Experiment};
 use ringway_lab::campaign::list as campaigns;
 use ringway_lab::campaign::target::{Site, Target, UserDatabase};
@@ -64,6 +65,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let targets: Result<Vec<Target>, _> =
         args.target.iter().map(|name| Target::parse(name, &args.allow_remote)).collect();
     let mut targets = targets.map_err(|error| Failure::usage(format!("--target: {error:#}")))?;
+    if let (Some(target), None) = (targets.iter().find(|target| target.is_at_agent()), &args.agent_key) {
+        let name = &target.name;
+        return Err(Failure::usage(format!(
+            "--target {name}: it is at an agent; give its key with --agent-key FILE"
+        )));
+    }
     let earlier = args.compare.as_deref().map(|folder| earlier(folder).map(|records| (folder, records)));
     let earlier = earlier.transpose()?;
     let folder = tempfile::tempdir()
@@ -165,8 +172,10 @@ fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
         floor_command: Environment::no_floor,
         folder: folder.to_path_buf(),
     };
+    let agents = args.agent_key.as_deref().map(|file| AgentKey::read(file).and_then(AgentAccess::new));
+    let agents = agents.transpose().map_err(|error| Failure::usage(format!("--agent-key: {error:#}")))?;
     let (domain, sources) = (args.domain.clone(), args.sources);
-    Ok(Site { environment, domain, password, database: None, sources })
+    Ok(Site { environment, domain, password, database: None, sources, agents })
 }
 
 fn options(args: &RunArgs) -> Result<Options, Failure> {
@@ -209,6 +218,7 @@ fn further(args: &RunArgs) -> String {
     args.database.iter().for_each(|url| add("--database", url.clone()));
     let password_file = args.database_password_file.iter();
     password_file.for_each(|file| add("--database-password-file", file.display().to_string()));
+    args.agent_key.iter().for_each(|file| add("--agent-key", file.display().to_string()));
     args.allow_remote.iter().for_each(|host| add("--allow-remote", host.to_string()));
     args.fail_if.iter().for_each(|condition| add("--fail-if", condition.to_string()));
     args.compare.iter().for_each(|folder| add("--compare", folder.display().to_string()));

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 /// The campaigns measure on fixed processors; two at once would only wait for each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const SMALL: &str = "title = \"Small\"\nscenario = \"update\"\ntransports = [\"udp\", \"tcp\"]\ndigests = [\"SHA-256\"]\n\
                      rates = [40]\nusers = 20\nquick_seconds = 0.5\nfail_if = [\"success<1%\"]\n";

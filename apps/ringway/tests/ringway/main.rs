@@ -16,6 +16,7 @@ mod drain;
 mod dtls;
 mod forward_live;
 mod lab;
+mod lab_agent;
 mod lab_run;
 mod log;
 mod media_relay;

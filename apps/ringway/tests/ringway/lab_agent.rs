@@ -1,0 +1,230 @@
+//! `ringway lab agent` in the built program, on loopback.
+//!
+//! Tested: the key and its file; the commands of its page; a server that the agent starts with CPU time and memory in the results; one that it
+//! watches; an agent that goes away in the middle of a campaign; another key, programs that are not on its list, bad usage. Not tested
+//! here: two machines (`cargo xtask interop --only lab/agent`), Kamailio at an agent (there too).
+
+use crate::documents::block;
+use crate::lab_run::ONE_AT_A_TIME;
+use crate::program::{Done, Running};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+const SMALL: &str = "scenario = \"update\"\ntransports = [\"udp\", \"tcp\"]\ndigests = [\"MD5\"]\nrates = [40]\nusers = 20\n\
+                     quick_seconds = 0.5\nfail_if = [\"success<1%\"]\n";
+
+/// Folder with an experiment `own.toml` and a key `agent.key`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("own.toml"), SMALL).unwrap();
+    ringway(&folder, &["lab", "agent", "init"]).ok();
+    folder
+}
+
+fn ringway(folder: &TempDir, args: &[&str]) -> Done {
+    Running::start(folder.path(), args, "").done()
+}
+
+/// A running agent, and its address.
+fn agent(folder: &TempDir, more: &[&str]) -> (Running, String) {
+    let args = [&["lab", "agent", "--key", "agent.key", "--listen", "127.0.0.1:0"], more].concat();
+    let agent = Running::start(folder.path(), &args, "");
+    let address = agent.listener("tcp");
+    (agent, address)
+}
+
+fn campaign(folder: &TempDir, targets: &[&str], more: &[&str]) -> Running {
+    let mut args =
+        vec!["lab", "run", "./own.toml", "--quick", "--out", "results", "--agent-key", "agent.key"];
+    args.extend(targets.iter().flat_map(|target| ["--target", *target]));
+    args.extend(more);
+    Running::start(folder.path(), &args, "")
+}
+
+fn records(folder: &TempDir, kind: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.path().join("results/results.jsonl")).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["record"] == kind).collect()
+}
+
+fn has_children(parent: u32) -> bool {
+    let output = Command::new("ps").args(["-o", "pid=", "--ppid", &parent.to_string()]).output().unwrap();
+    !output.stdout.trim_ascii().is_empty()
+}
+
+#[test]
+fn a_server_at_an_agent_is_measured_with_its_cpu_time_and_memory() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder();
+    let (agent, address) = agent(&folder, &["--allow", "ringway"]);
+    let target = format!("ringway@{address}");
+    let done = campaign(&folder, &[&target], &[]).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    let trials = records(&folder, "measurement");
+    assert_eq!(trials.len(), 2, "{done:?}");
+    for trial in &trials {
+        assert_eq!(
+            (&trial["target"], &trial["successes"]),
+            (&Value::from(&*target), &trial["started"]),
+            "{trial}"
+        );
+        assert!(trial["challenges"].as_u64().unwrap() > 0, "{trial}");
+        assert!(trial["server_cpu_us"].as_f64().unwrap() > 1.0, "{trial}");
+        assert!(trial["server_memory_kb"].as_u64().unwrap() > 1000, "{trial}");
+    }
+    let described = &records(&folder, "target")[0];
+    assert!(described["machine"].as_str().unwrap().contains("Linux"), "{described}");
+    assert!(described["version"].as_str().unwrap().starts_with("ringway "), "{described}");
+    assert!(described["settings"].as_str().unwrap().contains("algorithms = [\"MD5\"]"), "{described}");
+    let command = &records(&folder, "experiment")[0]["command"];
+    assert!(command.as_str().unwrap().ends_with("--agent-key agent.key"), "{command}");
+    // Its servers ended with the campaign.
+    agent.says("started ringway on port");
+    assert!(!has_children(agent.id()));
+    agent.end();
+    assert_eq!(agent.wait(), 0);
+    assert!(!agent.said().contains("not served"), "{}", agent.said());
+}
+
+#[test]
+fn an_agent_that_goes_away_ends_its_rows_and_not_the_campaign() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder();
+    let (agent, address) = agent(&folder, &["--allow", "ringway"]);
+    let target = format!("ringway@{address}");
+    let running = campaign(&folder, &[&target, "ringway"], &["--seconds", "2"]);
+    running.says(&format!("{target}: 40/s"));
+    agent.end();
+    assert_eq!(agent.wait(), 0);
+    let done = running.done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let failed = records(&folder, "failed");
+    let errors: Vec<&str> = failed.iter().map(|failure| failure["error"].as_str().unwrap()).collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.iter().all(|failure| failure["target"] == *target), "{failed:?}");
+    assert!(errors[0].starts_with(&format!("the agent at {address} went away")), "{errors:?}");
+    // The next variant asks again.
+    assert!(errors[1].starts_with(&format!("the agent at {address}: cannot connect")), "{errors:?}");
+    let trials = records(&folder, "measurement");
+    assert!(trials.len() == 2 && trials.iter().all(|trial| trial["target"] == "ringway"), "{trials:?}");
+    assert_eq!(records(&folder, "end")[0]["interrupted"], false);
+}
+
+#[test]
+fn a_running_server_is_watched_by_its_agent() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder();
+    fs::write(folder.path().join("own.toml"), SMALL.replace("\"MD5\"", "\"none\"").replace(", \"tcp\"", ""))
+        .unwrap();
+    let configuration = "domains = [\"localhost\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\nurl = \"memory:\"\n[auth]\n\
+                         enabled = false\n[limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let port = server.address().rsplit(':').next().unwrap().to_owned();
+    let watch = format!("mine={}:{port}", server.id());
+    let (agent, address) = agent(&folder, &["--watch", &watch]);
+    let done = campaign(&folder, &[&format!("mine@{address}"), &format!("other@{address}")], &[]).done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let trial = &records(&folder, "measurement")[0];
+    assert_eq!(trial["successes"], trial["started"], "{trial} {done:?}");
+    assert!(trial["server_cpu_us"].as_f64().unwrap() > 1.0, "{trial}");
+    assert!(trial["server_memory_kb"].as_u64().unwrap() > 1000, "{trial}");
+    let failed = &records(&folder, "failed")[0];
+    assert!(
+        failed["error"].as_str().unwrap().contains("is not on the agent's list, which has mine"),
+        "{failed}"
+    );
+    // It was not stopped.
+    drop(agent);
+    assert!(!server.show("stats").is_null());
+}
+
+#[test]
+fn another_key_and_what_is_not_on_the_list_are_refused() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder();
+    let (agent, address) = agent(&folder, &["--allow", "ringway"]);
+    let done = campaign(&folder, &[&format!("kamailio@{address}")], &[]).done();
+    assert_eq!((done.status, records(&folder, "measurement").len()), (1, 0), "{done:?}");
+    let failed = &records(&folder, "failed")[0];
+    assert!(
+        failed["error"].as_str().unwrap().contains("is not on the agent's list, which has ringway"),
+        "{failed}"
+    );
+    fs::rename(folder.path().join("results"), folder.path().join("earlier")).unwrap();
+    fs::rename(folder.path().join("agent.key"), folder.path().join("old.key")).unwrap();
+    ringway(&folder, &["lab", "agent", "init"]).ok();
+    let done = campaign(&folder, &[&format!("ringway@{address}")], &[]).done();
+    assert_eq!((done.status, records(&folder, "measurement").len()), (1, 0), "{done:?}");
+    let failed = &records(&folder, "failed")[0];
+    assert!(failed["error"].as_str().unwrap().contains("its key is another one"), "{failed}");
+    agent.end();
+    assert_eq!(agent.wait(), 0);
+    assert!(agent.said().contains("connections that were not served: 2 without the key"), "{}", agent.said());
+}
+
+#[test]
+fn a_key_is_private_and_bad_usage_is_refused() {
+    let folder = folder();
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("agent.key"), 0o600);
+    let refused = |args: &[&str], status: i32| {
+        Running::start(folder.path(), &[&["lab"], args].concat(), "").done().refused(status)
+    };
+    assert!(refused(&["agent", "init"], 1).contains("a key is not overwritten"));
+    let said = ringway(&folder, &["lab", "agent", "init", "--out", "other.key"]).ok();
+    assert!(
+        said.contains("ringway lab agent --key other.key --listen") && mode("other.key") == 0o600,
+        "{said}"
+    );
+    assert!(refused(&["agent"], 2).contains("--key"));
+    assert!(refused(&["agent", "--key", "agent.key"], 2).contains("list is empty"));
+    assert!(refused(&["agent", "--key", "own.toml", "--allow", "ringway"], 2).contains("own.toml"));
+    assert!(refused(&["agent", "--key", "agent.key", "--allow", "sh"], 2).contains("give one of ringway"));
+    assert!(refused(&["agent", "--key", "agent.key", "--watch", "pbx"], 2).contains("NAME=PROCESS:PORT"));
+    let run = |more: &[&str]| refused(&[&["run", "./own.toml", "--target"], more].concat(), 2);
+    assert!(run(&["ringway@127.0.0.1:8061"]).contains("--agent-key FILE"));
+    assert!(run(&["ringway@10.9.8.7:8061", "--agent-key", "agent.key"]).contains("--allow-remote 10.9.8.7"));
+    fs::set_permissions(folder.path().join("agent.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(run(&["ringway@127.0.0.1:8061", "--agent-key", "agent.key"]).contains("chmod 600"));
+    assert!(!folder.path().join("results").exists());
+}
+
+#[test]
+fn the_commands_of_the_page_measure_a_server() {
+    const PAGE: &str = include_str!("../../../../docs/reference/lab-agent.md");
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = tempfile::tempdir().unwrap();
+    symlink(env!("CARGO_BIN_EXE_ringway"), folder.path().join("ringway")).unwrap();
+    let shell = |script: &str| {
+        let script = script.replace("$ ", "").replace("192.0.2.1", "127.0.0.1");
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("PATH=$PWD:$PATH; {script}")]);
+        Running::run(command, folder.path(), &[], "").0
+    };
+    shell(block(PAGE, "$ ringway lab agent init")).done().ok();
+    let serve = block(PAGE, "$ ringway lab agent --key").replace("$ ", "exec ").replace(":8061", ":0");
+    let agent = shell(&serve);
+    let address = agent.listener("tcp");
+    let run = block(PAGE, "$ ringway lab run");
+    // Shorter than on the page.
+    let run = run
+        .trim_end()
+        .replace("lab run call", "lab run call --transport udp --digest none --quick --seconds 0.3");
+    let run = run.replace("192.0.2.1:8061", &address);
+    let done = shell(&run).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    let results = fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(results.join("results.jsonl")).unwrap();
+    assert!(
+        text.contains(&format!("\"target\":\"ringway@{address}\"")) && text.contains("server_cpu_us"),
+        "{text}"
+    );
+    assert!(Path::new(&folder.path().join("agent.key")).is_file());
+    agent.end();
+    assert_eq!(agent.wait(), 0);
+}
