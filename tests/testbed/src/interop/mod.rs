@@ -5,6 +5,7 @@
 //! server, baresip or linphonec for the phone. A failure then is an error of the scenario.
 
 mod acme;
+mod agent;
 pub(crate) mod audio;
 mod baresip;
 mod browser;
@@ -440,6 +441,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(calls::scenarios());
         all.extend(trunk::next_hop_scenarios());
         all.extend(lab::run_scenarios());
+        all.extend(agent::scenarios());
         all.extend(baresip::scenarios());
         all.extend(linphone::scenarios());
         all.extend(calls::restart_scenarios());
