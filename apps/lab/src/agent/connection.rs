@@ -102,7 +102,9 @@ fn prepare(stream: &TcpStream) -> Result<()> {
     sockopt::set_socket_keepalive(stream, true).context("set a connection")?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE).context("set a connection")?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL).context("set a connection")?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT).context("set a connection")
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT).context("set a connection")?;
+    // With sent bytes that are not acknowledged the system sends no keepalives.
+    sockopt::set_tcp_user_timeout(stream, ACKNOWLEDGED_MS).context("set a connection")
 }
 
 /// Fills `bytes` before `until`.
@@ -154,3 +156,5 @@ const CHUNK_BYTES: usize = 16 << 10;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_COUNT: u32 = 3;
+/// Most milliseconds until sent bytes are acknowledged.
+const ACKNOWLEDGED_MS: u32 = 25_000;

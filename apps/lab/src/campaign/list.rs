@@ -97,7 +97,7 @@ fn parse(name: &str, file: &str, text: &str) -> Result<Campaign> {
 }
 
 /// Measurements of the documents that no experiment repeats yet: subject and documents.
-pub const NOT_YET: [(&str, &str); 5] = [
+pub const NOT_YET: [(&str, &str); 4] = [
     (
         "Internal functions",
         "time of parsing, finding a user, authenticating, adding a user and formatting (dissertation, figure 29); by samples: any experiment with --profile",
@@ -108,10 +108,6 @@ pub const NOT_YET: [(&str, &str); 5] = [
         "speed of digests, ciphers and RSA by key length, share of an IKE exchange (signalling thesis, tables 15, 16, 19, 21 and 22)",
     ),
     ("Other mechanisms", "IPsec, Digest AKA, S/MIME, SAKA, RADIUS (signalling thesis)"),
-    (
-        "Server on another machine",
-        "generators and servers that are apart, and several generators that start together",
-    ),
 ];
 /// Files of the lab's campaigns.
 const FILES: [(&str, &str); 4] = [
