@@ -1,13 +1,14 @@
 //! Arguments of `ringway lab`.
 
 use super::agent::AgentArgs;
+use super::sum::{self, SumArgs};
 use crate::tls_args::TlsArgs;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ringway_lab::load::{Called, ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
 use ringway_lab::server::{Algorithm, Carrier};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Arguments of `ringway lab`.
 #[derive(Debug, ClapArgs)]
@@ -78,6 +79,9 @@ Examples:
 Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results
 that cannot be read.")]
     Report(ReportArgs),
+    /// Add up the results of generators that played one load together
+    #[command(after_help = SumArgs::HELP)]
+    Sum(SumArgs),
     /// Serve campaigns of another machine: start servers here, and report their CPU time and memory
     #[command(after_help = AgentArgs::HELP, args_conflicts_with_subcommands = true)]
     Agent(AgentArgs),
@@ -232,6 +236,9 @@ pub(crate) struct LoadArgs {
     /// Process of the server, whose CPU time for each attempt is measured, with its children
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+    /// Time of the clock at which the load starts, for several generators together: seconds since 1970, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = sum::clock_time)]
+    pub(crate) start_at: Option<SystemTime>,
     /// Condition under which the exit status is 1
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Criterion>,

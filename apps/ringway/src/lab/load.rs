@@ -2,7 +2,7 @@
 
 use super::args::{CalledArg, LoadArgs, ScenarioArgs};
 use super::view::{self, Snapshot};
-use super::{note, users};
+use super::{note, sum, users};
 use crate::failure::Failure;
 use crate::output;
 use clap::ValueEnum;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Offers the load, prints its progress and its result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
@@ -39,9 +39,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         progress.say(&format!("registering {} users before the load", users.count()));
     }
     let session = open_unless_interrupted(&plan, &signals)?;
+    let session = match (session, args.start_at) {
+        (Some(session), Some(at)) => wait_until(at, session, &signals, &progress)?,
+        (session, _) => session,
+    };
     let cpu_before = server_cpu().ok().flatten();
+    let mut started_at = None;
     let (statistics, interrupted_at, session) = match session {
         Some(session) => {
+            started_at = Some(sum::seconds_of(SystemTime::now()));
             let load = session.start(plan.rate, plan.length).map_err(failed)?;
             let (statistics, interrupted_at, session) =
                 attend(load, &plan, &signals, &mut progress, &mut log)?;
@@ -61,6 +67,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         plan: &plan,
         statistics: &statistics,
         server_cpu_ns: cpu_ns,
+        started_at,
         interrupted_at,
         failed: &failed_conditions,
     };
@@ -92,6 +99,33 @@ fn open_unless_interrupted(plan: &Plan, signals: &Receiver<Signal>) -> Result<Op
     match opened.map_err(failed)? {
         Some(session) if stop.is_stopped() => remove_bindings(session, signals).map(|()| None),
         opened => Ok(opened),
+    }
+}
+
+/// Waits for the time of `--start-at`. `None`: a signal came first.
+fn wait_until(
+    at: SystemTime,
+    session: Session,
+    signals: &Receiver<Signal>,
+    progress: &Progress,
+) -> Result<Option<Session>, Failure> {
+    let now = SystemTime::now();
+    let Ok(left) = at.duration_since(now) else {
+        let late = now.duration_since(at).unwrap_or_default().as_secs_f64();
+        remove_bindings(session, signals)?;
+        let why =
+            format!("--start-at: the time was {late:.1} s ago when the users were ready; give a later one");
+        return Err(Failure::failed(why));
+    };
+    progress.say(&format!("waiting {:.1} s for the start", left.as_secs_f64()));
+    loop {
+        if is_interrupted(signals) {
+            return remove_bindings(session, signals).map(|()| None);
+        }
+        match at.duration_since(SystemTime::now()) {
+            Ok(left) if left > Duration::ZERO => thread::sleep(left.min(LOOK_EVERY)),
+            Ok(_) | Err(_) => return Ok(Some(session)),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod agent;
 mod args;
 mod load;
 mod run;
+mod sum;
 mod summary;
 mod users;
 mod view;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
         LabCommand::List(args) => run::list(&args),
         LabCommand::Scenario(args) => load::run_scenario(&args),
         LabCommand::Report(args) => run::write_report(&args),
+        LabCommand::Sum(args) => sum::run(&args),
         LabCommand::Agent(args) => agent::run(&args),
     }
 }

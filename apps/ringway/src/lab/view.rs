@@ -24,6 +24,8 @@ pub(super) struct Result<'a> {
     pub(super) statistics: &'a Statistics,
     /// CPU time of the server during the run.
     pub(super) server_cpu_ns: Option<u64>,
+    /// Time of the clock at which the load started, in seconds since 1970.
+    pub(super) started_at: Option<f64>,
     /// Time after which a signal ended the run.
     pub(super) interrupted_at: Option<Duration>,
     /// Conditions of `--fail-if` that hold.
@@ -49,6 +51,7 @@ impl Result<'_> {
             "planned_seconds": plan.length.as_secs_f64(),
             "seconds": self.length().as_secs_f64(),
             "users": plan.users.count(),
+            "started_at": self.started_at,
             "started": counters.started,
             "achieved_per_s": statistics.achieved(),
             "outcomes": statistics.outcomes(),

@@ -1,7 +1,7 @@
 //! `ringway lab agent` in the built program, on loopback.
 //!
 //! Tested: the key and its file; the commands of its page; a server that the agent starts with CPU time and memory in the results; one that it
-//! watches; an agent that goes away in the middle of a campaign; another key, programs that are not on its list, bad usage. Not tested
+//! watches; an agent that goes away in the middle of a campaign; another key, programs that are not on its list, bad usage; several generators and the sum of their results. Not tested
 //! here: two machines (`cargo xtask interop --only lab/agent`), Kamailio at an agent (there too).
 
 use crate::documents::block;
@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::time::SystemTime;
 use tempfile::TempDir;
 
 const SMALL: &str = "scenario = \"update\"\ntransports = [\"udp\", \"tcp\"]\ndigests = [\"MD5\"]\nrates = [40]\nusers = 20\n\
@@ -194,9 +195,65 @@ fn a_key_is_private_and_bad_usage_is_refused() {
     assert!(!folder.path().join("results").exists());
 }
 
+const PAGE: &str = include_str!("../../../../docs/reference/lab-agent.md");
+
+#[test]
+fn generators_of_the_page_start_together_and_their_results_are_added() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let users =
+        ["a", "b"].map(|of| (0..100).map(|number| format!("{of}{number:07},secret\n")).collect::<String>());
+    fs::write(folder.path().join("users.csv"), format!("username,password\n{}", users.concat())).unwrap();
+    fs::write(folder.path().join("lab.password"), "secret").unwrap();
+    let configuration =
+        "listen = [\"udp:127.0.0.1:0\"]\n[limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
+    ringway(&folder, &["user", "import", "users.csv"]).ok();
+    let server = Running::start(folder.path(), &["serve"], "");
+    symlink(env!("CARGO_BIN_EXE_ringway"), folder.path().join("ringway")).unwrap();
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 5;
+    let generator = |name: &str| {
+        let mut blocks =
+            PAGE.split("\n```\n").filter(|block| block.trim_end().ends_with(&format!("> {name}.json")));
+        let block = blocks
+            .next()
+            .unwrap()
+            .trim_end()
+            .replace("$ ", "")
+            .replace("2026-01-31T12:00:00Z", &at.to_string());
+        // Of fewer than 100 attempts the lag is not judged: this machine may be busy.
+        block.replace("127.0.0.1:5060", &server.address()).replace("--rate 50", "--rate 40")
+    };
+    let sum = block(PAGE, "$ ringway lab sum").replace("$ ", "");
+    let script = format!("PATH=$PWD:$PATH; {} &\n{}\nwait\n{sum}", generator("a"), generator("b"));
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]);
+    let done = Running::run(command, folder.path(), &[], "").0.done();
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(
+        done.out.contains("2 generators, started within") && done.out.contains("160 attempts started"),
+        "{done:?}"
+    );
+    assert!(done.out.contains("160 (100.00 %), none failed"), "{done:?}");
+    let sum = ringway(&folder, &["lab", "sum", "a.json", "b.json", "--json"]).json();
+    assert_eq!(
+        (&sum["outcomes"]["success"], &sum["generators"]),
+        (&Value::from(160), &Value::from(2)),
+        "{sum}"
+    );
+    assert!(sum["starts_apart_s"].as_f64().unwrap() < 1.0 && sum["faults"] == serde_json::json!([]), "{sum}");
+    let [low, high] = [0, 1].map(|end| sum["delays_between"]["response_ms"]["p99"][end].as_f64().unwrap());
+    assert!(0.0 < low && low <= high, "{sum}");
+
+    let late =
+        ringway(&folder, &["lab", "load", &server.address(), "--prefix", "a", "--start-at", "1000000000"]);
+    assert!(late.status == 1 && late.err.contains("--start-at: the time was"), "{late:?}");
+    let no_result = ringway(&folder, &["lab", "sum", "a.json", "users.csv"]).refused(2);
+    assert!(no_result.contains("users.csv: it has no result"), "{no_result}");
+}
+
 #[test]
 fn the_commands_of_the_page_measure_a_server() {
-    const PAGE: &str = include_str!("../../../../docs/reference/lab-agent.md");
     let _alone = ONE_AT_A_TIME.lock();
     let folder = tempfile::tempdir().unwrap();
     symlink(env!("CARGO_BIN_EXE_ringway"), folder.path().join("ringway")).unwrap();
