@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod counters;
+mod defence;
 mod flow;
 mod node;
 mod outbox;
@@ -25,6 +26,7 @@ mod table_size;
 mod time;
 mod transport;
 
+pub use defence::Defence;
 pub use flow::{
     ConnectionId, DialledId, Event, Flow, IcmpError, LimitHolder, ListenerId, PeerNames, Received, Token,
     WideNetwork, limit_of_source, source_of,
