@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, TableSize};
+use ringway_sansio::{Defence, Instant, Seed, TableSize};
 
 /// Rule for the numbers with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl DestinationRules {
     /// # Errors
     /// The index of the first rule with a bad prefix.
     pub fn new(rules: Vec<Destination>) -> Result<Self, (usize, BadPattern)> {
-        let prefixes = rules.iter().map(|rule| (rule.prefix.as_str(), PatternKind::Prefix));
+        let prefixes =
+            rules.iter().zip(0..).map(|(rule, at)| (rule.prefix.as_str(), PatternKind::Prefix, at));
         Ok(Self { prefixes: PatternTable::new(prefixes)?, rules })
     }
 
@@ -53,7 +54,7 @@ impl DestinationRules {
 
     /// Rule for a number; `None`: it may be called.
     pub fn of_number(&self, number: &Number) -> Option<&Destination> {
-        self.rules.get(self.prefixes.find(number)?)
+        self.rules.get(self.prefixes.find(number)? as usize).filter(|_| Defence::Destinations.is_on())
     }
 }
 

@@ -4,6 +4,7 @@ mod destination;
 mod form;
 mod number;
 mod pattern;
+mod prefix;
 mod rates;
 mod route;
 

@@ -1,6 +1,7 @@
 //! Telephone numbers (RFC 3966).
 
 use core::fmt;
+use ringway_sansio::Defence;
 use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{Scheme, Uri};
 
@@ -76,9 +77,9 @@ impl Number {
     pub(crate) fn behind_codes(&self) -> impl Iterator<Item = Self> + '_ {
         let bytes = self.as_bytes();
         let is_sign = |byte: &u8| matches!(byte, b'*' | b'#');
-        let has_code = bytes.iter().any(is_sign);
+        let has_code = bytes.iter().any(is_sign) && Defence::ServiceCodes.is_on();
         let open = match bytes.split_first() {
-            Some((sign, rest)) if is_sign(sign) => rest.split(is_sign).next(),
+            Some((sign, rest)) if is_sign(sign) && has_code => rest.split(is_sign).next(),
             Some(_) | None => None,
         };
         let behind_open = [2, 3].into_iter().filter_map(move |digits| open?.get(digits..));

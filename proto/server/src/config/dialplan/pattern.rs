@@ -1,8 +1,10 @@
-//! Prefixes and patterns of numbers, compiled into a trie.
+//! Prefixes and patterns of numbers, compiled for lookups.
 
 use super::Number;
+use super::prefix::{Prefix, PrefixTable, code_of};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ops::Range;
 
 /// Rules by prefixes and patterns. A lookup finds the one with the most positions before its open end; of equal ones the
@@ -12,10 +14,11 @@ use core::ops::Range;
 /// `.` at the end permits any further characters, also none; without it the number ends there. Elsewhere a `*` is the key.
 /// A prefix is a pattern with an open end.
 ///
-/// The edges of the trie are sets of symbols. A lookup of a number visits each node once at most; if the sets at a node do not
-/// overlap, as those of prefixes, one node for each digit.
+/// Prefixes of at most [`Prefix::CHARACTERS_MAX`] characters are in a tree of keys. All other rules are in a trie whose edges are sets of symbols: a
+/// lookup of a number visits each of its nodes once at most; if the sets at a node do not overlap, one node for each digit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatternTable {
+    prefixes: PrefixTable<Rule>,
     nodes: Vec<Node>,
     edges: Vec<Edge>,
 }
@@ -31,13 +34,28 @@ pub enum BadPattern {
     TooMany,
 }
 
+/// Value of a rule, and its rank among those that fit a number: the one with the highest counts. Rank 0: no rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Rule {
+    rank: u32,
+    value: u32,
+}
+
+impl Rule {
+    /// The rule with this index, less than [`PatternTable::RULES_MAX`].
+    const fn new(positions: usize, index: usize, value: u32) -> Self {
+        let rank = positions * (PatternTable::RULES_MAX + 1) + PatternTable::RULES_MAX - index;
+        Self { rank: rank as u32, value }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     edges: Range<u32>,
     /// Rule with an open end here.
-    open: Option<u32>,
+    open: Rule,
     /// Rule for numbers that end here.
-    closed: Option<u32>,
+    closed: Rule,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +68,8 @@ struct Edge {
 #[derive(Default)]
 struct Draft {
     edges: Vec<Edge>,
-    open: Option<u32>,
-    closed: Option<u32>,
+    open: Rule,
+    closed: Rule,
 }
 
 /// Pattern in its positions.
@@ -65,21 +83,28 @@ impl PatternTable {
     /// Maximum number of rules.
     pub const RULES_MAX: usize = 100_000;
 
-    /// Compiles rules. Of equal ones the first counts.
+    /// Compiles rules, each with a value. Of equal ones the first counts.
     ///
     /// # Errors
     /// The index of the first rule that is wrong.
     pub fn new<'r>(
-        rules: impl IntoIterator<Item = (&'r str, PatternKind)>,
+        rules: impl IntoIterator<Item = (&'r str, PatternKind, u32)>,
     ) -> Result<Self, (usize, BadPattern)> {
-        let mut drafts = vec![Draft::default()];
-        for (index, (text, kind)) in rules.into_iter().enumerate() {
-            let rule = u32::try_from(index).ok().filter(|_| index < Self::RULES_MAX);
-            let rule = rule.ok_or((index, BadPattern::TooMany))?;
+        let (mut prefixes, mut drafts) = (Vec::new(), vec![Draft::default()]);
+        for (index, (text, kind, value)) in rules.into_iter().enumerate() {
+            if index >= Self::RULES_MAX {
+                return Err((index, BadPattern::TooMany));
+            }
             let positions = Positions::read(text.as_bytes(), kind).map_err(|why| (index, why))?;
-            insert(&mut drafts, &positions, rule);
+            let rule = Rule::new(positions.len, index, value);
+            match positions.prefix() {
+                Some(prefix) => prefixes.push((prefix, rule)),
+                None => insert(&mut drafts, &positions, rule),
+            }
         }
-        let mut table = Self::default();
+        prefixes.sort_unstable_by_key(|(prefix, rule)| (*prefix, Reverse(rule.rank)));
+        prefixes.dedup_by_key(|(prefix, _)| *prefix);
+        let mut table = Self { prefixes: PrefixTable::new(prefixes), ..Self::default() };
         for draft in drafts {
             let start = table.edges.len() as u32;
             table.edges.extend(draft.edges);
@@ -89,27 +114,30 @@ impl PatternTable {
         Ok(table)
     }
 
-    /// Rule for a number.
-    pub fn find(&self, number: &Number) -> Option<usize> {
-        let mut best = None;
-        self.descend(0, number.as_bytes(), 0, &mut best);
-        best.map(|(_, rule)| rule as usize)
+    /// Value of the rule for a number.
+    pub fn find(&self, number: &Number) -> Option<u32> {
+        let bytes = number.as_bytes();
+        let mut best = self.prefixes.find(Prefix::of(bytes)).copied().unwrap_or_default();
+        if !self.edges.is_empty() {
+            self.descend(0, bytes, &mut best);
+        }
+        (best.rank > 0).then_some(best.value)
     }
 
-    /// Visits a node at this depth and those after it. The recursion is as deep as a number is long.
-    fn descend(&self, node: u32, rest: &[u8], depth: usize, best: &mut Option<(usize, u32)>) {
+    /// Visits a node and those after it. The recursion is as deep as a number is long.
+    fn descend(&self, node: u32, rest: &[u8], best: &mut Rule) {
         let Some(node) = self.nodes.get(node as usize) else { return };
-        let closed = node.closed.filter(|_| rest.is_empty());
-        for rule in node.open.into_iter().chain(closed) {
-            if best.is_none_or(|(deepest, first)| depth > deepest || (depth == deepest && rule < first)) {
-                *best = Some((depth, rule));
+        let closed = if rest.is_empty() { node.closed } else { Rule::default() };
+        for rule in [node.open, closed] {
+            if rule.rank > best.rank {
+                *best = rule;
             }
         }
         let Some((&byte, rest)) = rest.split_first() else { return };
         let symbol = symbol_of(byte);
         let edges = self.edges.get(node.edges.start as usize..node.edges.end as usize).unwrap_or_default();
         for edge in edges.iter().filter(|edge| edge.symbols & symbol != 0) {
-            self.descend(edge.node, rest, depth + 1, best);
+            self.descend(edge.node, rest, best);
         }
     }
 }
@@ -157,6 +185,15 @@ impl Positions {
     fn sets(&self) -> &[u16] {
         self.sets.get(..self.len).unwrap_or_default()
     }
+
+    /// The same as a prefix, if it is one that is short enough.
+    fn prefix(&self) -> Option<Prefix> {
+        let is_prefix = self.is_open
+            && self.len <= Prefix::CHARACTERS_MAX
+            && self.sets().iter().all(|set| set.is_power_of_two());
+        let code = |set: &u16| set.trailing_zeros() as u8 + 1;
+        is_prefix.then(|| self.sets().iter().fold(Prefix::default(), |prefix, set| prefix.with(code(set))))
+    }
 }
 
 /// Set of the text in brackets: digits, `*`, `#`, and ranges of digits.
@@ -183,7 +220,7 @@ fn set_of(mut inner: &[u8]) -> Result<u16, BadPattern> {
     Ok(set)
 }
 
-fn insert(drafts: &mut Vec<Draft>, positions: &Positions, rule: u32) {
+fn insert(drafts: &mut Vec<Draft>, positions: &Positions, rule: Rule) {
     let mut at = 0_usize;
     for &symbols in positions.sets() {
         let next = drafts.len() as u32;
@@ -199,17 +236,14 @@ fn insert(drafts: &mut Vec<Draft>, positions: &Positions, rule: u32) {
     }
     let Some(draft) = drafts.get_mut(at) else { return };
     let place = if positions.is_open { &mut draft.open } else { &mut draft.closed };
-    place.get_or_insert(rule);
+    *place = (*place).max(rule);
 }
 
-/// Bit of a character of a number; 0 for any other.
+/// Bit of a character of a number, by its code in a prefix; 0 for any other.
 const fn symbol_of(byte: u8) -> u16 {
-    match byte {
-        b'0'..=b'9' => 1 << (byte - b'0'),
-        b'*' => 1 << 10,
-        b'#' => 1 << 11,
-        b'+' => PLUS,
-        _ => 0,
+    match code_of(byte) {
+        Some(code) => 1 << (code - 1),
+        None => 0,
     }
 }
 
@@ -222,11 +256,11 @@ mod tests {
     use PatternKind::{Pattern, Prefix};
 
     fn table(rules: &[(&str, PatternKind)]) -> PatternTable {
-        PatternTable::new(rules.iter().copied()).unwrap()
+        PatternTable::new(rules.iter().zip(0..).map(|((text, kind), at)| (*text, *kind, at))).unwrap()
     }
 
     fn find(table: &PatternTable, number: &str) -> Option<usize> {
-        table.find(&Number::parse(number.as_bytes()).unwrap())
+        table.find(&Number::parse(number.as_bytes()).unwrap()).map(|rule| rule as usize)
     }
 
     #[test]
@@ -271,7 +305,7 @@ mod tests {
     fn a_lookup_finds_what_a_comparison_of_all_rules_finds() {
         let texts = [
             "1", "[1-5]", "X", "1X", "X1", "[1-3]1*", "11", "X[02-9]*", "1[13]5", "+1", "+X*", "[0-9]XX",
-            "[5-9]XX",
+            "[5-9]XX", "1*", "12*", "[1]2*", "[1]0X", "+1*", "1", "12[3]*", "X23*",
         ];
         let rules: Vec<_> = texts.iter().map(|text| (*text, Pattern)).collect();
         let table = table(&rules);
@@ -294,17 +328,17 @@ mod tests {
     fn bad_patterns_are_refused_with_their_index() {
         for text in ["[", "[1", "[]", "[5-1]", "[1-]", "[+]", "1+", "a", "1..", ".*", "1 2"] {
             assert_eq!(
-                PatternTable::new([("1", Prefix), (text, Pattern)]),
+                PatternTable::new([("1", Prefix, 0), (text, Pattern, 1)]),
                 Err((1, BadPattern::Syntax)),
                 "{text}"
             );
         }
         for text in ["X", "[12]", "1."] {
-            assert_eq!(PatternTable::new([(text, Prefix)]), Err((0, BadPattern::Syntax)), "{text}");
+            assert_eq!(PatternTable::new([(text, Prefix, 0)]), Err((0, BadPattern::Syntax)), "{text}");
         }
         let long = "1".repeat(Number::BYTES_MAX + 1);
-        assert_eq!(PatternTable::new([(long.as_str(), Prefix)]), Err((0, BadPattern::TooLong)));
-        let many = core::iter::repeat_n(("1", Prefix), PatternTable::RULES_MAX + 1);
+        assert_eq!(PatternTable::new([(long.as_str(), Prefix, 0)]), Err((0, BadPattern::TooLong)));
+        let many = core::iter::repeat_n(("1", Prefix, 0), PatternTable::RULES_MAX + 1);
         assert_eq!(PatternTable::new(many), Err((PatternTable::RULES_MAX, BadPattern::TooMany)));
     }
 }

@@ -1,54 +1,33 @@
 //! Rates of trunks: prefixes of numbers with a cost, compiled for lookups of the cheapest trunks.
 
 use super::Number;
+use super::prefix::{Prefix, PrefixTable};
 use super::route::{Route, TrunkOrder};
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use smallvec::SmallVec;
 
 /// Rate of a trunk for the numbers that begin with a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     /// Digits at the start of the numbers.
     pub prefix: RatePrefix,
-    /// Index in the list of trunks.
+    /// Index in the list of trunks, less than [`u16::MAX`].
     pub trunk: u16,
     /// Cost, in any unit that is the same for all.
     pub cost: u64,
 }
 
 /// Up to 15 digits at the start of a number (E.164), without `+`.
-///
-/// Each digit is 4 bits, from the highest ones on, and 1 more than its value: a prefix is less than the numbers that begin with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RatePrefix(u64);
+pub struct RatePrefix(Prefix);
 
 impl RatePrefix {
     /// Reads digits, with a `+` in front or not; `None`: there are other characters, more digits, or none.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let digits = text.strip_prefix(b"+").unwrap_or(text);
+        let digits = without_plus(text);
         let is_valid = (1..=DIGITS_MAX).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-        is_valid.then(|| Self::of_digits(digits))
-    }
-
-    /// The first digits of a number; those after a character that is none do not count.
-    fn of_number(number: &Number) -> Self {
-        let bytes = number.as_bytes();
-        Self::of_digits(bytes.strip_prefix(b"+").unwrap_or(bytes))
-    }
-
-    fn of_digits(digits: &[u8]) -> Self {
-        let digits = digits.iter().take(DIGITS_MAX).take_while(|byte| byte.is_ascii_digit());
-        let places = (0..DIGITS_MAX as u32).map(|place| 60 - 4 * place);
-        Self(digits.zip(places).fold(0, |key, (byte, shift)| key | u64::from(byte - b'0' + 1) << shift))
-    }
-
-    /// True if `other` begins with it.
-    fn begins(self, other: Self) -> bool {
-        let unused = self.0.trailing_zeros() / 4 * 4;
-        self.0 == 0 || (self.0 ^ other.0) >> unused == 0
+        is_valid.then(|| Self(Prefix::of(digits)))
     }
 }
 
@@ -61,22 +40,26 @@ pub struct RateTable(Arc<Compiled>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Compiled {
-    /// Prefixes, sorted: those that begin with one follow it.
-    prefixes: Box<[RatePrefix]>,
-    /// By prefix.
-    entries: Box<[Entry]>,
-    /// Trunks of all lists, one list after another.
-    trunks: Box<[u16]>,
-    /// Start of each list in `trunks`, and the end of the last.
-    lists: Box<[u32]>,
+    lists: PrefixTable<List>,
+    /// Number of prefixes.
+    prefixes: usize,
 }
 
+/// Trunks in the order of their cost, then [`NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    /// The longest other prefix with which this one begins, or [`NONE`].
-    parent: u32,
-    /// Number of its list.
-    list: u32,
+struct List([u16; Route::TRUNKS_MAX]);
+
+impl Default for List {
+    fn default() -> Self {
+        Self([NONE; Route::TRUNKS_MAX])
+    }
+}
+
+impl List {
+    fn trunks(&self) -> &[u16] {
+        let len = self.0.iter().take_while(|trunk| **trunk != NONE).count();
+        self.0.get(..len).unwrap_or_default()
+    }
 }
 
 impl RateTable {
@@ -90,44 +73,29 @@ impl RateTable {
         rates.sort_unstable();
         rates.dedup_by_key(|rate| (rate.prefix, rate.trunk));
         let mut builder = Builder::default();
-        for group in rates.chunk_by(|rate, next| rate.prefix == next.prefix) {
-            builder.add(group);
-        }
-        Self(Arc::new(builder.compiled()))
+        let groups = rates.chunk_by(|rate, next| rate.prefix == next.prefix);
+        let lists: Vec<_> = groups.filter_map(|group| builder.add(group)).collect();
+        Self(Arc::new(Compiled { prefixes: lists.len(), lists: PrefixTable::new(lists) }))
     }
 
     /// True without rates.
     pub fn is_empty(&self) -> bool {
-        self.0.prefixes.is_empty()
+        self.len() == 0
     }
 
     /// Number of prefixes.
     pub fn len(&self) -> usize {
-        self.0.prefixes.len()
+        self.0.prefixes
     }
 
     /// Bytes of the table in memory.
     pub fn bytes(&self) -> usize {
-        let Compiled { prefixes, entries, trunks, lists } = &*self.0;
-        size_of_val(&**prefixes) + size_of_val(&**entries) + size_of_val(&**trunks) + size_of_val(&**lists)
+        self.0.lists.bytes()
     }
 
     /// The trunks for a number, the cheapest first.
     pub fn find(&self, number: &Number) -> &[u16] {
-        let Compiled { prefixes, entries, trunks, lists } = &*self.0;
-        let wanted = RatePrefix::of_number(number);
-        // The longest prefix is the last one before the number, or that one begins with it.
-        let mut at = prefixes.partition_point(|prefix| *prefix <= wanted).wrapping_sub(1);
-        loop {
-            let (Some(prefix), Some(entry)) = (prefixes.get(at), entries.get(at)) else { return &[] };
-            if prefix.begins(wanted) {
-                let list = entry.list as usize;
-                let range = lists.get(list).zip(lists.get(list + 1));
-                let range = range.map(|(from, to)| *from as usize..*to as usize);
-                return range.and_then(|range| trunks.get(range)).unwrap_or_default();
-            }
-            at = entry.parent as usize;
-        }
+        self.0.lists.find(Prefix::of(without_plus(number.as_bytes()))).map_or(&[], List::trunks)
     }
 
     /// The trunks for a number in the order of trial.
@@ -136,14 +104,9 @@ impl RateTable {
     }
 }
 
-type List = SmallVec<[u16; Route::TRUNKS_MAX]>;
-
 /// Walks the prefixes in their order, with the rates that hold at the present one.
 #[derive(Default)]
 struct Builder {
-    prefixes: Vec<RatePrefix>,
-    entries: Vec<Entry>,
-    lists: BTreeMap<List, u32>,
     /// Prefixes with which the present one begins, it included.
     open: Vec<Open>,
     of_trunks: BTreeMap<u16, u64>,
@@ -151,29 +114,25 @@ struct Builder {
 }
 
 struct Open {
-    number: u32,
-    prefix: RatePrefix,
+    prefix: Prefix,
     /// Costs that its rates replaced.
     replaced: Vec<(u16, Option<u64>)>,
 }
 
 impl Builder {
-    fn add(&mut self, rates: &[Rate]) {
-        let Some(prefix) = rates.first().map(|rate| rate.prefix) else { return };
+    /// The list of the next prefix, whose rates these are.
+    fn add(&mut self, rates: &[Rate]) -> Option<(Prefix, List)> {
+        let RatePrefix(prefix) = rates.first()?.prefix;
         while let Some(open) = self.open.pop_if(|open| !open.prefix.begins(prefix)) {
             for (trunk, cost) in open.replaced {
                 self.set(trunk, cost);
             }
         }
-        let parent = self.open.last().map_or(NONE, |open| open.number);
-        let number = self.prefixes.len() as u32;
         let replaced = rates.iter().map(|rate| (rate.trunk, self.set(rate.trunk, Some(rate.cost)))).collect();
-        self.open.push(Open { number, prefix, replaced });
-        let list: List = self.by_cost.iter().take(Route::TRUNKS_MAX).map(|(_, trunk)| *trunk).collect();
-        let next = self.lists.len() as u32;
-        let list = *self.lists.entry(list).or_insert(next);
-        self.prefixes.push(prefix);
-        self.entries.push(Entry { parent, list });
+        self.open.push(Open { prefix, replaced });
+        let mut list = List::default();
+        list.0.iter_mut().zip(&self.by_cost).for_each(|(place, (_, trunk))| *place = *trunk);
+        Some((prefix, list))
     }
 
     /// Sets the cost of a trunk from here on, and returns the one before.
@@ -186,28 +145,15 @@ impl Builder {
         cost.map(|cost| self.by_cost.insert((cost, trunk)));
         before
     }
+}
 
-    fn compiled(self) -> Compiled {
-        let mut of_numbers: Vec<(u32, List)> =
-            self.lists.into_iter().map(|(list, number)| (number, list)).collect();
-        of_numbers.sort_unstable_by_key(|(number, _)| *number);
-        let (mut trunks, mut lists) = (Vec::new(), Vec::from([0]));
-        for (_, list) in of_numbers {
-            trunks.extend(list);
-            lists.push(trunks.len() as u32);
-        }
-        Compiled {
-            prefixes: self.prefixes.into(),
-            entries: self.entries.into(),
-            trunks: trunks.into(),
-            lists: lists.into(),
-        }
-    }
+fn without_plus(number: &[u8]) -> &[u8] {
+    number.strip_prefix(b"+").unwrap_or(number)
 }
 
 /// Maximum number of digits of a prefix: those of a number (E.164).
 const DIGITS_MAX: usize = 15;
-const NONE: u32 = u32::MAX;
+const NONE: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -87,9 +87,8 @@ pub struct RouteTable(Arc<Compiled>);
 struct Compiled {
     /// Different next hops, of which most routes share some.
     hops: Box<[RouteTo]>,
+    /// Next hops of numbers.
     numbers: PatternTable,
-    /// Next hop of each rule of `numbers`.
-    of_numbers: Box<[u32]>,
     /// Domains in lower case with their next hops, sorted by domain.
     domains: Box<[(String, u32)]>,
     any_domain: Option<u32>,
@@ -110,16 +109,15 @@ impl RouteTable {
     /// # Errors
     /// The first route with a bad prefix or pattern.
     pub fn new(routes: Vec<Route>) -> Result<Self, BadRoute> {
-        let (mut rules, mut places, mut of_numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rules, mut places) = (Vec::new(), Vec::new());
         let (mut domains, mut any_domain) = (Vec::new(), None);
         let mut hops: BTreeMap<RouteTo, u32> = BTreeMap::new();
-        let mut kept = Vec::with_capacity(routes.len());
         for (index, Route { matches, to }) in routes.into_iter().enumerate() {
             let next = hops.len() as u32;
             let hop = *hops.entry(to).or_insert(next);
             match matches {
-                RouteMatch::Prefix(text) => kept.push((text, PatternKind::Prefix)),
-                RouteMatch::Pattern(text) => kept.push((text, PatternKind::Pattern)),
+                RouteMatch::Prefix(text) => rules.push((text, PatternKind::Prefix, hop)),
+                RouteMatch::Pattern(text) => rules.push((text, PatternKind::Pattern, hop)),
                 RouteMatch::Domain(domain) => {
                     match domain.as_str() {
                         "*" => any_domain = any_domain.or(Some(hop)),
@@ -128,10 +126,9 @@ impl RouteTable {
                     continue;
                 }
             }
-            of_numbers.push(hop);
             places.push(index);
         }
-        rules.extend(kept.iter().map(|(text, kind)| (text.as_str(), *kind)));
+        let rules = rules.iter().map(|(text, kind, hop): &(String, _, _)| (text.as_str(), *kind, *hop));
         let numbers = PatternTable::new(rules).map_err(|(rule, why)| BadRoute {
             route: places.get(rule).copied().unwrap_or(usize::MAX),
             why,
@@ -143,7 +140,6 @@ impl RouteTable {
         Ok(Self(Arc::new(Compiled {
             hops: numbered.into_iter().map(|(_, to)| to).collect(),
             numbers,
-            of_numbers: of_numbers.into(),
             domains: domains.into_iter().map(|(domain, _, hop)| (domain, hop)).collect(),
             any_domain,
         })))
@@ -161,8 +157,8 @@ impl RouteTable {
 
     /// Next hop of a number.
     pub fn of_number(&self, number: &Number) -> Option<&RouteTo> {
-        let Compiled { hops, numbers, of_numbers, .. } = &*self.0;
-        hops.get(*of_numbers.get(numbers.find(number)?)? as usize)
+        let Compiled { hops, numbers, .. } = &*self.0;
+        hops.get(numbers.find(number)? as usize)
     }
 
     /// Next hop of the domain of a URI.
@@ -180,23 +176,25 @@ pub(crate) type TrunkOrder = SmallVec<[usize; Route::TRUNKS_MAX]>;
 
 /// Trunks in the order of trial. With weights the order follows from `draw`, so that retransmissions have the same.
 pub(crate) fn in_order(trunks: &[WeightedTrunk], mut draw: u64) -> TrunkOrder {
-    let mut left: SmallVec<[WeightedTrunk; Route::TRUNKS_MAX]> = trunks.into();
+    let trunks = trunks.get(..Route::TRUNKS_MAX).unwrap_or(trunks);
     let mut order = TrunkOrder::new();
-    while !left.is_empty() {
-        let sum: u64 = left.iter().map(|trunk| u64::from(trunk.weight)).sum();
-        let mut at = 0;
-        if sum > 0 {
-            let mut ticket = draw % sum;
-            draw /= sum;
-            for (index, trunk) in left.iter().enumerate() {
-                at = index;
-                match ticket.checked_sub(u64::from(trunk.weight)) {
-                    Some(rest) => ticket = rest,
-                    None => break,
-                }
+    // A bit for each trunk in `order`.
+    let mut drawn = 0_u8;
+    for _ in trunks {
+        let left = || trunks.iter().zip(0..).filter(|(_, at)| drawn & 1 << at == 0);
+        let sum: u64 = left().map(|(trunk, _)| u64::from(trunk.weight)).sum();
+        let mut ticket = draw.checked_rem(sum).unwrap_or(0);
+        draw = draw.checked_div(sum).unwrap_or(draw);
+        let next = left().find(|(trunk, _)| match ticket.checked_sub(u64::from(trunk.weight)) {
+            Some(rest) if sum > 0 => {
+                ticket = rest;
+                false
             }
-        }
-        order.push(usize::from(left.remove(at).trunk));
+            Some(_) | None => true,
+        });
+        let Some((trunk, at)) = next else { break };
+        order.push(usize::from(trunk.trunk));
+        drawn |= 1 << at;
     }
     order
 }

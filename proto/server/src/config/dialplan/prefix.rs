@@ -1,0 +1,228 @@
+//! Prefixes of numbers, compiled into a static B-tree.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use smallvec::SmallVec;
+
+/// Up to 16 characters at the start of a number.
+///
+/// Each character is 4 bits, from the highest ones on, and never 0: the numbers that begin with a prefix are those from it up to
+/// [`Prefix::end`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Prefix(u64);
+
+impl Prefix {
+    pub(super) const CHARACTERS_MAX: usize = 16;
+
+    /// The first characters of a number.
+    pub(super) fn of(number: &[u8]) -> Self {
+        let codes = number.iter().map_while(|byte| code_of(*byte)).take(Self::CHARACTERS_MAX);
+        let places = (0..64).step_by(4).map(|place| 60 - place);
+        Self(codes.zip(places).fold(0, |key, (code, shift)| key | u64::from(code) << shift))
+    }
+
+    /// This prefix and one more character; the same one if it is full.
+    #[must_use]
+    pub(super) const fn with(self, code: u8) -> Self {
+        match self.unused_bits() {
+            0 => self,
+            unused => Self(self.0 | (code as u64) << (unused - 4)),
+        }
+    }
+
+    /// True if `other` begins with it.
+    pub(super) fn begins(self, other: Self) -> bool {
+        self <= other && self.end().is_none_or(|end| other < end)
+    }
+
+    /// The lowest one above those that begin with it; `None`: there is none.
+    fn end(self) -> Option<Self> {
+        // A code is never 15: there is no carry into the character before.
+        1_u64.checked_shl(self.unused_bits()).map(|last| Self(self.0 + last))
+    }
+
+    const fn unused_bits(self) -> u32 {
+        self.0.trailing_zeros() / 4 * 4
+    }
+}
+
+/// Code of a character of a number in a [`Prefix`]: 1 to 13.
+pub(super) const fn code_of(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0' + 1),
+        b'*' => Some(11),
+        b'#' => Some(12),
+        b'+' => Some(13),
+        _ => None,
+    }
+}
+
+/// Values of prefixes. A number has that of its longest prefix.
+///
+/// Each value holds from its prefix up to the next one, or up to the end of its prefix, where that of a shorter one holds again: a
+/// lookup is one search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PrefixTable<V> {
+    tree: Tree,
+    /// By key.
+    values: Box<[V]>,
+}
+
+/// Sorted keys in a static B-tree. A node has eight cache lines, because a processor reads the lines of a node at the same time, and those
+/// of two nodes one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tree {
+    /// Level by level: all keys are in the last one, and each other one has the first keys of the nodes of the next.
+    nodes: Box<[Node]>,
+    /// First node of each level.
+    levels: SmallVec<[u32; 4]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+struct Node([Line; LINES]);
+
+/// Cache line of keys.
+type Line = [Prefix; KEYS_OF_LINE];
+
+impl<V> Default for PrefixTable<V> {
+    fn default() -> Self {
+        Self { tree: Tree::default(), values: Box::default() }
+    }
+}
+
+impl<V: Copy + Default + PartialEq> PrefixTable<V> {
+    /// Compiles prefixes that are sorted, each once. A number without any of them has the default value.
+    pub(super) fn new(sorted: impl IntoIterator<Item = (Prefix, V)>) -> Self {
+        let mut steps = Vec::from([(Prefix::default(), V::default())]);
+        // Prefixes with which the present one begins.
+        let mut open: Vec<(Prefix, V)> = Vec::new();
+        for (prefix, value) in sorted {
+            close(&mut open, &mut steps, Some(prefix));
+            put(&mut steps, prefix, value);
+            open.push((prefix, value));
+        }
+        close(&mut open, &mut steps, None);
+        steps.dedup_by(|next, kept| next.1 == kept.1);
+        let (keys, values): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
+        Self { tree: Tree::new(keys), values: values.into() }
+    }
+
+    /// Value of the longest prefix of a number.
+    pub(super) fn find(&self, wanted: Prefix) -> Option<&V> {
+        self.values.get(self.tree.last_up_to(wanted)?)
+    }
+}
+
+impl<V> PrefixTable<V> {
+    /// Bytes of the table in memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.tree.nodes) + size_of_val(&*self.values)
+    }
+}
+
+/// Ends the open prefixes with which `next` does not begin.
+fn close<V: Copy + Default>(open: &mut Vec<(Prefix, V)>, steps: &mut Vec<(Prefix, V)>, next: Option<Prefix>) {
+    while let Some((ended, _)) = open.pop_if(|(prefix, _)| next.is_none_or(|next| !prefix.begins(next))) {
+        let value = open.last().map_or_else(V::default, |(_, value)| *value);
+        if let Some(end) = ended.end() {
+            put(steps, end, value);
+        }
+    }
+}
+
+/// Sets the value from a key on.
+fn put<V>(steps: &mut Vec<(Prefix, V)>, key: Prefix, value: V) {
+    steps.pop_if(|(last, _)| *last == key);
+    steps.push((key, value));
+}
+
+impl Tree {
+    fn new(keys: Vec<Prefix>) -> Self {
+        let mut levels = Vec::from([keys]);
+        while let Some(keys) = levels.last().filter(|keys| keys.len() > KEYS) {
+            let firsts = keys.chunks(KEYS).filter_map(|node| node.first().copied()).collect();
+            levels.push(firsts);
+        }
+        let (mut nodes, mut starts) = (Vec::new(), SmallVec::new());
+        for keys in levels.iter().rev() {
+            starts.push(nodes.len() as u32);
+            nodes.extend(keys.chunks(KEYS).map(|keys| {
+                let mut node = Node([[Prefix(u64::MAX); KEYS_OF_LINE]; LINES]);
+                node.0.as_flattened_mut().iter_mut().zip(keys).for_each(|(place, key)| *place = *key);
+                node
+            }));
+        }
+        Self { nodes: nodes.into(), levels: starts }
+    }
+
+    /// Index of the last key that is not above `wanted`.
+    // One copy of short code: with cold caches each line of code is read, too.
+    #[inline(never)]
+    fn last_up_to(&self, wanted: Prefix) -> Option<usize> {
+        let mut at = 0;
+        for first in &self.levels {
+            let Node(lines) = self.nodes.get(*first as usize + at)?;
+            let line = lines.iter().filter(|line| line[0] <= wanted).count().checked_sub(1)?;
+            let key = lines.get(line)?.iter().filter(|key| **key <= wanted).count().checked_sub(1)?;
+            at = at * KEYS + line * KEYS_OF_LINE + key;
+        }
+        Some(at)
+    }
+}
+
+/// Keys in a line of 64 bytes.
+const KEYS_OF_LINE: usize = 8;
+/// Lines of a node.
+const LINES: usize = 8;
+const KEYS: usize = KEYS_OF_LINE * LINES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::format;
+    use alloc::string::String;
+
+    /// The table against a search of all prefixes, with more of them than two levels of nodes have.
+    #[test]
+    fn a_lookup_finds_the_value_of_the_longest_prefix() {
+        let mut state = 7_u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut text = |characters: u64| -> String {
+            let of = b"0123456789*#";
+            let sign = if draw(3) == 0 { "+" } else { "" };
+            let rest = (0..=draw(characters)).map(|_| char::from(of[draw(of.len() as u64) as usize]));
+            sign.chars().chain(rest).collect()
+        };
+        for count in [1, 2, KEYS, KEYS + 1, 6000] {
+            let texts: BTreeMap<String, u32> = (1..=count as u32).map(|value| (text(5), value)).collect();
+            let mut sorted: Vec<_> =
+                texts.iter().map(|(text, value)| (Prefix::of(text.as_bytes()), *value)).collect();
+            sorted.sort_unstable();
+            let table = PrefixTable::new(sorted);
+            for number in (0..4000).map(|_| text(9)).chain(texts.keys().cloned()) {
+                let expected = (0..=number.len()).rev().find_map(|end| texts.get(&number[..end]));
+                let found = table.find(Prefix::of(number.as_bytes()));
+                assert_eq!(found, Some(expected.unwrap_or(&0)), "{number} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_up_to_the_longest_and_the_empty_one_have_an_end() {
+        let of = |text: &str| Prefix::of(text.as_bytes());
+        let long = "9999999999999999";
+        let table = PrefixTable::new([(of(""), 1), (of(long), 3), (of("+"), 2)]);
+        for (number, value) in [("1", 1), ("+1", 2), ("#", 1), (long, 3), (&format!("{long}1"), 3), ("99", 1)]
+        {
+            assert_eq!(table.find(of(number)), Some(&value), "{number}");
+        }
+        assert_eq!(PrefixTable::<u32>::default().find(of("1")), None);
+        assert!(of("49").begins(of("4930")) && !of("49").begins(of("5")) && !of("4930").begins(of("49")));
+        assert!(of("").begins(of("+")) && of(long).begins(of(long)) && !of(long).begins(of("999")));
+    }
+}
