@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
-use ringway_sansio::{Instant, PartHasher, Seed, source_of};
+use ringway_sansio::{Defence, Instant, PartHasher, Seed, source_of};
 use ringway_sip::{hex16, read_hex};
 use sha2::Sha256;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -138,6 +138,7 @@ impl NonceMaker {
         let age = now.as_millis().checked_sub(id.made_ms);
         match age {
             Some(age) if u128::from(age) <= self.lifetime.as_millis() => NonceAge::Fresh(id),
+            Some(_) if !Defence::NonceLifetime.is_on() => NonceAge::Fresh(id),
             // Created by another node whose clock is slightly ahead.
             None if id.made_ms - now.as_millis() < 1000 => NonceAge::Fresh(id),
             _ => NonceAge::Old,
@@ -160,6 +161,7 @@ fn tag(key: &[u8; 16], named: u128, marker: Option<u32>, source: IpAddr) -> u128
         hash.fixed(&marker.to_be_bytes());
     }
     match source_of(source) {
+        _ if !Defence::NonceSource.is_on() => {}
         IpAddr::V4(v4) => hash.fixed(&v4.octets()),
         IpAddr::V6(v6) => hash.fixed(&v6.octets()),
     }

@@ -4,7 +4,7 @@ use crate::{Algorithm, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, N
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Defence, Flow, Instant};
 use ringway_sip::digest::{AuthenticationInfo, Credentials, Qop, ServerProof, unescape};
 use ringway_sip::{HeaderName, Message, Uri};
 use siphasher::sip::SipHasher13;
@@ -284,7 +284,8 @@ impl<L: Logins> Verifier<'_, L> {
         if given.is_alike(request_uri) {
             return Some(DigestUri::Alike);
         }
-        self.logins.is_other_name(&given).then_some(DigestUri::Server)
+        let is_accepted = self.logins.is_other_name(&given) || !Defence::DigestUri.is_on();
+        is_accepted.then_some(DigestUri::Server)
     }
 
     /// User of a `username`. Phones that want an address for the account write `user@domain` there; a user of that very name is meant

@@ -9,8 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{
-    Entropy, Instant, RelayCall, RelayId, RelayKind, RelayRequest, RelayResult, Seed, TableSize, TimerKey,
-    Wheel,
+    Defence, Entropy, Instant, RelayCall, RelayId, RelayKind, RelayRequest, RelayResult, Seed, TableSize,
+    TimerKey, Wheel,
 };
 use siphasher::sip::SipHasher13;
 
@@ -188,7 +188,8 @@ impl<T> Client<T> {
     /// Handles a datagram. One that comes from another address than the relay's is ignored.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
         // The datagram of a stranger is not worth reading.
-        let is_of_relay = self.relays.iter().any(|relay| relay.address == from);
+        let is_from = |address: SocketAddr| address == from || !Defence::RelaySource.is_on();
+        let is_of_relay = self.relays.iter().any(|relay| is_from(relay.address));
         let answer = if is_of_relay { read_answer(bytes).ok() } else { None };
         let Some((Cookie(cookie), answer)) = answer else {
             self.counters.relay_rejected += 1;
@@ -196,7 +197,7 @@ impl<T> Client<T> {
         };
         let of_relay = self.pending.get(&cookie).map(|pending| pending.relay);
         let relay = of_relay.and_then(|index| self.relays.get_mut(index));
-        let Some(relay) = relay.filter(|relay| relay.address == from) else {
+        let Some(relay) = relay.filter(|relay| is_from(relay.address)) else {
             self.counters.relay_rejected += 1;
             return;
         };

@@ -12,7 +12,7 @@ use crate::write_queue::WriteQueue;
 use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThrough, StreamLimits};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Framer, Instant, PeerNames, Token};
+use ringway_sansio::{Defence, Framer, Instant, PeerNames, Token};
 
 /// Stream connection: converts received bytes to messages, and messages to bytes for the socket.
 ///
@@ -465,7 +465,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
 
     fn check_queue(&mut self, limits: &StreamLimits) {
         let is_over = self.unwritten_bytes() + self.layer.held_bytes() > limits.write_queue_bytes_max;
-        if is_over || self.queue.messages() > limits.write_queue_messages_max {
+        if (is_over || self.queue.messages() > limits.write_queue_messages_max) && Defence::WriteQueue.is_on()
+        {
             self.fail(CloseReason::Unread);
         }
     }

@@ -1,7 +1,7 @@
 //! Times of a connection, the deadlines computed from them, and the rate limit of answers to keep-alives.
 
 use crate::{CloseReason, StreamLimits};
-use ringway_sansio::Instant;
+use ringway_sansio::{Defence, Instant};
 
 /// Side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +130,13 @@ impl Times {
                 first = (at, why);
             }
         };
-        if let Some(since) = self.partial_since {
+        if let Some(since) = self.partial_since.filter(|_| Defence::MessageTime.is_on()) {
             sooner(since + limits.message, CloseReason::Slow);
         }
-        if is_handshaking {
+        if is_handshaking && Defence::HandshakeTime.is_on() {
             sooner(self.since + limits.handshake, CloseReason::Handshake);
         }
-        if self.origin == Origin::Accepted && !self.has_received_message {
+        if self.origin == Origin::Accepted && !self.has_received_message && Defence::FirstMessage.is_on() {
             sooner(self.since + limits.first_message, CloseReason::Slow);
         }
         if self.origin == Origin::Accepted {
@@ -167,6 +167,9 @@ impl KeepAlives {
         let passed_s = now.as_secs().saturating_sub(self.refilled_s);
         self.refilled_s += passed_s;
         self.left = (self.left.saturating_add(passed_s)).min(AT_ONCE_MAX);
+        if !Defence::KeepAlives.is_on() {
+            return wanted;
+        }
         let taken = self.left.min(wanted as u64);
         self.left -= taken;
         taken as usize

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Deadline, Entropy, Instant, Seed};
+use ringway_sansio::{Deadline, Defence, Entropy, Instant, Seed};
 
 /// Client of one server from one local port.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl StunClient {
         };
         let is_ours = matches!(&self.state, State::Asking { id, .. } if *id == message.id());
         let is_answer = matches!(message.class(), Class::Success | Class::Error) && message.is_binding();
-        if !is_ours || !is_answer || source != self.server {
+        if !is_ours || !is_answer || (source != self.server && Defence::StunSource.is_on()) {
             self.counts.strangers += 1;
             return None;
         }

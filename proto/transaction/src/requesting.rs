@@ -8,7 +8,7 @@ use crate::timers::{Clock, Due, Side};
 use crate::via::{Branch, has_unique, write_unique};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Flow, IcmpError, Outbox, Token, Wheel};
+use ringway_sansio::{Context, Defence, Flow, IcmpError, Outbox, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -91,7 +91,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             self.counters.stray_responses += 1;
             return Answer::Stray;
         }
-        if !is_peer(&client.flow) {
+        if !is_peer(&client.flow) && Defence::ResponseSource.is_on() {
             return Answer::Elsewhere;
         }
         let is_invite = matches!(client.machine, client::Machine::Invite(_));

@@ -6,7 +6,7 @@ use crate::state::{ServerEvent, Step, invite_server, non_invite_server};
 use crate::timers::Clock;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, PartHasher};
+use ringway_sansio::{Defence, Flow, PartHasher};
 use ringway_sip::{Message, Method, Start};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -182,7 +182,7 @@ impl Allowance {
             Origin::Forwarded => (&mut self.forwarded, received.saturating_mul(Self::FORWARDED_FACTOR)),
         };
         let total = (*sent as usize).saturating_add(bytes);
-        if total > max {
+        if total > max && Defence::Amplification.is_on() {
             return false;
         }
         *sent = u32::try_from(total).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! Framing of SIP on a byte stream, for the driver.
 
-use ringway_sansio::{Framer, FramingError};
+use ringway_sansio::{Defence, Framer, FramingError};
 use ringway_sip::StreamFramer;
 
 /// Cuts the bytes of a connection into SIP messages.
@@ -9,7 +9,8 @@ pub struct SipFramer(StreamFramer);
 
 impl Framer for SipFramer {
     fn new(max_message_bytes: usize) -> Self {
-        Self(StreamFramer::new(max_message_bytes))
+        let max = if Defence::MessageSize.is_on() { max_message_bytes } else { usize::MAX };
+        Self(StreamFramer::new(max))
     }
 
     fn push(&mut self, bytes: &[u8]) {

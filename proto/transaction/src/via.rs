@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, PartHasher, Transport};
+use ringway_sansio::{Defence, Flow, PartHasher, Transport};
 use ringway_sip::{HeaderName, Host, Message, Via, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
@@ -255,8 +255,9 @@ pub const DEFAULT_PORT: u16 = Transport::DEFAULT.default_port();
 
 /// False for a broadcast, multicast or unspecified address, IPv4-mapped ones included: no message is sent there (RFC 4475
 /// §3.3.10).
-pub const fn may_send_to(ip: IpAddr) -> bool {
+pub fn may_send_to(ip: IpAddr) -> bool {
     match ip.to_canonical() {
+        _ if !Defence::Broadcast.is_on() => true,
         IpAddr::V4(v4) => !(v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified()),
         IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
     }

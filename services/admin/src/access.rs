@@ -7,7 +7,7 @@
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use hmac::{Hmac, KeyInit, Mac};
-use ringway_sansio::source_of;
+use ringway_sansio::{Defence, source_of};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -62,7 +62,7 @@ impl AccessCheck {
         if is_foreign_page(headers) {
             return Err(FOREIGN_PAGE);
         }
-        let Some(token) = self.token() else { return Ok(()) };
+        let Some(token) = self.token().filter(|_| Defence::AdminToken.is_on()) else { return Ok(()) };
         self.compare(headers, source, |given| {
             let given = bearer(given).map(|given| key_of_bytes(given.trim_ascii()));
             given.is_some_and(|given| bool::from(given.ct_eq(&token))).then_some(())
@@ -94,11 +94,12 @@ impl AccessCheck {
     }
 
     fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-        if self.is_loopback && !names_loopback(headers) {
+        if self.is_loopback && !names_loopback(headers) && Defence::AdminHost.is_on() {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
         }
-        if !method.is_safe() && !is_of_this_origin(headers) { Err(FOREIGN_PAGE) } else { Ok(()) }
+        let is_refused = !method.is_safe() && !is_of_this_origin(headers) && Defence::AdminOrigin.is_on();
+        if is_refused { Err(FOREIGN_PAGE) } else { Ok(()) }
     }
 
     /// Compares what a request gives as its proof of the token. After too many wrong ones a short token is not compared: others
@@ -111,7 +112,7 @@ impl AccessCheck {
     ) -> Result<T, Refusal> {
         let Some(given) = headers.get(AUTHORIZATION) else { return Err(NO_TOKEN) };
         let now = Instant::now();
-        let is_slowed = !self.guesses.may_try(source, now);
+        let is_slowed = !self.guesses.may_try(source, now) && Defence::AdminGuessing.is_on();
         if (!is_slowed || self.is_long.load(Ordering::Relaxed))
             && let Some(proven) = proven(given.as_bytes())
         {

@@ -42,7 +42,7 @@ pub use media::{MediaConfig, MediaInterface, RelayFailure, RelayRule, SrtpRule};
 pub use network::{InnerHost, Network, NotANetwork, is_private};
 pub use overload::OverloadConfig;
 pub use presence::{PresenceConfig, Watchers};
-use ringway_sansio::{Flow, ListenerId, Transport};
+use ringway_sansio::{Defence, Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Uri, Via};
 use ringway_transaction::{Timers, reply_address};
 pub(crate) use stir::Attestation;
@@ -383,7 +383,7 @@ impl Config {
     /// The same for the sender of a request. A page of any site can send over WebSocket from a trusted address, and what comes from this server
     /// is of somebody else: its mark says of whom.
     pub(crate) fn trusts(&self, flow: &Flow) -> bool {
-        !flow.transport.is_websocket()
+        !(flow.transport.is_websocket() && Defence::WebSocketAddress.is_on())
             && self.is_trusted(flow.remote.ip())
             && !self.is_own_address(flow.remote)
     }

@@ -12,7 +12,7 @@ use crate::token::{Identities, Mark, Returned, Side, TagHash, TargetHash, UriHas
 use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use ringway_sansio::Flow;
+use ringway_sansio::{Defence, Flow};
 use ringway_sip::{Message, Method};
 
 /// Valid Record-Route mark.
@@ -253,7 +253,7 @@ fn origin_of_sender(
 fn origin(env: &Env<'_>, source: IpAddr, recorded: [SourceHash; 2]) -> Origin {
     let is_recorded = |ip| recorded.contains(&SourceHash::of(&env.keys.route, ip));
     let has_none = recorded == [SourceHash::NONE; 2];
-    if has_none || !env.config.auth.enabled || is_recorded(source) {
+    if has_none || !env.config.auth.enabled || is_recorded(source) || !Defence::DialogSource.is_on() {
         return Origin::Recorded;
     }
     // Programs on this machine reach it by any of its addresses.

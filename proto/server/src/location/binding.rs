@@ -5,7 +5,7 @@ use crate::Config;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_location::EntryId;
-use ringway_sansio::{Flow, Instant, Transport};
+use ringway_sansio::{Defence, Flow, Instant, Transport};
 use ringway_sip::{Params, Scheme, Uri};
 use smallvec::SmallVec;
 
@@ -268,7 +268,8 @@ impl Binding {
         let may_be_trunk = port != own_port && config.trunking.has_address(ip);
         let is_dialable = (is_there && !has_connections_port && !may_be_trunk)
             || config.is_trusted(ip)
-            || config.domain_of(contact).is_some();
+            || config.domain_of(contact).is_some()
+            || !Defence::ContactSource.is_on();
         match is_dialable {
             true => Kind::Dialable,
             false => Kind::FlowOnly,

@@ -12,7 +12,7 @@ use crate::proxy::{Candidate, hop_to_binding};
 use crate::report::{MessageLimit, Report};
 use core::hash::Hasher;
 use core::time::Duration;
-use ringway_sansio::PartHasher;
+use ringway_sansio::{Defence, PartHasher};
 use ringway_sip::grammar::{delta_seconds, trim};
 use ringway_sip::{HeaderName, Message, Scheme};
 use siphasher::sip::SipHasher13;
@@ -39,7 +39,10 @@ impl Messages {
         if !has_text(message) || message.has(HeaderName::Require) || lifetime_of(message).is_zero() {
             return None;
         }
-        let sender = proven_sender(env, request)?;
+        let sender = match Defence::KeptSender.is_on() {
+            true => proven_sender(env, request)?,
+            false => claimed_sender(env, request)?,
+        };
         let mut recipient = Aor::default();
         if !env.config.read_aor(&routed.uri, &mut recipient)
             || !env.host.is_known(recipient.user(), recipient.domain())
@@ -236,6 +239,12 @@ fn content_type_of<'a>(message: &Message<'a>) -> Option<&'a str> {
 fn lifetime_of(message: &Message<'_>) -> Duration {
     let seconds = message.first(HeaderName::Expires).and_then(delta_seconds);
     seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+/// User in From, without a proof.
+fn claimed_sender(env: &Env<'_>, request: &Request<'_, '_>) -> Option<Aor> {
+    let mut aor = Aor::default();
+    env.config.read_aor(&request.message.from().uri, &mut aor).then_some(aor)
 }
 
 /// Content types that are not kept.

@@ -9,6 +9,7 @@ use crate::config::Strangers;
 use crate::dialog::{DialogMark, LiveMark};
 use crate::tables::Way;
 use crate::token::sources::Origin;
+use ringway_sansio::Defence;
 use ringway_sip::Method;
 
 /// Result for a request.
@@ -92,20 +93,24 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
         return decide_unchallengeable(facts);
     }
     if facts.is_trunk {
-        return match facts.to_us {
-            true => forward(Reach::OurUsers, Sender::Trusted),
+        return match facts.to_us || !Defence::TrunkReach.is_on() {
+            true if facts.to_us => forward(Reach::OurUsers, Sender::Trusted),
+            true => forward(Reach::Anywhere, Sender::Trusted),
             false => Access::Refuse(403, "Relaying Denied"),
         };
     }
     if facts.from_us {
-        return match (facts.is_trusted, facts.requires_passwords) {
+        return match (facts.is_trusted, facts.requires_passwords && Defence::CallerPassword.is_on()) {
             (true, _) => forward(Reach::Anywhere, Sender::Trusted),
             (false, false) => forward(Reach::Anywhere, Sender::Believed),
             (false, true) => Access::Challenge(Grant::new(Reach::Anywhere, Sender::Proven)),
         };
     }
     if !facts.to_us {
-        return Access::Refuse(403, "Relaying Denied");
+        return match Defence::Relaying.is_on() {
+            true => Access::Refuse(403, "Relaying Denied"),
+            false => forward(Reach::Anywhere, Sender::Stranger),
+        };
     }
     if facts.is_trusted {
         return forward(Reach::OurUsers, Sender::Trusted);
@@ -117,6 +122,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
         (Strangers::All, _) | (Strangers::Call, Method::Invite | Method::Options) => {
             forward(Reach::OurUsers, Sender::Stranger)
         }
+        _ if !Defence::StrangerMethods.is_on() => forward(Reach::OurUsers, Sender::Stranger),
         (Strangers::Call | Strangers::None, _) => {
             Access::Challenge(Grant::new(Reach::OurUsers, Sender::Proven))
         }
@@ -170,6 +176,7 @@ fn decide_in_dialog(facts: &Facts<'_>, mark: &DialogMark) -> Access {
 /// True for what a call, or a subscription of a user of ours, needs from a stranger.
 fn is_permitted_to_strangers(facts: &Facts<'_>) -> bool {
     is_of_call(facts.method)
+        || !Defence::CallMethods.is_on()
         || (facts.method == Method::Notify && facts.is_awaited_notify)
         || (facts.method == Method::Refer && facts.stranger_refer)
         || facts.strangers == Strangers::All

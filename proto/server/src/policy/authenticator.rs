@@ -11,7 +11,7 @@ use ringway_auth::{
     DigestUri, Login, LoginResult, Logins, NonceId, NonceMaker, NonceUse, Outcome, Repeats, ResponseBody,
     Unusable, Verifier, request_mark,
 };
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Defence, Instant, Seed};
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
 use ringway_sip::{HeaderName, MessageWriter, Scheme, Uri, hex16};
 use siphasher::sip::SipHasher13;
@@ -101,7 +101,7 @@ impl Authenticator {
         request: &Request<'_, '_>,
         aor: &'p Aor,
     ) -> Option<Authenticated<&'p Aor>> {
-        if !env.config.auth.enabled {
+        if !(env.config.auth.enabled && Defence::RegisterPassword.is_on()) {
             return Some(Authenticated::danger_without_authentication(aor));
         }
         if is_certified(env, request, |user| user == aor) {
@@ -282,11 +282,16 @@ impl Logins for ServerLogins<'_> {
     }
 
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
-        self.tables.use_nonce(now, nonce, count, request)
+        match self.tables.use_nonce(now, nonce, count, request) {
+            NonceUse::Replayed if !Defence::NonceCount.is_on() => NonceUse::First,
+            NonceUse::Forgotten if !Defence::NonceLifetime.is_on() => NonceUse::First,
+            result => result,
+        }
     }
 
     fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
-        self.tables.may_log_in(now, login) && self.host.has_read(login.user, login.domain)
+        (self.tables.may_log_in(now, login) || !Defence::Guessing.is_on())
+            && self.host.has_read(login.user, login.domain)
     }
 
     fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
@@ -313,7 +318,7 @@ fn opaque(auth: &AuthConfig, key: &[u8; 16], realm: &str) -> Option<[u8; 8]> {
 
 /// True if `user` is the user of `address`; otherwise the request is refused.
 fn is_address_of(env: &mut Env<'_>, request: &Request<'_, '_>, user: &[u8], address: &Aor) -> bool {
-    if user == address.user() {
+    if user == address.user() || !Defence::OwnAddress.is_on() {
         return true;
     }
     refuse_other_user(env, request, user);

@@ -6,6 +6,7 @@
 use super::is_of_call;
 use crate::Config;
 use crate::base::{Request, Sender};
+use ringway_sansio::Defence;
 use ringway_sip::{Edit, HeaderName, Method};
 
 /// Header fields that a next hop may get of a sender that is not trusted.
@@ -60,7 +61,7 @@ impl Permitted {
 /// ringing and display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
 pub(crate) fn remove_fields(request: &Request<'_, '_>, permitted: Permitted, edit: &mut Edit<'_, '_>) {
     // Those that it has now are of this server.
-    if request.grant.returned.is_some() {
+    if request.grant.returned.is_some() || !Defence::Identities.is_on() {
         return;
     }
     let names: &[HeaderName] = match request.grant.sender {

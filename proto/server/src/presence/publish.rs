@@ -10,7 +10,7 @@ use crate::{Aor, Payer};
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::time::Duration;
-use ringway_sansio::Instant;
+use ringway_sansio::{Defence, Instant};
 use ringway_sip::{HeaderName, hex16, read_hex};
 use ringway_transaction::{SlabKey, to_tag};
 
@@ -66,7 +66,7 @@ impl Events {
         aor: &Aor,
     ) {
         let message = request.message;
-        if proven_sender(env, request).is_none_or(|sender| sender != *aor) {
+        if proven_sender(env, request).is_none_or(|sender| sender != *aor && Defence::OwnPresence.is_on()) {
             return env.refuse_plainly(request, 403, "Not Your Address");
         }
         if message.has(HeaderName::Require) {

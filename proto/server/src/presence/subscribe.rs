@@ -10,7 +10,7 @@ use crate::policy::proven_sender;
 use crate::{Aor, Watchers};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, TimerKey};
+use ringway_sansio::{Defence, Instant, TimerKey};
 use ringway_sip::{Contact, HeaderName, Message, Scheme, read_hex};
 use ringway_transaction::{SlabKey, reply_flow, to_tag};
 
@@ -262,6 +262,7 @@ fn seconds_left(subscription: &Subscription, now: Instant) -> u64 {
 fn may_watch(policy: Watchers, watcher: &Aor, aor: &Aor, event: &Event<'_>) -> bool {
     let is_itself = watcher == aor;
     match policy {
+        _ if !Defence::Watchers.is_on() => true,
         _ if event.package.is_private() => is_itself,
         Watchers::Oneself => is_itself,
         Watchers::Domain => watcher.domain() == aor.domain(),

@@ -13,7 +13,7 @@ use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Context, Flow, TimerKey, Transport};
+use ringway_sansio::{Context, Defence, Flow, TimerKey, Transport};
 use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{Notice, SlabKey};
 
@@ -375,7 +375,9 @@ impl Proxy {
         request: &Request<'_, '_>,
     ) {
         let is_same_hop = |reply: &Flow| {
-            reply.transport == request.flow.transport && reply.remote.ip() == request.flow.remote.ip()
+            let is_same =
+                reply.transport == request.flow.transport && reply.remote.ip() == request.flow.remote.ip();
+            is_same || !Defence::CancelHop.is_on()
         };
         match transactions.cancelled_by(request.message) {
             Some((_, context, reply)) if is_same_hop(&reply) => {

@@ -17,7 +17,7 @@ use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_auth::Covered;
-use ringway_sansio::{Flow, HostNameId, Instant, LocatedServer, Transport};
+use ringway_sansio::{Defence, Flow, HostNameId, Instant, LocatedServer, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_number};
@@ -393,7 +393,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             Foreign::Of(is_foreign) => is_foreign(self.config, name, realm),
             Foreign::Unknown | Foreign::Passed => false,
         };
-        if matches!(self.changes.foreign, Foreign::Passed) {
+        if matches!(self.changes.foreign, Foreign::Passed) || !Defence::OwnCredentials.is_on() {
             return;
         }
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {

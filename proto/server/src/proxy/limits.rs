@@ -14,7 +14,7 @@ use crate::{Config, Payer};
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::Seed;
+use ringway_sansio::{Defence, Seed};
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Malformed, Message};
 
@@ -45,7 +45,7 @@ impl Share {
     pub(super) fn of(config: &Config, message: &Message<'_>, branches: usize) -> Result<Self, TooBroad> {
         let branches = count_of(branches);
         let breadth = breadth_of(config, message)?;
-        if breadth < branches {
+        if breadth < branches && Defence::Breadth.is_on() {
             return Err(TooBroad::Breadth);
         }
         let left = spirals_of(config, message, branches)?;
@@ -136,7 +136,7 @@ fn breadth_of(config: &Config, message: &Message<'_>) -> Result<u32, TooBroad> {
 /// Number of further requests that a request may cause here, which must be enough for `branches` branches.
 fn spirals_of(config: &Config, message: &Message<'_>, branches: u32) -> Result<u32, TooBroad> {
     match spirals_left(config, message) {
-        Some(left) if left < branches => Err(TooBroad::Spirals),
+        Some(left) if left < branches && Defence::Breadth.is_on() => Err(TooBroad::Spirals),
         Some(left) => Ok(left),
         None => Ok(SPIRALS_MAX),
     }
@@ -215,7 +215,7 @@ impl Pending {
 
     /// False if too many requests leave our domains by the permission of this user.
     pub(super) fn may_leave(&self, user: u64) -> bool {
-        self.leaving.has_room(user, Self::LEAVING_MAX)
+        self.leaving.has_room(user, Self::LEAVING_MAX) || !Defence::ForwardLimit.is_on()
     }
 
     pub(super) fn begin_leaving(&mut self, user: u64) {
@@ -245,7 +245,9 @@ impl Pending {
         bytes: usize,
         of_branch: usize,
     ) -> Option<Reserved> {
-        if strangers_user.is_some_and(|user| !self.strangers.has_room(user, Self::REQUESTS_MAX)) {
+        let has_room =
+            |user| self.strangers.has_room(user, Self::REQUESTS_MAX) || !Defence::UserRequests.is_on();
+        if strangers_user.is_some_and(|user| !has_room(user)) {
             env.counters.over_user_requests += 1;
             return None;
         }

@@ -12,7 +12,9 @@ use crate::token::{Side, TargetHash};
 use crate::{Aor, NeighbourRoute, dialog};
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of};
+use ringway_sansio::{
+    Defence, Dialler, Flow, LocatedServer, LocatedServers, PartHasher, Transport, source_of,
+};
 use ringway_sip::{Method, Uri};
 use siphasher::sip::SipHasher13;
 
@@ -49,7 +51,7 @@ pub(super) fn refusal(env: &mut Env<'_>, plan: &Plan<'_, '_, '_>) -> Option<(u16
     if let Some(refusal) = stages::refusal(env, plan) {
         return Some(refusal);
     }
-    if plan.may_not_be_inner() && is_inner(env, plan) {
+    if Defence::InnerHosts.is_on() && plan.may_not_be_inner() && is_inner(env, plan) {
         return Some((403, "Inner Hosts Are Not Reached"));
     }
     if !env.config.is_link(&plan.flow()) {

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, Registered};
-use ringway_sansio::{Context, Flow, Instant, Seed};
+use ringway_sansio::{Context, Defence, Flow, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::{SlabKey, to_tag};
@@ -441,7 +441,10 @@ fn note_left(env: &mut Env<'_>, aor: &Aor, left: &Flow, flow: &Flow) {
 
 fn room(env: &Env<'_>, aor: &Aor) -> Room {
     let record_bytes = env.host.record_bytes_max(aor.as_bytes());
-    let contacts = env.config.registrar.max_contacts;
+    let contacts = match Defence::Contacts.is_on() {
+        true => env.config.registrar.max_contacts,
+        false => usize::MAX,
+    };
     match env.config.cluster {
         None => Room { contacts, record_bytes },
         Some(_) => Room {

@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 use crate::registrar::DRAINING;
 use crate::report::Report;
 use crate::{Action, CallName, CallStep, Config, Detail, Emergency, Hold, Links, Mode, Reason};
-use ringway_sansio::{Context, Flow, PeerNames, Waited};
+use ringway_sansio::{Context, Defence, Flow, PeerNames, Waited};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
 
@@ -345,7 +345,8 @@ fn may_use_link(env: &mut Env<'_>, request: &Request<'_, '_>) -> bool {
     if !env.config.is_link(&request.flow) {
         return true;
     }
-    let is_node = request.peer.is_some_and(|peer| Links::is_node(peer, env.cx.now));
+    let is_node =
+        request.peer.is_some_and(|peer| Links::is_node(peer, env.cx.now)) || !Defence::LinkPeer.is_on();
     let may = is_node && request.method != Method::Register;
     if !may && request.method != Method::Ack {
         env.refuse_plainly(request, 403, "For Nodes Only");
@@ -385,7 +386,7 @@ fn is_reasonable(env: &mut Env<'_>, request: &Request<'_, '_>, uri: &Uri<'_>) ->
         }
     }
     // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. A client could inject header fields with them.
-    if !uri.headers().is_empty() {
+    if !uri.headers().is_empty() && Defence::UriHeaders.is_on() {
         env.refuse_plainly(request, 400, "Headers In Request-URI");
         return false;
     }
@@ -399,7 +400,7 @@ fn may_be_forwarded(env: &mut Env<'_>, request: &Request<'_, '_>, routed: &Route
         env.refuse_plainly(request, 513, "Message Too Large");
     } else if message.max_forwards() == Some(0) {
         env.refuse_plainly(request, 483, "Too Many Hops");
-    } else if is_loop(env, message, routed) {
+    } else if Defence::Loops.is_on() && is_loop(env, message, routed) {
         env.refuse_plainly(request, 482, "Loop Detected");
     } else if message.has(HeaderName::ProxyRequire) {
         env.refuse_extensions(request, HeaderName::ProxyRequire);

@@ -4,7 +4,7 @@ use super::booked_map::{self, BookedMap, Room};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_auth::SeededHash;
-use ringway_sansio::{MemoryBound, Seed, TableSize, WideNetwork, source_of};
+use ringway_sansio::{Defence, MemoryBound, Seed, TableSize, WideNetwork, source_of};
 
 /// Account that the memory of a request is booked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,6 +103,7 @@ impl MemoryBudget {
         let all = self.all.max();
         // Bytes, requests, open requests, and what is left to others.
         let (bytes_max, requests_max, open_max, rest) = match payer {
+            Payer::Stranger(_) if !Defence::SourceRequests.is_on() => (all, usize::MAX, usize::MAX, 0),
             Payer::Stranger(_) => (
                 (all / Self::SOURCE_SHARE).min(Self::STRANGER_BYTES_MAX),
                 Self::STRANGER_REQUESTS_MAX,

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use ringway_auth::{ChallengeLimits, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows};
 use ringway_sansio::{
-    ConnectionId, Flow, Guarded, Instant, LocatedServer, Locks, MemoryBound, Seed, TableSize,
+    ConnectionId, Defence, Flow, Guarded, Instant, LocatedServer, Locks, MemoryBound, Seed, TableSize,
 };
 use ringway_sip::OverloadControl;
 
@@ -193,7 +193,7 @@ impl SharedTables {
 
     /// False if this source is over its rate of such traffic (see [`TrafficRates`]).
     pub(crate) fn admit(&self, now: Instant, source: IpAddr, traffic: Traffic) -> bool {
-        !self.is_rate_limited.load(Ordering::Relaxed)
+        !(self.is_rate_limited.load(Ordering::Relaxed) && Defence::SourceRate.is_on())
             || part_of(&self.rates, part_of_source(source))
                 .is_none_or(|rates| rates.change(false, |rates| rates.admit(now, source, traffic)))
     }
@@ -221,6 +221,7 @@ impl SharedTables {
     pub(crate) fn is_source_blocked(&self, source: IpAddr) -> bool {
         cfg!(feature = "operator")
             && self.has_blocked_networks.load(Ordering::Relaxed)
+            && Defence::Blocks.is_on()
             && self.blocks.read(true, |blocks| blocks.blocks_source(source))
     }
 
@@ -228,6 +229,7 @@ impl SharedTables {
     pub(crate) fn is_caller_blocked<'c>(&self, caller: impl FnOnce() -> Caller<'c>) -> bool {
         cfg!(feature = "operator")
             && self.has_blocked_callers.load(Ordering::Relaxed)
+            && Defence::Blocks.is_on()
             && self.blocks_caller(&caller())
     }
 

@@ -53,10 +53,21 @@ pub(crate) struct World {
     pub(crate) disconnected: Vec<Flow>,
     /// Flows for which no connection was to be dialled any longer.
     pub(crate) given_up: Vec<(Flow, Token)>,
+    /// Messages that it received and sent so far.
+    pub(crate) traffic: Traffic,
     out: Outbox,
     actions: Vec<Action>,
     /// Queue of each listener that late messages came from.
     queues: BTreeMap<ListenerId, Queue>,
+}
+
+/// Numbers of messages and bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
 }
 
 /// Message that the server sent.
@@ -142,6 +153,7 @@ impl World {
             kept: Vec::new(),
             disconnected: Vec::new(),
             given_up: Vec::new(),
+            traffic: Traffic::default(),
             out: Outbox::new(),
             actions: Vec::new(),
             queues: BTreeMap::new(),
@@ -202,6 +214,7 @@ impl World {
         peer: Option<&PeerNames>,
     ) -> Vec<Sent> {
         let bytes = message.wire();
+        self.count_received(&bytes);
         let queue = self.queues.entry(flow.listener).or_default();
         let received = Received { peer, ..Received::new(flow, &bytes).after(waited, queue) };
         self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
@@ -210,6 +223,7 @@ impl World {
 
     /// Receives a message on a flow whose peer presented a certificate with these names.
     pub(crate) fn message_of(&mut self, flow: Flow, bytes: &[u8], peer: Option<&PeerNames>) -> Vec<Sent> {
+        self.count_received(bytes);
         let received = Received { peer, ..Received::new(flow, bytes) };
         self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
@@ -301,6 +315,11 @@ impl World {
         assert_eq!(only(self.udp(CAROL, &options)).status(), 200);
     }
 
+    fn count_received(&mut self, bytes: &[u8]) {
+        self.traffic.received += 1;
+        self.traffic.received_bytes += bytes.len() as u64;
+    }
+
     fn drain(&mut self) -> Vec<Sent> {
         for action in self.actions.drain(..) {
             match action {
@@ -328,6 +347,8 @@ impl World {
         self.disconnected.extend_from_slice(self.out.disconnected());
         self.given_up.extend_from_slice(self.out.given_up());
         self.out.clear();
+        self.traffic.sent += sent.len() as u64;
+        self.traffic.sent_bytes += sent.iter().map(|one| one.bytes.len() as u64).sum::<u64>();
         for user in std::mem::take(&mut self.changed_calls) {
             if self.loses_changed_calls {
                 continue;

@@ -51,6 +51,7 @@ mod inner_hosts;
 mod listeners;
 mod locate;
 mod log_events;
+mod login;
 mod long_requests;
 mod mark;
 mod media;

@@ -9,6 +9,7 @@
 use super::frame::{
     CONTROL_BYTES_MAX, CloseCode, HEADER_BYTES_MAX, Opcode, Prefix, Violation, apply_mask, may_be_sent,
 };
+use ringway_sansio::Defence;
 
 /// Reader of frames. It holds a begun header and a begun control frame; payload of messages is passed on as it comes.
 #[derive(Clone, Debug)]
@@ -57,10 +58,14 @@ pub(super) enum Part<'a> {
 }
 
 impl Receiver {
-    pub(super) const fn new(expects_mask: bool, message_bytes_max: usize) -> Self {
+    pub(super) fn new(expects_mask: bool, message_bytes_max: usize) -> Self {
         Self {
             expects_mask,
-            message_bytes_max: message_bytes_max as u64,
+            message_bytes_max: if Defence::WebSocketSize.is_on() {
+                message_bytes_max as u64
+            } else {
+                u64::MAX
+            },
             header: [0; HEADER_BYTES_MAX],
             header_bytes: 0,
             frame: None,
