@@ -1,13 +1,14 @@
 //! Development tasks, run as `cargo xtask …`.
 //!
 //! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
-//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal`
+//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `attacks`, `bench`; `metal`
 //! builds, runs and tests the image that needs no operating system; `package` makes the Debian package.
 //!
 //! Does not: anything that a user of Ringway needs.
 //!
 //! Start reading at [`ci`].
 
+mod attacks;
 mod ci;
 mod compilations;
 mod crates;
@@ -45,6 +46,8 @@ enum Task {
     /// Tests Ringway with other implementations
     #[command(disable_help_flag = true)]
     Interop(test::TestbedArgs),
+    /// Tries every attack with and without its defence
+    Attacks(attacks::Args),
     /// Measures the cost of operations
     #[command(disable_help_flag = true)]
     Bench(test::TestbedArgs),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => test::fuzz(&args),
         Task::Interop(args) => test::run_testbed("interop", &args),
+        Task::Attacks(args) => attacks::run(&args),
         Task::Bench(args) => test::run_testbed("bench", &args),
         Task::Metal(args) => test::run_testbed("metal", &args),
         Task::Package(args) => package::run(&args),

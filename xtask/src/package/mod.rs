@@ -40,6 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(server) => std::path::absolute(server)?,
         None => built_server(Form::Release)?,
     };
+    let program = fs::read(&server).with_context(|| server.display().to_string())?;
+    crate::attacks::refuse_switches(&program)?;
     let package = pack(&target_dir().join("package"), &server, env!("CARGO_PKG_VERSION"))?;
     println!("{}", package.display());
     check(&root().join("packaging/ringway.service"))?;
