@@ -3,6 +3,7 @@
 
 mod kamailio;
 mod opensips;
+mod overload;
 pub mod program;
 
 use crate::load::Transport;
@@ -11,6 +12,7 @@ use crate::tls::ServerTls;
 use anyhow::{Context, Result, bail};
 use kamailio::kamailio_configuration;
 use opensips::opensips_configuration;
+pub use overload::OverloadUse;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -60,17 +62,6 @@ pub enum NonceUse {
     Count,
     /// A nonce is used once: the server keeps each until it is used or has expired.
     Once,
-}
-
-/// Overload control of a Ringway server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OverloadUse {
-    /// That of a server without keys for it.
-    Shipped,
-    /// It measures, and refuses nothing: a closed loop keeps a saturated server busy all the time.
-    Patient,
-    /// None.
-    Off,
 }
 
 /// Trunks, routes and rules of a Ringway server, for calls between its own users.
@@ -165,11 +156,7 @@ impl Settings {
             }
         };
         let presence = if self.presence { "[presence]\nenabled = true\n" } else { "" };
-        let overload = match self.overload {
-            OverloadUse::Shipped => "",
-            OverloadUse::Patient => "[overload]\ntarget_delay_ms = 1000\nmax_delay_ms = 10000\n",
-            OverloadUse::Off => "[overload]\nenabled = false\n",
-        };
+        let overload = self.overload.toml();
         let (routing, rules) = match self.rules {
             Rules::Absent => (String::new(), String::new()),
             Rules::Present => rules_toml(),

@@ -407,16 +407,7 @@ impl Node for Server {
         }
         let config = &self.environment.config().overload;
         let late = waited.filter(|waited| overload::is_late(cx.now, *waited, config));
-        if let Some(waited) = late
-            && !bytes.starts_with(b"SIP/")
-            && overload::drops_unparsed(
-                &mut self.environment.env(cx),
-                &mut self.overload,
-                flow,
-                bytes,
-                waited,
-            )
-        {
+        if late.is_some_and(|waited| self.drops_unparsed(cx, flow, bytes, waited)) {
             return;
         }
         let first = cx.out.len();
@@ -429,15 +420,7 @@ impl Node for Server {
                         self.environment.counters_mut().count_method(method);
                         if let Some(request) = Request::of(message, flow, Grant::UNKNOWN) {
                             let request = Request { peer, ..request };
-                            let is_refused =
-                                late.is_some_and(|waited| self.refuses_late(cx, &request, waited));
-                            if self.environment.features().peer_control() {
-                                self.note_participant(cx, &request, is_refused);
-                            }
-                            if late.is_none() && overload::refuses_others(cx.now, waited) {
-                                self.overload.count_admitted(cx.now, method);
-                            }
-                            if !is_refused {
+                            if !self.is_refused(cx, &request, waited, late) {
                                 self.on_request(cx, request);
                             }
                         }

@@ -1,5 +1,6 @@
 //! Experiments as TOML files: those of the lab, and a user's own.
 
+use super::pulse::{self, Pulse};
 use super::search::Grid;
 use super::tls_keys;
 use crate::load::{Called, ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
@@ -46,19 +47,6 @@ pub struct Experiment {
     pub ballast: f64,
     /// Load beyond the peak and below it, one after another.
     pub pulse: Option<Pulse>,
-}
-
-/// A pulse beyond the peak, and the load after it, in multiples of the peak.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pulse {
-    /// Load of the pulse.
-    pub multiple: f64,
-    /// Its seconds.
-    pub seconds: f64,
-    /// Load after it.
-    pub then: f64,
-    /// Seconds of that.
-    pub then_seconds: f64,
 }
 
 /// Values for a full and for a quick campaign.
@@ -300,24 +288,8 @@ fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Exper
         ring: read_length(reader, top, "ring"),
         talk: read_length(reader, top, "talk"),
         ballast: top.decimal(reader, "ballast", 0.0..=0.94).unwrap_or(0.0),
-        pulse: read_pulse(reader, top, chart),
+        pulse: pulse::read(reader, top, chart),
     }
-}
-
-/// Reads the pulse of an experiment that overloads.
-fn read_pulse(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, chart: Chart) -> Option<Pulse> {
-    let at = top.place("pulse")?;
-    let mut section = top.section(reader, "pulse");
-    let mut number = |key, default, range| section.decimal(reader, key, range).unwrap_or(default);
-    let multiple = number("multiple", 10.0, 0.1..=100.0);
-    let seconds = number("seconds", 5.0, SECONDS);
-    let then = number("then", 0.8, 0.1..=100.0);
-    let then_seconds = number("then_seconds", 10.0, SECONDS);
-    section.finish(reader);
-    if chart != Chart::Overload {
-        reader.error(at, "pulse", "only an experiment with chart = \"overload\" has one");
-    }
-    Some(Pulse { multiple, seconds, then, then_seconds })
 }
 
 /// Reads the variants. Lists at the top give each combination; sections `[[variant]]` name them one by one.

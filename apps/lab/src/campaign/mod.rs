@@ -15,6 +15,7 @@ pub mod list;
 pub mod noise;
 mod points;
 mod profiled;
+mod pulse;
 mod quiet;
 pub mod search;
 pub mod server;
@@ -361,7 +362,7 @@ impl Running<'_> {
             Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
                 points::expected_search(peak, warm_up)
                     + multiples.of(options.is_quick).len() as f64 * trials * each
-                    + experiment.pulse.as_ref().map_or(0.0, points::pulse_seconds)
+                    + experiment.pulse.map_or(0.0, |pulse| pulse.whole_seconds())
                     + profile
             }
             Kind::Idle(_) => options.seconds(experiment) + 5.0,

@@ -1,6 +1,6 @@
 //! Points of a variant: each rate on each target, in turn.
 
-use super::experiment::{Experiment, Kind, Peak, Pulse, Variant, digest_name};
+use super::experiment::{Experiment, Kind, Peak, Variant, digest_name};
 use super::search::{Grid, Next, Search, Verdict};
 use super::server::Server;
 use super::trial::{Load, Outcome, offer};
@@ -106,7 +106,7 @@ impl Points<'_, '_> {
                     self.fail(&contestant.name, &error)?;
                 }
             }
-            self.running.done += pulse_seconds(&pulse) + warm_up + TRIAL_OVERHEAD_S;
+            self.running.done += pulse.whole_seconds() + warm_up + TRIAL_OVERHEAD_S;
         }
         Ok(())
     }
@@ -473,11 +473,6 @@ impl Points<'_, '_> {
     pub(super) fn fail(&mut self, target: &str, error: &anyhow::Error) -> Result<()> {
         self.running.fail(&self.experiment.name, &self.variant.name, target, error)
     }
-}
-
-/// Seconds of a pulse with the load after it.
-pub(super) fn pulse_seconds(pulse: &Pulse) -> f64 {
-    pulse.seconds + pulse.then_seconds
 }
 
 /// Expected seconds of a search.

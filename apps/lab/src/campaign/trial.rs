@@ -1,7 +1,8 @@
 //! One load on one server, and its measurement.
 
-use super::experiment::{Experiment, Pulse, Variant};
+use super::experiment::{Experiment, Variant};
 use super::noise::{Meter, Noise};
+use super::pulse::Pulse;
 use super::server::{Reading, Server};
 use super::{Observer, Options, is_dialog};
 use crate::agent::Reading as AgentReading;

@@ -1,17 +1,21 @@
 //! The generator: starts attempts, passes messages to them, and ends them.
 
+mod action;
 mod callee;
 mod counters;
+mod retry_after;
 mod scripting;
 mod sending;
 
+pub use self::action::Action;
 pub use self::counters::Counters;
+use self::retry_after::retry_after;
 use self::sending::Sent;
 use crate::attempt::{Attempt, Invite, LocalText, Times, constant};
 use crate::authentication::Challenge;
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
-use crate::{Arrivals, Config, ConnectionUse, MediaEvent, Outcome, Report, Scenario};
+use crate::{Arrivals, Config, ConnectionUse, Outcome, Report, Scenario};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -22,7 +26,7 @@ use ringway_sansio::{
     ConnectionId, Context, Deadline, Event, Flow, IcmpError, Instant, ListenerId, Node, Received, Rng, Seed,
     ShardKey, TimerKey, Token, Wheel,
 };
-use ringway_sip::{HeaderName, Limits, Message, Method, Start};
+use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
 
 /// Load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
@@ -69,27 +73,6 @@ struct UserState {
     is_busy: bool,
     /// Time until which the user begins nothing.
     waits_until: Instant,
-}
-
-/// Requested action.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// An attempt has ended.
-    Ended(Report),
-    /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`]): write what is queued, and
-    /// close it.
-    Release(ConnectionId),
-    /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
-    Media(MediaEvent),
-    /// A line for the log.
-    Log {
-        /// Number of the attempt.
-        attempt: u64,
-        /// True for a warning.
-        is_warning: bool,
-        /// The line.
-        text: Vec<u8>,
-    },
 }
 
 /// Attempt that a transaction belongs to. It can have ended.
@@ -256,15 +239,6 @@ impl Generator {
         Err(Outcome::UserBusy)
     }
 
-    /// Lets the user of an attempt wait for as long as a response says.
-    fn note_retry_after(&mut self, now: Instant, key: SlabKey, message: &Message<'_>) {
-        let seconds = message.first(HeaderName::RetryAfter).and_then(leading_number);
-        let state = self.attempts.get(key).and_then(|attempt| self.users.get_mut(attempt.user as usize));
-        if let (Some(seconds), Some(state)) = (seconds, state) {
-            state.waits_until = now + Duration::from_secs(u64::from(seconds.min(RETRY_AFTER_S_MAX)));
-        }
-    }
-
     /// Flow of a user's requests to the server.
     fn flow_of(&self, user: u32, turn: u64) -> Flow {
         let listener = user as usize % self.config.locals.len().clamp(1, 256);
@@ -371,7 +345,9 @@ impl Generator {
             if status >= 200 {
                 attempt.note_final(cx.now, message.method());
                 if status == 503 && self.config.honours_retry_after && scenario.is_caller() {
-                    self.note_retry_after(cx.now, key, message);
+                    let user = attempt.user as usize;
+                    let wait = retry_after(message).zip(self.users.get_mut(user));
+                    wait.into_iter().for_each(|(time, user)| user.waits_until = cx.now + time);
                 }
                 self.end(cx, key, Outcome::Status(status));
             }
@@ -608,15 +584,5 @@ const STEPS_IN_A_ROW_MAX: usize = 1_000;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Number of users in a row that are tried for one that has no attempt pending.
 const USERS_TRIED_MAX: usize = 64;
-/// Number at the start of a header field's value; `None` without one.
-fn leading_number(value: &[u8]) -> Option<u32> {
-    let value = value.trim_ascii_start();
-    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    core::str::from_utf8(value.get(..digits)?).ok()?.parse().ok()
-}
-
-/// Longest wait that a response can ask for.
-const RETRY_AFTER_S_MAX: u32 = 3600;
-
 /// Maximum number of attempts that one call starts.
 const STARTS_MAX: usize = 64;

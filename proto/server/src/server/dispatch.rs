@@ -163,8 +163,39 @@ impl Server {
         self.on_own_request(cx, Request { peer, key, line, ..request });
     }
 
+    /// True for a datagram that is dropped before it is parsed: it and others wait too long, and refusing takes too much already.
+    pub(super) fn drops_unparsed(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        flow: Flow,
+        bytes: &[u8],
+        waited: Waited<'_>,
+    ) -> bool {
+        let env = &mut self.environment.env(cx);
+        !bytes.starts_with(b"SIP/") && overload::drops_unparsed(env, &mut self.overload, flow, bytes, waited)
+    }
+
+    /// True for a request that is refused because of overload; `late` if it waited too long.
+    #[inline]
+    pub(super) fn is_refused(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        waited: Option<Waited<'_>>,
+        late: Option<Waited<'_>>,
+    ) -> bool {
+        let is_refused = late.is_some_and(|waited| self.refuses_late(cx, request, waited));
+        if self.environment.features().peer_control() {
+            self.note_participant(cx, request, is_refused);
+        }
+        if late.is_none() && overload::refuses_others(cx.now, waited) {
+            self.overload.count_admitted(cx.now, request.method);
+        }
+        is_refused
+    }
+
     /// True for a request that is refused or dropped, because it and others wait too long.
-    pub(super) fn refuses_late(
+    fn refuses_late(
         &mut self,
         cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
@@ -185,7 +216,7 @@ impl Server {
     }
 
     /// Counts a request of a server that supports overload control.
-    pub(super) fn note_participant(
+    fn note_participant(
         &mut self,
         cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,

@@ -112,7 +112,7 @@ const REFUSED_EACH: u32 = 12;
 /// Requests that are refused in any case, of four periods.
 const REFUSED_MIN: u32 = 200;
 
-/// What the lines of a request say that was not parsed.
+/// A request that was not parsed, by its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unparsed<'m> {
     pub(super) is_register: bool,
