@@ -124,6 +124,16 @@ impl<'a> Message<'a> {
         self.mandatory.call_id
     }
 
+    /// The same message with another [`call_id`](Self::call_id) than its bytes have: that of a peer's own for the dialog.
+    pub fn with_call_id<'b>(&self, call_id: &'b [u8]) -> Message<'b>
+    where
+        'a: 'b,
+    {
+        let mut message: Message<'b> = self.clone();
+        message.mandatory.call_id = call_id;
+        message
+    }
+
     /// CSeq.
     pub const fn cseq(&self) -> CSeq<'a> {
         self.mandatory.cseq

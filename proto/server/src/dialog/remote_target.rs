@@ -6,7 +6,8 @@ use crate::config::is_private;
 use crate::dialog::route::{NextHop, hop_of};
 use crate::token::sources::{SourceHash, Sources};
 use crate::token::{
-    Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, Written, read_id,
+    Answer, Identities, Mark, Side, TOKEN, TagHash, TargetHash, Token, UriHash, WRITTEN_TOKEN, Written,
+    read_id, written_param,
 };
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -38,11 +39,12 @@ pub(crate) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
     let values: Vec<&[u8]> = message.values(HeaderName::RecordRoute).collect();
     edit.remove_lines(HeaderName::RecordRoute, |_| true);
     for value in values {
-        edit.push_last(HeaderName::RecordRoute, |out| match memchr::memmem::find(value, old) {
-            Some(at) => {
-                out.extend_from_slice(value.get(..at).unwrap_or_default());
+        let token = written_param(value, WRITTEN_TOKEN).filter(|token| value.get(token.clone()) == Some(old));
+        edit.push_last(HeaderName::RecordRoute, |out| match token {
+            Some(token) => {
+                out.extend_from_slice(value.get(..token.start).unwrap_or_default());
                 out.extend_from_slice(&new);
-                out.extend_from_slice(value.get(at + old.len()..).unwrap_or_default());
+                out.extend_from_slice(value.get(token.end..).unwrap_or_default());
             }
             None => out.extend_from_slice(value),
         });
@@ -57,12 +59,8 @@ pub(crate) fn contact_of<'a>(message: &Message<'a>) -> Option<Uri<'a>> {
 /// True if the Contact is the address of the next hop, and no proxy after us recorded its route: the mark already has
 /// this address.
 fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
-    let is_ours = |route: &[u8]| {
-        let mut params = memchr::memchr_iter(b';', route).filter_map(|at| route.get(at..));
-        params.any(|rest| rest.starts_with(b";rw="))
-    };
     let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
-    message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
+    message.values(HeaderName::RecordRoute).next().is_some_and(|route| token_of(route).is_some())
         && contact.is_some_and(|contact| names_flow(&contact.uri, sent_to))
 }
 
@@ -85,8 +83,7 @@ fn first_token<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
 
 /// Mark in a Record-Route.
 fn token_of(route: &[u8]) -> Option<&[u8]> {
-    let at = memchr::memmem::find(route, b";rw=")? + 4;
-    route.get(at..)?.split(|&byte| matches!(byte, b'>' | b';')).next()
+    route.get(written_param(route, WRITTEN_TOKEN)?)
 }
 
 /// True for a response after which the caller sends requests in the dialog: a 2xx, or a reliable 1xx (RFC 3262).

@@ -4,11 +4,9 @@ use super::header_rules::{Ruled, apply};
 use crate::Config;
 use crate::base::Env;
 use crate::config::{RuleDirection, Trunk};
-use crate::token::topology::Outside;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::Flow;
-use ringway_sip::{Edit, EditSpace, Limits, Message};
+use ringway_sip::{Limits, Message};
 
 /// Changes of one message that a trunk gets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,38 +49,6 @@ impl Border {
             out.extend_from_slice(&bytes);
         }
         skipped
-    }
-}
-
-impl Border {
-    /// Hides the inside in a response to a trunk at the end of this flow.
-    pub(crate) fn hide(
-        &self,
-        config: &Config,
-        key: &[u8; 16],
-        flow: &Flow,
-        message: &Message<'_>,
-        edit: &mut Edit<'_, '_>,
-    ) {
-        let outside = Outside::new(config, key, flow);
-        outside.hide_answered_routes(message.call_id(), edit);
-        outside.hide(message, edit);
-    }
-
-    /// The same for a stored response.
-    pub(crate) fn hidden(
-        &self,
-        config: &Config,
-        key: &[u8; 16],
-        flow: &Flow,
-        bytes: &[u8],
-    ) -> Option<Vec<u8>> {
-        let message = Message::parse(bytes, &Limits::STORED).ok()?;
-        let (mut space, mut out) = (EditSpace::default(), Vec::new());
-        let mut edit = Edit::new(&message, &mut space);
-        self.hide(config, key, flow, &message, &mut edit);
-        edit.write_into(&mut out).ok()?;
-        Some(out)
     }
 }
 

@@ -199,6 +199,11 @@ impl Contexts {
         self.slab.get_mut(key)
     }
 
+    pub(super) fn branch(&self, id: BranchId) -> Option<&Branch> {
+        let (key, number) = id.parts();
+        self.slab.get(key).and_then(|context| context.branches.get(number))
+    }
+
     #[inline]
     pub(super) fn branch_mut(&mut self, id: BranchId) -> Option<&mut Branch> {
         let (key, number) = id.parts();

@@ -49,11 +49,20 @@ impl Proxy {
         // The dialog stays on the transport of its URIs, whatever the length of this request.
         let sent_to = branch.over_tcp.as_ref().map(|over_tcp| over_tcp.datagrams);
         let response = &Response { sent_to: sent_to.as_ref().or(response.sent_to), ..*response };
+        let topology = stages::topology_of(env, Some(branch));
+        let call_id = topology.and_then(|topology| topology.call_id());
         let changed = stages::as_received(env, Some(branch), response);
-        let Some(bytes) = changed else { return self.on_any_response(env, transactions, id, response) };
-        if let Ok(message) = &Message::parse(&bytes, &Limits::STORED) {
-            self.on_any_response(env, transactions, id, &Response { message, ..*response });
+        let parsed = match &changed {
+            Some(bytes) => Message::parse(bytes, &Limits::STORED).ok(),
+            None => None,
+        };
+        if changed.is_some() && parsed.is_none() {
+            return;
         }
+        let message = parsed.as_ref().unwrap_or(response.message);
+        let inside = call_id.as_deref().map(|call_id| message.with_call_id(call_id));
+        let message = inside.as_ref().unwrap_or(message);
+        self.on_any_response(env, transactions, id, &Response { message, ..*response });
     }
 
     /// Handles a response whose header fields are the caller's.
@@ -66,7 +75,7 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get_mut(id.context()) else { return };
         match stages::on_message(env, context, &mut self.lookups, id, response) {
-            MessageStep::Pass => self.on_passed(env, transactions, id, response),
+            MessageStep::Pass => self.pass_response(env, transactions, id, response),
             MessageStep::Replace(bytes) => self.on_replaced(env, transactions, id, response, &bytes),
             MessageStep::Wait => {}
         }
@@ -89,8 +98,23 @@ impl Proxy {
         }
     }
 
-    /// Handles a response that no stage holds.
+    /// Handles a response that no stage holds any more.
     pub(super) fn on_passed(
+        &mut self,
+        env: &mut Env<'_>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+    ) {
+        let topology = stages::topology_of(env, self.contexts.branch(id));
+        let call_id = topology.and_then(|topology| topology.call_id());
+        let inside = call_id.as_deref().map(|call_id| response.message.with_call_id(call_id));
+        let message = inside.as_ref().unwrap_or(response.message);
+        self.pass_response(env, transactions, id, &Response { message, ..*response });
+    }
+
+    /// Handles a response that no stage holds, with the Call-ID of inside.
+    fn pass_response(
         &mut self,
         env: &mut Env<'_>,
         transactions: &mut Transactions,
@@ -102,7 +126,8 @@ impl Proxy {
         let (message, status) = (response.message, response.status);
         // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its
         // client transaction is over, and nothing else would end the context.
-        if message.has_one_via() {
+        let shows = || stages::topology_of(env, self.contexts.branch(id)).is_some_and(|it| it.shows());
+        if message.has_one_via() && !shows() {
             env.counters.without_next_via += 1;
             if status >= 200 {
                 self.on_branch_failure(env, transactions, id, 502);
@@ -227,6 +252,9 @@ impl Proxy {
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
+        if let Some(topology) = stages::topology_of(env, self.contexts.branch(id)) {
+            topology.show(&mut edit);
+        }
         restore_cseq(&mut edit, message, caller_cseq);
         if let Some(uncalled) = &uncalled {
             edit.remove_lines(HeaderName::Contact, |_| true);
@@ -257,7 +285,7 @@ impl Proxy {
             context.reserved.is_open = false;
             env.tables.answered(context.reserved.payer);
         }
-        let held = context.answer_info.len() + stages::held_bytes(&context.branches);
+        let held = context.answer_info.len() + stages::held_bytes(env, &context.branches);
         let kept = ANSWERED_BYTES + response + held;
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
@@ -310,15 +338,17 @@ impl Proxy {
         let number = context.branches.get(id.parts().1).and_then(|branch| branch.caller_cseq);
         let info = if status >= 200 { &*context.answer_info } else { &[] };
         let (source, branch) = (context.source, context.branches.get(id.parts().1));
-        let (border, mut skipped) = (stages::border_of_response(env, &source, branch), 0);
+        let (border, mut skipped) = (stages::border_of_response(env, &source), 0);
+        let topology = stages::topology_of(env, branch);
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
             let start = arena.len();
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             restore_cseq(&mut edit, response.message, number);
             dialog::record(env.config, &env.keys.route, response, &mut edit);
-            if border.hides {
-                border.hide(env.config, &env.keys.hidden, &source, response.message, &mut edit);
+            if let Some(topology) = &topology {
+                topology.show(&mut edit);
+                topology.hide(&source, response.message, &mut edit);
             }
             if !info.is_empty() {
                 edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
@@ -419,10 +449,15 @@ impl Proxy {
         self.add_to_best(key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        let border = stages::border_of_response(env, &context.source, context.branches.get(best.branch));
-        if border.hides
-            && let Some(bytes) = border.hidden(env.config, &env.keys.hidden, &context.source, &best.bytes)
+        let border = stages::border_of_response(env, &context.source);
+        if let Some(topology) = stages::topology_of(env, context.branches.get(best.branch))
+            && topology.hides()
+            && let Ok(message) = &Message::parse(&best.bytes, &Limits::STORED)
         {
+            let (mut edit, mut bytes) = (Edit::new(message, &mut self.space), Vec::new());
+            topology.hide(&context.source, message, &mut edit);
+            // Added values do not come from the message, so none is rejected.
+            let _ = edit.write_into(&mut bytes);
             best.bytes = bytes;
         }
         if !border.is_without_rules() {

@@ -157,7 +157,7 @@ impl Stateless {
         let changed = stages::as_received(env, None, response);
         let parsed = changed.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
         let response = &Response { message: parsed.as_ref().unwrap_or(message), ..*response };
-        let border = stages::border_of_response(env, &flow, None);
+        let border = stages::border_of_response(env, &flow);
         let (space, mut skipped) = (&mut self.space, 0);
         env.cx.out.send_with(flow, Token::NONE, |arena| {
             let start = arena.len();

@@ -5,9 +5,9 @@
 //! Call-ID that the sides inside have.
 
 use super::sealed::{open_up_to, seal};
+use super::written_param;
 use crate::config::SentBy;
 use alloc::vec::Vec;
-use core::ops::Range;
 use ringway_sansio::Transport;
 use ringway_sip::Uri;
 
@@ -29,25 +29,30 @@ impl<'k> Cover<'k> {
 
     /// The Call-ID that the trunk has.
     pub(crate) fn call_id_outside(self, inside: &[u8]) -> Vec<u8> {
-        self.other_call_id(inside, TRUNKS, OWN)
+        let mut out = Vec::new();
+        self.write_call_id_outside(inside, &mut out);
+        out
+    }
+
+    /// Appends the Call-ID that the trunk has.
+    pub(crate) fn write_call_id_outside(self, inside: &[u8], out: &mut Vec<u8>) {
+        self.write_other_call_id(inside, TRUNKS, OWN, out);
     }
 
     /// The Call-ID that the sides inside have.
     pub(crate) fn call_id_inside(self, outside: &[u8]) -> Vec<u8> {
-        self.other_call_id(outside, OWN, TRUNKS)
+        let mut out = Vec::new();
+        self.write_other_call_id(outside, OWN, TRUNKS, &mut out);
+        out
     }
 
-    /// The text that was sealed as one of `sealed_as`; any other text sealed as one of `seals_as`.
-    fn other_call_id(self, text: &[u8], sealed_as: &[u8], seals_as: &[u8]) -> Vec<u8> {
-        if let Some(opened) = open_up_to(self.0, [sealed_as, b""], text, CALL_ID_SEALED_MAX) {
-            return opened;
+    /// Appends the text that was sealed as one of `sealed_as`; any other text sealed as one of `seals_as`.
+    fn write_other_call_id(self, text: &[u8], sealed_as: &[u8], seals_as: &[u8], out: &mut Vec<u8>) {
+        match open_up_to(self.0, [sealed_as, b""], text, CALL_ID_SEALED_MAX) {
+            Some(opened) => out.extend_from_slice(&opened),
+            None if text.len() > CALL_ID_BYTES_MAX => out.extend_from_slice(text),
+            None => seal(self.0, [seals_as, b""], text, out),
         }
-        if text.len() > CALL_ID_BYTES_MAX {
-            return text.to_vec();
-        }
-        let mut out = Vec::with_capacity(text.len() * 4 / 3 + 12);
-        seal(self.0, [seals_as, b""], text, &mut out);
-        out
     }
 
     /// Appends a URI of this server that replaces another one. `user` is its user part; empty: none.
@@ -89,7 +94,7 @@ impl<'k> Cover<'k> {
 
     /// Reads the parameter of a Route. That it opens proves that the Route is ours.
     pub(crate) fn open_routes(self, call_id: &[u8], route: &[u8]) -> Option<(TrunkSide, Vec<u8>)> {
-        let sealed = route.get(routes_param(route)?)?.get(ROUTES.len()..)?;
+        let sealed = route.get(written_param(route, ROUTES)?)?;
         let mut text = open_up_to(self.0, [b"routes:", call_id], sealed, SEALED_MAX)?;
         let trunk = match text.first()? {
             b'r' => TrunkSide::Caller,
@@ -100,17 +105,10 @@ impl<'k> Cover<'k> {
     }
 }
 
-/// Position of the parameter in a Route.
-pub(crate) fn routes_param(route: &[u8]) -> Option<Range<usize>> {
-    let is_it = |at: &usize| route.get(*at..).is_some_and(|rest| rest.starts_with(ROUTES));
-    let start = memchr::memchr_iter(b';', route).find(is_it)?;
-    let rest = route.get(start + ROUTES.len()..)?;
-    let len = memchr::memchr2(b';', b'>', rest).unwrap_or(rest.len());
-    Some(start..start + ROUTES.len() + len)
-}
-
 /// Parameter of our Record-Route with hidden Routes.
-const ROUTES: &[u8] = b";rh=";
+pub(crate) const ROUTES: &[u8; 4] = b";rh=";
+/// Length of its value without Routes.
+pub(crate) const WITHOUT_ROUTES_BYTES: usize = 12;
 /// Contexts of Call-IDs: those that are the inside's own, and those that are a trunk's own.
 const OWN: &[u8] = b"call of ours";
 const TRUNKS: &[u8] = b"call of a trunk";
@@ -157,6 +155,9 @@ mod tests {
         let opened = COVER.open_routes(b"1", &route).unwrap();
         assert_eq!(opened, (TrunkSide::Callee, b"<sip:10.0.0.7;lr>".to_vec()));
         assert_eq!(COVER.open_routes(b"2", &route), None);
+        let mut alone = Vec::new();
+        COVER.write_routes(b"1", TrunkSide::Callee, b"", &mut alone);
+        assert_eq!(alone.len(), ROUTES.len() + WITHOUT_ROUTES_BYTES);
         for made_up in ["A", "AAAA", &"A".repeat(5000)] {
             let uri = alloc::format!("sip:h;rt={made_up};rh={made_up}");
             let parsed = Uri::parse(uri.as_bytes()).unwrap();

@@ -23,12 +23,15 @@ use crate::token::sources::{SourceHash, Sources};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::ops::Range;
 use ringway_sansio::{ConnectionId, Defence, Flow, Instant, ListenerId, PartHasher, Transport};
 use ringway_sip::{Message, NameAddr, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// Parameter of our Record-Route URI with the mark.
 pub(crate) const TOKEN: &[u8] = b"rw";
+/// The same as it is written.
+pub(crate) const WRITTEN_TOKEN: &[u8; 4] = b";rw=";
 
 /// Keyed hash of a remote target: address or host name, port and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,6 +316,16 @@ impl Written {
         }
         parts.next().is_none().then_some(written)
     }
+}
+
+/// Position of the value of a parameter of ours, written `;name=`, in a Route: without parsing it. Ours are the last ones.
+#[inline]
+pub(crate) fn written_param(route: &[u8], name: &[u8; 4]) -> Option<Range<usize>> {
+    let is_it = |at: &usize| route.get(*at..).and_then(|rest| rest.first_chunk()) == Some(name);
+    let start = memchr::memrchr_iter(b';', route).find(is_it)? + name.len();
+    let rest = route.get(start..)?;
+    let len = memchr::memchr2(b';', b'>', rest).unwrap_or(rest.len());
+    Some(start..start + len)
 }
 
 /// Number of a mark, which is not verified.

@@ -41,17 +41,18 @@ pub(crate) fn open(key: &[u8; 16], context: [&[u8]; 2], sealed: &[u8]) -> Option
 
 /// The text of a sealed form of at most `most` bytes.
 pub(crate) fn open_up_to(key: &[u8; 16], context: [&[u8]; 2], sealed: &[u8], most: usize) -> Option<Vec<u8>> {
-    if sealed.len() > most || sealed.len() % 4 == 1 || sealed.len() < MAC_BYTES {
+    let is_long = sealed.len() > most || sealed.len() % 4 == 1 || sealed.len() < MAC_BYTES;
+    if is_long || sealed.iter().any(|&symbol| bits_of(symbol) == NO_SYMBOL) {
         return None;
     }
     let (groups, rest) = sealed.as_chunks::<4>();
     let mut bytes = Vec::with_capacity(3 * groups.len() + 2);
     for group in groups {
-        bytes.extend_from_slice(&bytes_of(*group)?);
+        bytes.extend_from_slice(&bytes_of(*group));
     }
     let mut last = [b'0'; 4];
     last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-    bytes.extend_from_slice(bytes_of(last)?.get(..rest.len().saturating_sub(1))?);
+    bytes.extend_from_slice(bytes_of(last).get(..rest.len().saturating_sub(1))?);
     let (initial, text) = bytes.split_first_chunk_mut::<MAC_BYTES>()?;
     let initial = u64::from_be_bytes(*initial);
     apply_stream(key, initial, text);
@@ -62,16 +63,14 @@ pub(crate) fn open_up_to(key: &[u8; 16], context: [&[u8]; 2], sealed: &[u8], mos
     Some(bytes)
 }
 
-/// Bytes of four symbols.
-fn bytes_of(symbols: [u8; 4]) -> Option<[u8; 3]> {
-    let (mut number, mut all) = (0, 0);
-    for symbol in symbols {
-        let bits = BITS.get(usize::from(symbol)).copied().unwrap_or(NO_SYMBOL);
-        number = number << 6 | u32::from(bits);
-        all |= bits;
-    }
+fn bytes_of(symbols: [u8; 4]) -> [u8; 3] {
+    let number = symbols.iter().fold(0, |number, &symbol| number << 6 | u32::from(bits_of(symbol)));
     let [_, bytes @ ..] = number.to_be_bytes();
-    (all < 64).then_some(bytes)
+    bytes
+}
+
+fn bits_of(symbol: u8) -> u8 {
+    BITS.get(usize::from(symbol)).copied().unwrap_or(NO_SYMBOL)
 }
 
 /// Position of each symbol in [`SYMBOLS`].
@@ -87,7 +86,7 @@ const BITS: [u8; 256] = {
 const NO_SYMBOL: u8 = u8::MAX;
 
 fn mac(key: &[u8; 16], [before, behind]: [&[u8]; 2], text: &[u8]) -> u64 {
-    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+    let mut hash = PartHasher::new(hasher(key));
     hash.fixed(b"seal");
     hash.fixed(&((before.len() + behind.len()) as u32).to_le_bytes());
     hash.bytes(before);
@@ -96,10 +95,16 @@ fn mac(key: &[u8; 16], [before, behind]: [&[u8]; 2], text: &[u8]) -> u64 {
     hash.hasher().finish()
 }
 
+/// The same as `new_with_key`, without its copies.
+fn hasher(key: &[u8; 16]) -> SipHasher13 {
+    let key = u128::from_le_bytes(*key);
+    SipHasher13::new_with_keys(key as u64, (key >> 64) as u64)
+}
+
 /// Combines a text with the key stream of an initial value: hashes of `stream`, the value, and the number of a block of 8 bytes.
 fn apply_stream(key: &[u8; 16], initial: u64, text: &mut [u8]) {
     // All but the low 6 bytes of the number are equal in all blocks: they are hashed once.
-    let mut hash = SipHasher13::new_with_key(key);
+    let mut hash = hasher(key);
     hash.write(&(STREAM << 80 | u128::from(initial) << 16).to_be_bytes());
     for (number, block) in (0_u64..).zip(text.chunks_mut(8)) {
         let [_, _, low @ ..] = number.to_be_bytes();

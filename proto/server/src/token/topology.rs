@@ -1,8 +1,8 @@
 //! Messages as a trunk sees them, and those of a trunk as the sides inside see them (decision 0063).
 
-use super::Mark;
 use super::caller_uri::with_own_uri;
-use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, TrunkSide, routes_param};
+use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, ROUTES, TrunkSide, WITHOUT_ROUTES_BYTES};
+use super::{Mark, written_param};
 use crate::Config;
 use crate::config::{SentBy, Trunk};
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ impl<'e> Outside<'e> {
     /// [`Self::hide_answered_routes`].
     pub(crate) fn hide(&self, message: &Message<'_>, edit: &mut Edit<'_, '_>) {
         let inside = message.call_id();
-        edit.set(HeaderName::CallId, |out| out.extend_from_slice(&self.cover.call_id_outside(inside)));
+        edit.set(HeaderName::CallId, |out| self.cover.write_call_id_outside(inside, out));
         if message.has(HeaderName::Contact) {
             edit.remove_lines(HeaderName::Contact, |_| true);
             for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
@@ -113,61 +113,62 @@ impl<'e> Outside<'e> {
         let Some(at) = values.iter().rposition(is_ours) else { return };
         let hidden = joined(values.iter().take(at).rev().map(Vec::as_slice));
         let hidden = if hidden.len() > HIDDEN_BYTES_MAX { Vec::new() } else { hidden };
-        let own = values.get(at).and_then(|own| self.with_routes(call_id, own, TrunkSide::Caller, &hidden));
+        let own =
+            values.get(at).and_then(|own| with_routes(self.cover, call_id, own, TrunkSide::Caller, &hidden));
         let own = own.into_iter();
         for value in own.chain(values.into_iter().skip(at + 1)) {
             edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&value));
         }
     }
 
-    /// One of our Record-Routes with another parameter.
-    fn with_routes(&self, call_id: &[u8], own: &[u8], trunk: TrunkSide, routes: &[u8]) -> Option<Vec<u8>> {
-        let param = routes_param(own)?;
-        let mut out = own.get(..param.start)?.to_vec();
-        self.cover.write_routes(call_id, trunk, routes, &mut out);
-        out.extend_from_slice(own.get(param.end..)?);
-        Some(out)
-    }
-
     /// Parameter of our Record-Route in a request of a trunk.
     pub(crate) fn mark_calling_trunk(&self, call_id: &[u8], out: &mut Vec<u8>) {
         self.cover.write_routes(call_id, TrunkSide::Caller, b"", out);
     }
+}
 
-    /// A response of a trunk with the Record-Routes of inside, and the Call-ID and the Vias of its request.
-    pub(crate) fn response_inside(
-        &self,
-        message: &Message<'_>,
-        call_id: &[u8],
-        vias: &[u8],
-    ) -> Option<Vec<u8>> {
-        let (mut space, mut out) = (EditSpace::default(), Vec::new());
-        let mut edit = Edit::new(message, &mut space);
-        edit.set(HeaderName::CallId, |out| out.extend_from_slice(call_id));
-        edit.remove_lines(HeaderName::Via, |_| true);
-        edit.push_first(HeaderName::Via, |out| {
-            out.extend_from_slice(message.via().as_bytes());
-            out.extend_from_slice(b", ");
-            out.extend_from_slice(vias);
-        });
-        let mut routes = message.values(HeaderName::RecordRoute).take(ROUTES_MAX).enumerate();
-        let opened = routes.find_map(|(at, value)| Some((at, self.cover.open_routes(call_id, value)?)));
-        // Without others ours is the same at both sides.
-        if let Some((at, (trunk, hidden))) = opened.filter(|(_, (_, hidden))| !hidden.is_empty()) {
-            edit.remove_lines(HeaderName::RecordRoute, |_| true);
-            for (number, value) in message.values(HeaderName::RecordRoute).enumerate() {
-                let own = (number == at).then(|| self.with_routes(call_id, value, trunk, b"")).flatten();
-                edit.push_last(HeaderName::RecordRoute, |out| {
-                    out.extend_from_slice(own.as_deref().unwrap_or(value))
-                });
-                if number == at {
-                    edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&hidden));
-                }
-            }
-        }
-        edit.write_into(&mut out).ok()?;
-        Some(out)
+/// Gives a response of a trunk the Record-Routes of inside, and the Call-ID and the Vias of its request in place of ours.
+pub(crate) fn show_in_response(key: &[u8; 16], call_id: &[u8], vias: &[u8], edit: &mut Edit<'_, '_>) {
+    let cover = Cover::new(key);
+    edit.set(HeaderName::CallId, |out| out.extend_from_slice(call_id));
+    edit.remove_lines(HeaderName::Via, |_| true);
+    edit.push_first(HeaderName::Via, |out| out.extend_from_slice(vias));
+    let opened = {
+        // Without others behind it ours is the same at both sides.
+        let has_routes = |route: &[u8]| {
+            written_param(route, ROUTES).is_some_and(|param| param.len() > WITHOUT_ROUTES_BYTES)
+        };
+        let routes = edit.values(HeaderName::RecordRoute).take(ROUTES_MAX).enumerate();
+        let mut routes = routes.filter(|(_, route)| has_routes(route));
+        routes.find_map(|(at, route)| Some((at, cover.open_routes(call_id, route)?)))
+    };
+    let Some((at, (trunk, hidden))) = opened else { return };
+    let mut values: Vec<Vec<u8>> = edit.values(HeaderName::RecordRoute).map(<[u8]>::to_vec).collect();
+    if let Some(own) = values.get_mut(at)
+        && let Some(shown) = with_routes(cover, call_id, own, trunk, b"")
+    {
+        *own = shown;
     }
+    values.insert(at + 1, hidden);
+    edit.remove_lines(HeaderName::RecordRoute, |_| true);
+    for value in values {
+        edit.push_last(HeaderName::RecordRoute, |out| out.extend_from_slice(&value));
+    }
+}
+
+/// One of our Record-Routes with another parameter.
+fn with_routes(
+    cover: Cover<'_>,
+    call_id: &[u8],
+    own: &[u8],
+    trunk: TrunkSide,
+    routes: &[u8],
+) -> Option<Vec<u8>> {
+    let param = written_param(own, ROUTES)?;
+    let mut out = own.get(..param.start - ROUTES.len())?.to_vec();
+    cover.write_routes(call_id, trunk, routes, &mut out);
+    out.extend_from_slice(own.get(param.end..)?);
+    Some(out)
 }
 
 /// True for a trunk that must not see the inside.
@@ -267,12 +268,12 @@ impl<'e> Inside<'e> {
 
     /// A request of a trunk with what the sides inside have; `None`: it is none of a trunk.
     pub(crate) fn request(&self, message: &Message<'_>, uri: &Uri<'_>, source: &Flow) -> Option<Vec<u8>> {
-        let is_from_address = hides_from(self.config, None, source);
-        if !is_from_address && !first_routes(message).any(|route| routes_param(route).is_some()) {
-            return None;
-        }
         // A side inside has the Call-ID of inside, to which the parameter is bound.
         if self.own_route(message, message.call_id()).is_some() {
+            return None;
+        }
+        let is_from_address = hides_from(self.config, None, source);
+        if !is_from_address && !first_routes(message).any(|route| written_param(route, ROUTES).is_some()) {
             return None;
         }
         let inside = self.cover.call_id_inside(message.call_id());

@@ -6,11 +6,12 @@ use crate::harness::{
     ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, requests,
     statuses, tcp_flow,
 };
+use crate::media::{always, body, sdp, with_sdp};
 use crate::overload::overloaded_with;
 use crate::routes::{CARRIER_A, carriers};
 use crate::trunk_identity::{of_carrier, reading_from};
-use ringway_sansio::Transport;
-use ringway_server::Config;
+use ringway_sansio::{RelayKind, Transport};
+use ringway_server::{Config, FieldName, HeaderRule, RuleAction, RuleDirection, RuleMessages};
 use std::time::Duration;
 
 /// Contact of the trunk.
@@ -358,6 +359,63 @@ fn a_call_that_began_without_the_setting_goes_on() {
         let next =
             only(requests(world.udp(ALICE, &invite("sip:+441234@example.org").call_id("2@192.0.2.10"))));
         sees_nothing(&next);
+    }
+}
+
+/// A call of the trunk that rings when the setting is turned on: the trunk can end it.
+#[test]
+fn a_call_that_rings_when_the_setting_is_turned_on_can_be_cancelled() {
+    let mut world = World::with(carriers);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    let rings = forwarded(world.udp(CARRIER_A, &incoming(1)));
+    world.udp(BOB, &rings.answer_tagged(180, "bobs", &[]));
+    let mut config = crate::harness::config();
+    hidden(&mut config);
+    world.server.reconfigure(std::sync::Arc::new(config));
+    world.pass(Duration::from_millis(1));
+    let all = world.udp(CARRIER_A, &incoming(1).cancel());
+    let of = |to: &str| all.iter().find(|sent| sent.to() == to).expect("both sides get something");
+    assert_eq!((of(CARRIER_A).status(), of(CARRIER_A).header("Call-ID")), (200, rings.header("Call-ID")));
+    assert_eq!((of(BOB).method().as_str(), of(BOB).header("Call-ID")), ("CANCEL", rings.header("Call-ID")));
+    let ended = world.udp(BOB, &rings.answer_tagged(487, "bobs", &[]));
+    let ended = ended.iter().find(|sent| sent.to() == CARRIER_A).expect("the 487");
+    assert_eq!((ended.status(), ended.header("Call-ID").as_str()), (487, "theirs-1@carrier.example"));
+}
+
+/// A response that waits for a relay, or that a rule changes, has what the sides inside have.
+#[test]
+fn a_response_that_stages_replace_shows_everything_to_the_caller() {
+    let ruled = |config: &mut Config| {
+        hidden(config);
+        always(config);
+        config.trunking.trunks.edit()[0].headers = vec![HeaderRule {
+            name: FieldName::parse("X-Billing").unwrap(),
+            direction: RuleDirection::In,
+            messages: RuleMessages::Responses,
+            methods: Vec::new(),
+            action: RuleAction::Remove(None),
+        }];
+    };
+    let mut world = World::with(ruled);
+    let call = invite("sip:+441234@example.org").call_id(CALL);
+    let waits = world.udp(ALICE, &with_sdp(call.wire(), &sdp("198.51.100.77")));
+    assert_eq!(statuses(&waits), [100]);
+    let sent = only(world.relay(RelayKind::Offer, &sdp("198.51.100.78")).1);
+    sees_nothing(&sent);
+    for status in [183, 200] {
+        let answer = sent.answer_tagged(status, "theirs", &[&format!("Contact: <{TARGET}>"), "X-Billing: 3"]);
+        let mut all = world.udp(CARRIER_A, &with_sdp(answer, &sdp("198.51.100.1")));
+        // The 200 has the same SDP as the 183.
+        if status == 183 {
+            assert!(all.is_empty(), "it waits for the relay");
+            all = world.relay(RelayKind::Answer, &sdp("198.51.100.79")).1;
+        }
+        let answer = only(all);
+        assert_eq!((answer.to().as_str(), answer.header("Call-ID").as_str()), (ALICE, CALL), "{status}");
+        assert_eq!(answer.headers("Via").len(), 1, "{}", answer.text());
+        assert!(answer.header("Via").contains("192.0.2.10:5060"), "{}", answer.text());
+        assert!(answer.headers("X-Billing").is_empty(), "{}", answer.text());
+        assert_eq!(body(&answer), sdp("198.51.100.79"));
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Via<'a> {
     }
 
     /// The value as written.
-    pub const fn as_bytes(&self) -> &'a [u8] {
+    pub(crate) const fn as_bytes(&self) -> &'a [u8] {
         self.raw
     }
 

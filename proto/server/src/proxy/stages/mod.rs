@@ -31,6 +31,7 @@ pub(super) use crate::dialog_state::Ended;
 pub(super) use call_limits::{admit, exceeds};
 pub(super) use follow::{after, failed, may_add, may_go_on, number_found, on_time, over, permitted};
 pub(super) use passing::{answered, as_received, offered, replaced};
+pub(super) use topology::ResponseTopology;
 
 use super::call::{Call, Forwarded, MessageStep, Next, Planned};
 use super::context::{Branch, ResponseContext};
@@ -365,15 +366,19 @@ pub(super) const fn may_change_response(env: &Env<'_>, branch: &Branch) -> bool 
     env.features.header_rules() || (cfg!(feature = "operator") && branch.states.hidden.is_some())
 }
 
-/// Changes of a response of a branch to this source of its request, after all others.
-pub(super) fn border_of_response(env: &Env<'_>, source: &Flow, branch: Option<&Branch>) -> Border {
-    let mut border = Border::default();
-    if env.features.header_rules() {
-        border = headers::of_response(env, source);
-    }
+/// Topology that the responses of a branch hide, or show again.
+pub(super) fn topology_of<'b, 'e: 'b>(
+    env: &Env<'e>,
+    branch: Option<&'b Branch>,
+) -> Option<ResponseTopology<'b>> {
     let hidden = branch.and_then(|branch| branch.states.hidden.as_deref());
-    border.hides = cfg!(feature = "operator") && hidden.is_some_and(|hidden| hidden.answers);
-    border
+    let hidden = hidden.filter(|_| cfg!(feature = "operator"))?;
+    Some(ResponseTopology::new(env, hidden))
+}
+
+/// Changes of a response to this source of its request, after all others.
+pub(super) fn border_of_response(env: &Env<'_>, source: &Flow) -> Border {
+    if env.features.header_rules() { headers::of_response(env, source) } else { Border::default() }
 }
 
 /// Next step of a response: a stage may hold it, or replace it.
@@ -526,11 +531,9 @@ pub(super) fn end(env: &mut Env<'_>, lookups: &mut Lookups, context: &mut Respon
 }
 
 /// Bytes that stages hold for an answered request.
-pub(super) fn held_bytes(branches: &[Branch]) -> usize {
-    match branches.iter().any(has_media) {
-        true => relays::held_bytes(branches),
-        false => 0,
-    }
+pub(super) fn held_bytes(env: &Env<'_>, branches: &[Branch]) -> usize {
+    let of_media = if branches.iter().any(has_media) { relays::held_bytes(branches) } else { 0 };
+    of_media + if env.features.hidden_topology() { topology::held_bytes(branches) } else { 0 }
 }
 
 /// Handles a change of the trunks.

@@ -1,6 +1,6 @@
 //! Messages that stages replace: requests and responses of branches whose media, header fields or topology they change.
 
-use super::{has_media, headers, relays, topology};
+use super::{has_media, headers, relays};
 use crate::base::{BranchId, Env, Response};
 use crate::proxy::call::MessageStep;
 use crate::proxy::context::{Branch, ResponseContext};
@@ -32,8 +32,7 @@ pub(in crate::proxy) fn as_received(
     response: &Response<'_, '_>,
 ) -> Option<Vec<u8>> {
     let branch = branch.filter(|_| cfg!(feature = "operator"));
-    let hidden = branch.and_then(|branch| branch.states.hidden.as_deref());
-    let mut bytes = hidden.and_then(|hidden| topology::received(env, hidden, response));
+    let mut bytes = None;
     if let Some((name, value)) = branch.and_then(|branch| branch.came.as_deref()) {
         bytes = changed(bytes, response, |response| with_value(response.message, *name, value));
     }

@@ -1,12 +1,15 @@
 //! Addresses and Call-IDs that trunks must not see (decision 0063): which requests go to such a trunk, or come from one.
 
-use crate::base::{Env, Response};
+use crate::Config;
+use crate::base::Env;
+use crate::proxy::context::Branch;
 use crate::proxy::forward::{Changes, Plan};
 use crate::proxy::states::Hidden;
-use crate::token::topology::{Direction, Inside, Outside, hides_from, is_too_long};
+use crate::token::topology::{Direction, Inside, Outside, hides_from, is_too_long, show_in_response};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Message};
+use alloc::sync::Arc;
+use ringway_sansio::Flow;
+use ringway_sip::{Edit, HeaderName, Message, Method};
 
 /// Notes what a request and its responses hide, and marks the dialog of a trunk that calls.
 pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
@@ -18,12 +21,15 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
         return;
     }
     changes.border.hides = is_to_trunk;
-    let mut hidden = Hidden { answers: is_of_trunk, ..Hidden::default() };
-    if is_to_trunk {
-        message.write_vias(request.flow.remote, &mut hidden.vias);
-        hidden.call_id.extend_from_slice(message.call_id());
+    // An ACK has no responses.
+    if request.method != Method::Ack {
+        let mut hidden = Hidden { answers: is_of_trunk, ..Hidden::default() };
+        if is_to_trunk {
+            message.write_vias(request.flow.remote, &mut hidden.vias);
+            hidden.call_id = message.call_id().into();
+        }
+        changes.hidden = Some(Box::new(hidden));
     }
-    changes.hidden = Some(Box::new(hidden));
     if is_of_trunk && !is_to_trunk && plan.begins_dialog() && message.to().tag().is_none() {
         let outside = Outside::new(env.config, &env.keys.hidden, &request.flow);
         outside.mark_calling_trunk(message.call_id(), &mut changes.route_params);
@@ -49,13 +55,55 @@ fn leads_outside(env: &Env<'_>, plan: &Plan<'_, '_, '_>, direction: Option<Direc
                 && !inside(env).is_of_open_dialog(plan.request().message))
 }
 
-/// A response of such a trunk as the sides inside have it.
-pub(super) fn received(env: &Env<'_>, hidden: &Hidden, response: &Response<'_, '_>) -> Option<Vec<u8>> {
-    if hidden.vias.is_empty() {
-        return None;
+/// What the responses of a branch show and hide.
+#[derive(Clone, Copy)]
+pub(in crate::proxy) struct ResponseTopology<'b> {
+    config: &'b Config,
+    key: &'b [u8; 16],
+    hidden: &'b Hidden,
+}
+
+impl<'b> ResponseTopology<'b> {
+    pub(super) const fn new<'e: 'b>(env: &Env<'e>, hidden: &'b Hidden) -> Self {
+        Self { config: env.config, key: &env.keys.hidden, hidden }
     }
-    let outside = Outside::new(env.config, &env.keys.hidden, response.flow);
-    outside.response_inside(response.message, &hidden.call_id, &hidden.vias)
+
+    /// True for responses of a trunk that does not see the inside.
+    pub(in crate::proxy) const fn shows(&self) -> bool {
+        !self.hidden.vias.is_empty()
+    }
+
+    /// Call-ID that the responses have for the sides inside; `None`: the one that they come with.
+    pub(in crate::proxy) fn call_id(&self) -> Option<Arc<[u8]>> {
+        self.shows().then(|| Arc::clone(&self.hidden.call_id))
+    }
+
+    /// Gives a response of such a trunk what the sides inside have.
+    pub(in crate::proxy) fn show(&self, edit: &mut Edit<'_, '_>) {
+        if self.shows() {
+            show_in_response(self.key, &self.hidden.call_id, &self.hidden.vias, edit);
+        }
+    }
+
+    /// True for responses to such a trunk.
+    pub(in crate::proxy) const fn hides(&self) -> bool {
+        self.hidden.answers
+    }
+
+    /// Hides the inside in a response, if this source of its request is such a trunk.
+    pub(in crate::proxy) fn hide(&self, source: &Flow, message: &Message<'_>, edit: &mut Edit<'_, '_>) {
+        if self.hides() {
+            let outside = Outside::new(self.config, self.key, source);
+            outside.hide_answered_routes(message.call_id(), edit);
+            outside.hide(message, edit);
+        }
+    }
+}
+
+/// Bytes of what an answered branch keeps, and of the Vias in its response.
+pub(super) fn held_bytes(branches: &[Branch]) -> usize {
+    let hidden = branches.iter().filter_map(|branch| branch.states.hidden.as_deref());
+    hidden.map(|hidden| 2 * hidden.vias.len() + hidden.call_id.len()).sum()
 }
 
 /// Bytes that a branch keeps for its responses, and that the texts of a request grow by.

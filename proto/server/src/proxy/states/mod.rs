@@ -381,7 +381,7 @@ pub(in crate::proxy) struct Hidden {
     /// Vias of the request, which its responses get back; empty: the branch has them.
     pub(in crate::proxy) vias: Vec<u8>,
     /// Its Call-ID, with the Vias.
-    pub(in crate::proxy) call_id: Vec<u8>,
+    pub(in crate::proxy) call_id: Arc<[u8]>,
     /// Responses hide the inside from the sender of the request.
     pub(in crate::proxy) answers: bool,
 }
