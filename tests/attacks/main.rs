@@ -37,7 +37,9 @@ fn all() -> Vec<&'static Row> {
 fn every_attack_fails() {
     for row in all() {
         let seen = (row.attack)();
-        assert!(!seen.succeeded, "the attack succeeds: {}", row.name);
+        let (door, thesis) = (row.door.name(), row.thesis.name());
+        let bytes = (seen.received_bytes, seen.sent_bytes);
+        assert!(!seen.succeeded, "{door}: {} ({thesis}): the attack succeeds, bytes {bytes:?}", row.name);
     }
 }
 

@@ -34,7 +34,6 @@ impl Seen {
 
 /// Input of the server through which an attack comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "attack-control"), allow(dead_code, reason = "the report has its name"))]
 pub(crate) enum Door {
     Udp,
     Tcp,
@@ -48,13 +47,13 @@ pub(crate) enum Door {
     Dns,
     Dtls,
     Link,
+    Neighbour,
     Admin,
     KeptMessages,
 }
 
 /// Row of tables 11 and 12 of the thesis on signalling security, by the names of their summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "attack-control"), allow(dead_code, reason = "the report has its name"))]
 pub(crate) enum Thesis {
     RegistrationHijacking,
     CallHijacking,
@@ -72,7 +71,6 @@ pub(crate) enum Thesis {
     Other,
 }
 
-#[cfg(feature = "attack-control")]
 impl Door {
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -88,13 +86,13 @@ impl Door {
             Self::Dns => "DNS",
             Self::Dtls => "DTLS",
             Self::Link => "cluster link",
+            Self::Neighbour => "neighbour",
             Self::Admin => "admin API",
             Self::KeptMessages => "kept messages",
         }
     }
 }
 
-#[cfg(feature = "attack-control")]
 impl Thesis {
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -29,8 +29,8 @@ impl<'e> Outside<'e> {
         }
     }
 
-    /// Hides Call-ID, Contacts and the dialogs that a message names. Vias and Record-Routes are those of [`Self::take_vias`] and
-    /// [`Self::hide_answered_routes`].
+    /// Hides Call-ID, Contacts and the dialogs that a message names. Record-Routes are hidden by [`Self::take_routes`] and
+    /// [`Self::hide_answered_routes`], Vias by who forwards a request.
     pub(crate) fn hide(&self, message: &Message<'_>, edit: &mut Edit<'_, '_>) {
         let inside = message.call_id();
         edit.set(HeaderName::CallId, |out| self.cover.write_call_id_outside(inside, out));

@@ -55,7 +55,7 @@ fn leads_outside(env: &Env<'_>, plan: &Plan<'_, '_, '_>, direction: Option<Direc
                 && !inside(env).is_of_open_dialog(plan.request().message))
 }
 
-/// What the responses of a branch show and hide.
+/// Topology of a branch's responses: shown to the sides inside, hidden from a trunk that sent the request.
 #[derive(Clone, Copy)]
 pub(in crate::proxy) struct ResponseTopology<'b> {
     config: &'b Config,
