@@ -68,6 +68,7 @@ pub fn read_auth(
         digest: read_policy(reader, &mut section, default.digest),
         in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
         strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
+        hide_users: section.switch(reader, "hide_users", default.hide_users),
         stranger_refer: section.switch(reader, "stranger_refer", default.stranger_refer),
         trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
         fronts: read_networks(reader, &mut section, "fronts").unwrap_or(default.fronts),

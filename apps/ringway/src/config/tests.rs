@@ -28,6 +28,7 @@ nonce_use = "once"
 auth_int = true
 danger_rfc2069 = true
 strangers = "none"
+hide_users = true
 stranger_refer = true
 trusted = ["192.0.2.0/24", "2001:db8::1"]
 fronts = ["192.0.2.9"]
@@ -181,6 +182,7 @@ fn every_key_is_read() {
         digest: DigestPolicy { nonces: NoncePolicy::Once, auth_int: true, danger_rfc2069: true },
         in_dialog: true,
         strangers: Strangers::None,
+        hide_users: true,
         stranger_refer: true,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
         fronts: vec!["192.0.2.9".parse().unwrap()],

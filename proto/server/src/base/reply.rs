@@ -117,13 +117,21 @@ impl Env<'_> {
         });
     }
 
-    /// Answers 404 or 480 for a user without a binding.
+    /// Answers 404 or 480 for a user without a binding; 480 for both if the sender must not learn which users there are. Neither the
+    /// work nor the length of the response depends on the user then.
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
-        if self.host.is_known(aor.user(), aor.domain()) {
-            self.refuse_plainly(request, 480, "Temporarily Unavailable");
-        } else {
-            self.refuse_plainly(request, 404, "Not Found");
-        }
+        let is_known = self.host.is_known(aor.user(), aor.domain());
+        let reason = if is_known { Reason::NotRegistered } else { Reason::NoSuchUser };
+        let (status, phrase) = match is_known || self.hides_users(request) {
+            true => (480, "Temporarily Unavailable"),
+            false => (404, "Not Found"),
+        };
+        self.refuse_for(request, status, phrase, Some(reason));
+    }
+
+    /// True if the sender of a request must not learn which users there are.
+    pub(crate) fn hides_users(&self, request: &Request<'_, '_>) -> bool {
+        self.config.auth.hide_users && !request.grant.sender.is_believed()
     }
 
     /// Answers a request that the parser rejected, if it has a response; drops responses and ACKs.

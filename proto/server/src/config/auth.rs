@@ -26,6 +26,8 @@ pub struct AuthConfig {
     pub in_dialog: bool,
     /// Methods of callers without a password that reach users of `domains`. Default: [`Strangers::Call`].
     pub strangers: Strangers,
+    /// A sender who has proven nothing gets the same response for a user that does not exist and for one without a binding. Default: false.
+    pub hide_users: bool,
     /// REFER of callers without a password passes inside their calls: the called phone dials what they name. Default: false.
     pub stranger_refer: bool,
     /// Networks of trusted proxies: their contacts and identities are believed. At most 1,000. Default: none.
@@ -60,6 +62,7 @@ impl AuthConfig {
             digest: DigestPolicy::default(),
             in_dialog: false,
             strangers: Strangers::default(),
+            hide_users: false,
             stranger_refer: false,
             trusted: Vec::new(),
             fronts: Vec::new(),

@@ -91,7 +91,7 @@ impl Locating {
         if !matches!(request.method, Method::Invite | Method::Message)
             || request.message.to().tag().is_some()
             || !env.config.read_target(&routed.uri, &mut aor)
-            || !env.host.is_known(aor.user(), aor.domain())
+            || !(env.host.is_known(aor.user(), aor.domain()) || env.hides_users(request))
             || is_registered(table, aor.as_bytes(), env.cx.now)
         {
             return false;

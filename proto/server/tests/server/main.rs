@@ -46,6 +46,7 @@ mod guessing;
 mod harness;
 #[cfg(feature = "patterns")]
 mod header_rules;
+mod hidden_users;
 mod hostile;
 mod inner_hosts;
 mod listeners;
