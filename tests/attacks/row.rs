@@ -47,7 +47,6 @@ pub(crate) enum Door {
     Dns,
     Dtls,
     Link,
-    Neighbour,
     Admin,
     KeptMessages,
 }
@@ -86,7 +85,6 @@ impl Door {
             Self::Dns => "DNS",
             Self::Dtls => "DTLS",
             Self::Link => "cluster link",
-            Self::Neighbour => "neighbour",
             Self::Admin => "admin API",
             Self::KeptMessages => "kept messages",
         }

@@ -1,6 +1,6 @@
 //! Tests of challenges.
 
-use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, query, register};
+use crate::harness::{ALICE, BOB, Request, STRANGER, World, forwarded, invite, only, query, register};
 pub(crate) use crate::login::{Login, answered, is_stale, nonce_of, proven};
 use ringway_server::Algorithm;
 use std::time::Duration;
