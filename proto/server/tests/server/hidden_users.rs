@@ -1,4 +1,4 @@
-//! Distinctions that somebody without a password can make between users: known, unknown, registered or not (RFC 3261 §26.1.5).
+//! Answers to somebody without a password: alike for known and unknown users, registered or not (RFC 3261 §26.1.5).
 
 use crate::challenge::{Login, answered, proven};
 use crate::harness::{
