@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use ringway_sansio::Seed;
 use std::io::{self, BufRead, IsTerminal, Read};
+use zxcvbn::zxcvbn;
 
 /// Reads the first line of standard input, without its end. It does not wait for the end of the input, so that it works
 /// for typed input, which it asks for, and for an open pipe.
@@ -29,6 +30,75 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
     }
     Ok(password.to_owned())
 }
+
+/// Refuses a password that is easy to guess. `known`: words that an attacker tries first, as the name of its user.
+pub(crate) fn check(password: &str, known: &[&str]) -> Result<(), Failure> {
+    let guesses = guesses_log10(password, known);
+    if guesses >= GUESSES_LOG10_MIN {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "the password is easy to guess: about 10^{guesses:.0} guesses are enough, and 10^{GUESSES_LOG10_MIN:.0} are required; give a longer \
+         one without words and dates, leave out --password-stdin to have one made, or add --danger-weak"
+    )))
+}
+
+fn guesses_log10(password: &str, known: &[&str]) -> f64 {
+    zxcvbn(password, known).guesses_log10()
+}
+
+/// Count of passwords that are easy to guess among those of a list.
+#[derive(Debug, Default)]
+pub(crate) struct WeakPasswords {
+    first: Vec<(String, String)>,
+}
+
+impl WeakPasswords {
+    /// Notes the password of a user, unless there are [`WeakPasswords::CHECKED_MAX`] already: the check takes up to a millisecond.
+    pub(crate) fn note(&mut self, user: &str, password: &str) {
+        if self.first.len() < Self::CHECKED_MAX {
+            self.first.push((user.to_owned(), password.to_owned()));
+        }
+    }
+
+    /// Number of those that are easy to guess, and of those that were checked.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let is_weak = |(user, password): &&(String, String)| {
+            guesses_log10(password, &[user.as_str()]) < GUESSES_LOG10_MIN
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let part = self.first.len().div_ceil(threads).max(1);
+        let weak = std::thread::scope(|scope| {
+            let counts: Vec<_> = self
+                .first
+                .chunks(part)
+                .map(|part| scope.spawn(move || part.iter().filter(is_weak).count()))
+                .collect();
+            counts.into_iter().filter_map(|count| count.join().ok()).sum()
+        });
+        (weak, self.first.len())
+    }
+
+    /// Warning with their number; `None` without any. `all`: number of rows with a password.
+    pub(crate) fn warning(&self, all: u64) -> Option<String> {
+        let (weak, checked) = self.count();
+        let of = match all > checked as u64 {
+            true => format!("of the first {checked} passwords"),
+            false => format!("of {checked} passwords"),
+        };
+        (weak > 0).then(|| {
+            format!(
+                "{weak} {of} are easy to guess, with fewer than 10^{GUESSES_LOG10_MIN:.0} guesses; `ringway user passwd NAME` makes a strong one"
+            )
+        })
+    }
+
+    /// Maximum number of passwords that are checked.
+    const CHECKED_MAX: usize = 10_000;
+}
+
+/// Power of ten of the guesses that a password must need.
+const GUESSES_LOG10_MIN: f64 = 15.0;
 
 /// Generates a password from 100 random bits.
 pub(crate) fn generated() -> Result<String, Failure> {
@@ -65,4 +135,41 @@ pub(crate) fn bytes<const LEN: usize>() -> Result<[u8; LEN], Failure> {
         Failure::failed(format!("the operating system returned no random bytes: {error}"))
     })?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_refused_by_its_guesses() {
+        for (password, is_taken) in [
+            ("", false),
+            ("secret", false),
+            ("correcthorse", false),
+            ("Alice.Example.org.2026", false),
+            ("P@ssw0rd12345", false),
+            ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+            ("t7#kQ9!vLx2mZpRw", true),
+            ("umbrella-tungsten-giraffe-sonata", true),
+        ] {
+            let checked = check(password, &["alice", "example.org"]);
+            assert_eq!(checked.is_ok(), is_taken, "{password}: {:?}", guesses_log10(password, &[]));
+        }
+        for _ in 0..20 {
+            check(&generated().unwrap(), &["alice", "example.org"]).unwrap();
+        }
+    }
+
+    #[test]
+    fn weak_passwords_of_a_list_are_counted() {
+        let mut passwords = WeakPasswords::default();
+        assert_eq!((passwords.count(), passwords.warning(0)), ((0, 0), None));
+        for (user, password) in [("alice", "secret"), ("bob", "t7#kQ9!vLx2mZpRw"), ("carol", "carol1")] {
+            passwords.note(user, password);
+        }
+        assert_eq!(passwords.count(), (2, 3));
+        assert!(passwords.warning(3).unwrap().starts_with("2 of 3 passwords are easy to guess"));
+        assert!(passwords.warning(4).unwrap().starts_with("2 of the first 3 passwords"));
+    }
 }

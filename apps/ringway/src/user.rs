@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, printable};
+use crate::password::WeakPasswords;
 use crate::serve::users;
 use crate::{backup, password};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Time after which an import shows its progress.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+
+/// Rows between two steps of the progress.
+const PROGRESS_ROWS: u64 = 1000;
 
 pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
@@ -85,7 +89,7 @@ impl Command {
 
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let (password, is_generated) = password(args)?;
+        let (password, is_generated) = password(args, &user)?;
         self.users.edit(&user, |store| Ok(store.add(&user, self.realm_of(user.domain()), &password)?))?;
         self.warn_of_foreign_domain(user.domain());
         self.print_password(&user, "added", is_generated.then_some(&password))
@@ -93,7 +97,7 @@ impl Command {
 
     fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let (password, is_generated) = password(args)?;
+        let (password, is_generated) = password(args, &user)?;
         self.users
             .edit(&user, |store| Ok(store.passwd(&user, self.realm_of(user.domain()), &password)?))?;
         self.warn_of_foreign_domain(user.domain());
@@ -121,16 +125,18 @@ impl Command {
     /// Adds the users of a list to a store.
     fn read_list(&self, store: &Store, file: &Path) -> Result<Imported, Failure> {
         let begun = Instant::now();
-        let mut bar = None;
+        let (mut bar, mut rows, mut passwords) = (None, 0_u64, WeakPasswords::default());
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let domain = self.domain();
         let imported = store.import(
             file,
             domain,
             |domain| self.realm_of(domain),
-            |position| {
-                if begun.elapsed() > PROGRESS_AFTER {
-                    bar.get_or_insert_with(|| progress(bytes)).set_position(position);
+            |row| {
+                passwords.note(row.user.name(), row.password);
+                rows += 1;
+                if rows.is_multiple_of(PROGRESS_ROWS) && begun.elapsed() > PROGRESS_AFTER {
+                    bar.get_or_insert_with(|| progress(bytes)).set_position(row.byte);
                 }
             },
         );
@@ -138,6 +144,9 @@ impl Command {
             bar.finish_and_clear();
         }
         let imported = imported?;
+        if let Some(warning) = passwords.warning(rows) {
+            eprintln!("ringway: warning: {}: {warning}", file.display());
+        }
         for domain in &imported.domains {
             self.warn_of_foreign_domain(domain);
         }
@@ -350,11 +359,15 @@ fn line_of(forwards: &Forwards, condition: Condition, target: &ForwardUri) -> St
 }
 
 /// Returns the password, and true if it was generated.
-fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
+fn password(args: &PasswordArgs, user: &UserName) -> Result<(String, bool), Failure> {
     if !args.password_stdin {
         return Ok((password::generated()?, true));
     }
-    Ok((password::from_stdin()?, false))
+    let password = password::from_stdin()?;
+    if !args.danger_weak {
+        password::check(&password, &[user.name(), user.domain()])?;
+    }
+    Ok((password, false))
 }
 
 fn progress(bytes: u64) -> ProgressBar {

@@ -466,9 +466,6 @@ pub(super) fn insert_row(
     Ok(added > 0)
 }
 
-/// Rows between two calls of `progress`.
-const PROGRESS_ROWS: u64 = 1000;
-
 /// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
@@ -480,7 +477,7 @@ pub struct Imported {
 
 impl Store {
     /// Adds all subscribers of a list in the format of [`UserList`]. A row without a domain is in `domain`. `realm_of`
-    /// returns the realm of a domain, `progress` gets the number of bytes read.
+    /// returns the realm of a domain, `each` gets the rows that were added.
     ///
     /// # Errors
     /// The file cannot be read, or its header or a row is invalid; the error names the line, and nothing is imported.
@@ -489,7 +486,7 @@ impl Store {
         file: &Path,
         domain: &str,
         realm_of: impl Fn(&str) -> &'r str,
-        mut progress: impl FnMut(u64),
+        mut each: impl FnMut(&UserRow<'_>),
     ) -> Result<Imported, StoreError> {
         let opened = File::open(file).map_err(StoreError::io(file, "open"))?;
         let mut reader = BufReader::new(opened);
@@ -506,9 +503,7 @@ impl Store {
                         let inserted = self.import_row(transaction, &row, realm_of(row.user.domain()));
                         inserted.map_err(|detail| bad_row(file, BadRow { line: row.line, detail }))?;
                         imported.add(&row.user);
-                        if imported.users.is_multiple_of(PROGRESS_ROWS) {
-                            progress(row.byte);
-                        }
+                        each(&row);
                     }
                     None if bytes == 0 => return Ok(imported),
                     None => {}

@@ -140,4 +140,7 @@ pub(crate) struct PasswordArgs {
     /// Read the password from standard input instead of generating one
     #[arg(long)]
     pub(crate) password_stdin: bool,
+    /// Take a password that is easy to guess: with fewer than 10^15 guesses by zxcvbn
+    #[arg(long, requires = "password_stdin")]
+    pub(crate) danger_weak: bool,
 }

@@ -3,6 +3,7 @@
 use crate::args::MigrateArgs;
 use crate::config::Config;
 use crate::output::printable;
+use crate::password::WeakPasswords;
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_sql::migration::{Account, LeftTable, Settings};
 use ringway_store::{Ha1, Hashes, Restoration, Restored, UserName};
@@ -29,6 +30,7 @@ pub(super) struct Taken<'c> {
     md5_only: u64,
     /// Users whose passwords were hashed for the realm of this server.
     hashed: u64,
+    passwords: WeakPasswords,
     left: Vec<(String, String)>,
     left_count: u64,
     begun: Instant,
@@ -48,6 +50,7 @@ impl<'c> Taken<'c> {
             foreign_realms: BTreeMap::new(),
             md5_only: 0,
             hashed: 0,
+            passwords: WeakPasswords::default(),
             left: Vec::new(),
             left_count: 0,
             begun: Instant::now(),
@@ -78,6 +81,7 @@ impl<'c> Taken<'c> {
         let (realm, hashes) = match (account.password, account.md5) {
             (Some(password), _) => {
                 self.hashed += 1;
+                self.passwords.note(user.name(), password);
                 (own.to_owned(), user.hashes(own, password).map_err(|unusable| unusable.to_string())?)
             }
             (None, Some(md5)) => {
@@ -186,6 +190,9 @@ impl<'c> Taken<'c> {
                 self.md5_only
             );
         }
+        if let Some(warning) = self.passwords.warning(self.hashed) {
+            let _ = writeln!(text, "warning: {warning}");
+        }
         for (domain, realm) in &self.foreign_realms {
             let _ = writeln!(
                 text,
@@ -242,6 +249,7 @@ impl<'c> Taken<'c> {
                 "changed": added.changed,
                 "left_out": self.left_count,
                 "md5_only": self.md5_only,
+                "weak": self.passwords.count().0,
             },
             "left_out": left,
             "foreign_realms": self.foreign_realms,

@@ -143,7 +143,7 @@ fn folder() -> tempfile::TempDir {
     let other = rusqlite::Connection::open(path("other.db")).unwrap();
     other.execute_batch("CREATE TABLE other (id INTEGER)").unwrap();
     fs::write(path("empty.toml"), "[store]\nurl = \"sqlite://newer.db\"\n").unwrap();
-    let list = ["user", "add", "alice", "--config", "empty.toml", "--password-stdin"];
+    let list = ["user", "add", "alice", "--config", "empty.toml", "--password-stdin", "--danger-weak"];
     Running::start(folder.path(), &list, "secret\n").done().ok();
     let newer = rusqlite::Connection::open(path("newer.db")).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();

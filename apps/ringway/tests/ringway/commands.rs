@@ -58,14 +58,33 @@ fn a_user_is_added_with_a_generated_password_shown_once() {
 }
 
 #[test]
+fn a_password_that_is_easy_to_guess_is_refused_unless_it_is_wanted() {
+    let folder = folder();
+    let run = |args: &[&str], input: &str| Running::start(folder.path(), args, input).done();
+    let add = ["user", "add", "alice", "--password-stdin"];
+    let error = run(&add, "secret\n").refused(2);
+    assert!(error.contains("easy to guess") && error.contains("--danger-weak"), "{error}");
+    run(&add, "t7#kQ9!vLx2mZpRw\n").ok();
+    let passwd = ["user", "passwd", "alice", "--password-stdin"];
+    run(&passwd, "alice2026\n").refused(2);
+    run(&[&passwd[..], &["--danger-weak"]].concat(), "alice2026\n").ok();
+    run(&["user", "add", "bob", "--danger-weak"], "").refused(2);
+    let list = "username,password\ncarol,carol1\ndave,t7#kQ9!vLx2mZpRw\n";
+    fs::write(folder.path().join("users.csv"), list).unwrap();
+    let imported = run(&["user", "import", "users.csv"], "");
+    assert!(imported.err.contains("users.csv: 1 of 2 passwords are easy to guess"), "{imported:?}");
+    assert_eq!(imported.ok(), "2 users imported\n");
+}
+
+#[test]
 fn a_password_from_standard_input_is_not_shown() {
     let folder = folder();
-    let add = ["user", "add", "bob@Example.org", "--password-stdin"];
+    let add = ["user", "add", "bob@Example.org", "--password-stdin", "--danger-weak"];
     let out = ringway_with_input(folder.path(), &add, "s3cret\n");
     assert!(out.err.contains("example.org is not among the domains"), "{out:?}");
     assert_eq!(out.ok(), "bob@example.org added\n");
     assert_eq!(users(folder.path()), ["bob@example.org"]);
-    let carol = ["user", "add", "carol", "--password-stdin"];
+    let carol = ["user", "add", "carol", "--password-stdin", "--danger-weak"];
     let error = ringway_with_input(folder.path(), &carol, "\n").refused(2);
     assert!(error.contains("empty"), "{error}");
     let error = ringway_with_input(folder.path(), &carol, &"x".repeat(2000)).refused(2);
@@ -334,7 +353,7 @@ fn without_a_database_no_user_is_listed_or_changed() {
 #[test]
 fn a_file_that_is_not_utf_8_has_its_own_error() {
     let folder = folder();
-    let add = ["user", "add", "alice", "--password-stdin"];
+    let add = ["user", "add", "alice", "--password-stdin", "--danger-weak"];
     let (phone, mut input) = Running::start_and_keep_input(folder.path(), &add, "");
     std::io::Write::write_all(&mut input, b"wonder\xff\n").unwrap();
     let error = phone.done().refused(2);

@@ -473,7 +473,11 @@ fn baresip_registers_and_calls_with_the_accounts_of_the_page() {
     let configuration = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
     for user in ["alice", "bob"] {
-        let add = Running::start(folder.path(), &["user", "add", user, "--password-stdin"], "secret\n");
+        let add = Running::start(
+            folder.path(),
+            &["user", "add", user, "--password-stdin", "--danger-weak"],
+            "secret\n",
+        );
         assert_eq!(add.done().status, 0);
     }
     let server = Running::start(folder.path(), &["serve"], "");

@@ -44,7 +44,7 @@ fn serve_with(key: &KeyPair, lines: &str) -> Served {
     );
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     for user in ["alice", "bob"] {
-        let args = ["user", "add", user, "--password-stdin"];
+        let args = ["user", "add", user, "--password-stdin", "--danger-weak"];
         Running::start(folder.path(), &args, "secret\n").done().ok();
     }
     let running = Running::start(folder.path(), &["serve"], "");

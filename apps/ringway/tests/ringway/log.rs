@@ -35,7 +35,7 @@ fn serve(log: &str, more: &str) -> Served {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ringway.toml"), configuration(log, more)).unwrap();
     if !more.contains("memory:") {
-        let add = ["user", "add", "alice", "--password-stdin"];
+        let add = ["user", "add", "alice", "--password-stdin", "--danger-weak"];
         Running::start(folder.path(), &add, &format!("{ALICE_PASSWORD}\n")).done().ok();
     }
     let running = Running::start(folder.path(), &["serve"], "");

@@ -15,6 +15,7 @@ mod documents;
 mod drain;
 mod dtls;
 mod forward_live;
+mod hidden_users;
 mod lab;
 mod lab_agent;
 mod lab_run;

@@ -26,7 +26,7 @@ fn folder(durability: &str) -> TempDir {
 
 fn add(folder: &Path, user: &str) {
     let input = format!("secret-{user}\n");
-    Running::start(folder, &["user", "add", user, "--password-stdin"], &input).done().ok();
+    Running::start(folder, &["user", "add", user, "--password-stdin", "--danger-weak"], &input).done().ok();
 }
 
 /// A server; dropping it kills it.

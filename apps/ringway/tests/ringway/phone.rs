@@ -405,7 +405,7 @@ fn through_the_server_with_digest() {
     std::fs::write(&config, text).unwrap();
     let config = config.to_str().unwrap();
     for user in ["alice", "bob"] {
-        let args = ["user", "add", user, "--password-stdin", "--config", config];
+        let args = ["user", "add", user, "--password-stdin", "--danger-weak", "--config", config];
         assert_eq!(start(&args, "secret\n").done().status, 0);
     }
     let server = start(&["serve", "--config", config], "");
@@ -468,7 +468,17 @@ fn a_realm_other_than_the_domain_is_learnt_by_registering_or_pinned() {
     std::fs::write(&config, text).unwrap();
     let config = config.to_str().unwrap();
     for user in ["alice", "bob"] {
-        let args = ["user", "add", user, "--domain", "example.org", "--password-stdin", "--config", config];
+        let args = [
+            "user",
+            "add",
+            user,
+            "--domain",
+            "example.org",
+            "--password-stdin",
+            "--danger-weak",
+            "--config",
+            config,
+        ];
         assert_eq!(start(&args, "secret\n").done().status, 0);
     }
     let server = start(&["serve", "--config", config], "");
@@ -508,7 +518,8 @@ fn each_domain_has_its_realm_and_a_password_for_another_one_is_reported() {
     };
     let path = config.to_str().unwrap();
     let add = |user: &str, domain: &str| {
-        let args = ["user", "add", user, "--domain", domain, "--password-stdin", "--config", path];
+        let args =
+            ["user", "add", user, "--domain", domain, "--password-stdin", "--danger-weak", "--config", path];
         assert_eq!(start(&args, "secret\n").done().status, 0);
     };
     write("");

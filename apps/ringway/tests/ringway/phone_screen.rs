@@ -84,7 +84,9 @@ fn server(folder: &TempDir) -> (Running, String) {
     let config = "domains = [\"localhost\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     for name in ["alice", "bob", "carol"] {
-        Running::start(folder.path(), &["user", "add", name, "--password-stdin"], name).done().ok();
+        Running::start(folder.path(), &["user", "add", name, "--password-stdin", "--danger-weak"], name)
+            .done()
+            .ok();
     }
     let server = Running::start(folder.path(), &["serve"], "");
     let address = server.address();

@@ -156,7 +156,11 @@ fn every_confirmed_registration_of_a_user_survives_a_restart() {
 fn a_user_removed_and_added_again_has_no_registrations() {
     let folder = folder(10);
     let user = |command: &str| {
-        Running::start(folder.path(), &["user", command, "bob", "--password-stdin"], "secret\n")
+        Running::start(
+            folder.path(),
+            &["user", command, "bob", "--password-stdin", "--danger-weak"],
+            "secret\n",
+        )
     };
     user("add").done().ok();
     let readd = || {
@@ -235,7 +239,7 @@ fn rows_that_no_command_writes_stop_neither_the_start_nor_what_follows() {
     let folder = folder(10);
     let path = folder.path();
     let command = |args: &[&str]| Running::start(path, args, "secret\n").done().ok();
-    command(&["user", "add", "alice", "--password-stdin"]);
+    command(&["user", "add", "alice", "--password-stdin", "--danger-weak"]);
     let database = rusqlite::Connection::open(path.join("r.db")).unwrap();
     let damage = |name: &str| {
         let rows = format!(
@@ -259,7 +263,7 @@ fn rows_that_no_command_writes_stop_neither_the_start_nor_what_follows() {
     // The same while it runs: what comes later is followed.
     database.execute_batch("DELETE FROM changed WHERE name = ''").unwrap();
     damage("carol");
-    command(&["user", "add", "dave", "--password-stdin"]);
+    command(&["user", "add", "dave", "--password-stdin", "--danger-weak"]);
     wait_until("changes are followed", || server.stat("subscribers") >= 2);
     assert!(server.stat("store_rows_unreadable") > before);
     let listed = command(&["user", "list"]);

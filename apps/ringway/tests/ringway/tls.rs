@@ -52,7 +52,7 @@ fn serve(host: Option<&str>) -> Served {
         [tls]\ncertificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     for user in ["alice", "bob"] {
-        let args = ["user", "add", user, "--password-stdin"];
+        let args = ["user", "add", user, "--password-stdin", "--danger-weak"];
         Running::start(folder.path(), &args, "secret\n").done().ok();
     }
     let running = Running::start(folder.path(), &["serve"], "");

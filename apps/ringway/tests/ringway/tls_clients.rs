@@ -35,7 +35,13 @@ fn serve() -> Served {
         [admin]\nlisten = \"127.0.0.1:0\"\n[[neighbour]]\nname = \"trunk\"\ncertificate = \"trunk.example.net\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     for user in ["alice", "bob"] {
-        Running::start(folder.path(), &["user", "add", user, "--password-stdin"], "secret\n").done().ok();
+        Running::start(
+            folder.path(),
+            &["user", "add", user, "--password-stdin", "--danger-weak"],
+            "secret\n",
+        )
+        .done()
+        .ok();
     }
     let running = Running::start(folder.path(), &["serve"], "");
     running.ready();

@@ -17,7 +17,11 @@ const CONFIGURATION: &str =
 /// Server with the user bob, and the addresses of its SIP listener and of its admin API.
 fn server(folder: &Path) -> (Running, String, String) {
     fs::write(folder.join("ringway.toml"), CONFIGURATION).unwrap();
-    let add = Running::start(folder, &["user", "add", "bob", "--password-stdin"], "secret of bob\n");
+    let add = Running::start(
+        folder,
+        &["user", "add", "bob", "--password-stdin", "--danger-weak"],
+        "secret of bob\n",
+    );
     assert_eq!(add.done().status, 0);
     let running = Running::start(folder, &["serve"], "");
     let sip = running.address();

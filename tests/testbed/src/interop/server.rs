@@ -240,7 +240,10 @@ impl Server {
         if self.ringway.program().is_none() {
             return Ok(());
         }
-        self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
+        self.command(
+            &["user", "add", name, "--password-stdin", "--danger-weak"],
+            Some(&format!("secret-{name}")),
+        )?;
         std::thread::sleep(Duration::from_secs(2));
         Ok(())
     }

@@ -96,7 +96,7 @@ fn write_configuration(folder: &Path) -> Result<(std::path::PathBuf, u16)> {
 
 fn add_user(ringway: &Path, configuration: &Path, user: &str) -> Result<()> {
     let mut command = Command::new(ringway);
-    command.args(["user", "add", user, "--password-stdin", "--config"]).arg(configuration);
+    command.args(["user", "add", user, "--password-stdin", "--danger-weak", "--config"]).arg(configuration);
     run_to_end(&mut command, PASSWORD).map(drop)
 }
 
