@@ -31,16 +31,16 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
-/// Refuses a password that is easy to guess. `known`: words that an attacker tries first, as the name of its user.
-pub(crate) fn check(password: &str, known: &[&str]) -> Result<(), Failure> {
+/// What is wrong with a password that is easy to guess, and the remedy; `None` for a strong one. `known`: words that an attacker tries first,
+/// as the name of its user.
+pub(crate) fn weakness_of(password: &str, known: &[&str]) -> Option<String> {
     let guesses = guesses_log10(password, known);
-    if guesses >= GUESSES_LOG10_MIN {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "the password is easy to guess: about 10^{guesses:.0} guesses are enough, and 10^{GUESSES_LOG10_MIN:.0} are required; give a longer \
-         one without words and dates, leave out --password-stdin to have one made, or add --danger-weak"
-    )))
+    (guesses < GUESSES_LOG10_MIN).then(|| {
+        format!(
+            "the password is easy to guess: about 10^{guesses:.0} guesses are enough, and 10^{GUESSES_LOG10_MIN:.0} are required; give a \
+             longer one without words and dates, leave out --password-stdin to have one made, or add --danger-weak"
+        )
+    })
 }
 
 fn guesses_log10(password: &str, known: &[&str]) -> f64 {
@@ -153,11 +153,11 @@ mod tests {
             ("t7#kQ9!vLx2mZpRw", true),
             ("umbrella-tungsten-giraffe-sonata", true),
         ] {
-            let checked = check(password, &["alice", "example.org"]);
-            assert_eq!(checked.is_ok(), is_taken, "{password}: {:?}", guesses_log10(password, &[]));
+            let weakness = weakness_of(password, &["alice", "example.org"]);
+            assert_eq!(weakness.is_none(), is_taken, "{password}: {:?}", guesses_log10(password, &[]));
         }
         for _ in 0..20 {
-            check(&generated().unwrap(), &["alice", "example.org"]).unwrap();
+            assert_eq!(weakness_of(&generated().unwrap(), &["alice", "example.org"]), None);
         }
     }
 

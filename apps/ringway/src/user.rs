@@ -14,7 +14,7 @@ use ringway_store::{
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -364,8 +364,14 @@ fn password(args: &PasswordArgs, user: &UserName) -> Result<(String, bool), Fail
         return Ok((password::generated()?, true));
     }
     let password = password::from_stdin()?;
-    if !args.danger_weak {
-        password::check(&password, &[user.name(), user.domain()])?;
+    if !args.danger_weak
+        && let Some(weakness) = password::weakness_of(&password, &[user.name(), user.domain()])
+    {
+        // Scripts of the versions without this check go on.
+        match io::stdin().is_terminal() {
+            true => return Err(Failure::usage(weakness)),
+            false => eprintln!("ringway: warning: {weakness}"),
+        }
     }
     Ok((password, false))
 }

@@ -58,16 +58,17 @@ fn a_user_is_added_with_a_generated_password_shown_once() {
 }
 
 #[test]
-fn a_password_that_is_easy_to_guess_is_refused_unless_it_is_wanted() {
+fn a_password_of_a_script_that_is_easy_to_guess_has_a_warning_unless_it_is_wanted() {
     let folder = folder();
     let run = |args: &[&str], input: &str| Running::start(folder.path(), args, input).done();
     let add = ["user", "add", "alice", "--password-stdin"];
-    let error = run(&add, "secret\n").refused(2);
-    assert!(error.contains("easy to guess") && error.contains("--danger-weak"), "{error}");
-    run(&add, "t7#kQ9!vLx2mZpRw\n").ok();
+    let warned = run(&add, "secret\n");
+    assert!(warned.err.contains("easy to guess") && warned.err.contains("--danger-weak"), "{warned:?}");
     let passwd = ["user", "passwd", "alice", "--password-stdin"];
-    run(&passwd, "alice2026\n").refused(2);
-    run(&[&passwd[..], &["--danger-weak"]].concat(), "alice2026\n").ok();
+    assert!(!run(&passwd, "t7#kQ9!vLx2mZpRw\n").err.contains("easy to guess"));
+    assert!(run(&passwd, "alice2026\n").err.contains("easy to guess"));
+    let wanted = run(&[&passwd[..], &["--danger-weak"]].concat(), "alice2026\n");
+    assert!(!wanted.err.contains("easy to guess"), "{wanted:?}");
     run(&["user", "add", "bob", "--danger-weak"], "").refused(2);
     let list = "username,password\ncarol,carol1\ndave,t7#kQ9!vLx2mZpRw\n";
     fs::write(folder.path().join("users.csv"), list).unwrap();
