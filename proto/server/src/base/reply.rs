@@ -117,12 +117,13 @@ impl Env<'_> {
         });
     }
 
-    /// Answers 404 or 480 for a user without a binding; 480 for both if the sender must not learn which users there are. Neither the
-    /// work nor the length of the response depends on the user then.
+    /// Answers 404 or 480 for a user without a binding; 480 for both if the sender must not learn which users there are.
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
-        let is_known = self.host.is_known(aor.user(), aor.domain());
+        let hides = self.hides_users(request);
+        // A lookup that finds takes longer than one that does not: without a trace there is none.
+        let is_known = (hides && !self.is_tracing) || self.host.is_known(aor.user(), aor.domain());
         let reason = if is_known { Reason::NotRegistered } else { Reason::NoSuchUser };
-        let (status, phrase) = match is_known || self.hides_users(request) {
+        let (status, phrase) = match is_known || hides {
             true => (480, "Temporarily Unavailable"),
             false => (404, "Not Found"),
         };
