@@ -60,16 +60,23 @@ pub(super) const fn code_of(byte: u8) -> Option<u8> {
 /// Values of prefixes. A number has that of its longest prefix.
 ///
 /// Each value holds from its prefix up to the next one, or up to the end of its prefix, where that of a shorter one holds again: a
-/// lookup is one search.
+/// lookup is one search. With cold caches it costs the memory pages that it reads, so values are in the pages of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrefixTable<V> {
+    /// Tree of the first keys of the leaves.
     tree: Tree,
-    /// By key.
-    values: Box<[V]>,
+    leaves: Box<[Leaf<V>]>,
 }
 
-/// Sorted keys in a static B-tree. A node has eight cache lines, because a processor reads the lines of a node at the same time, and those
-/// of two nodes one after another.
+/// Keys with their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(align(1024))]
+struct Leaf<V> {
+    keys: Node,
+    values: [V; KEYS],
+}
+
+/// Sorted keys in a static B-tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Tree {
     /// Level by level: all keys are in the last one, and each other one has the first keys of the nodes of the next.
@@ -78,6 +85,7 @@ struct Tree {
     levels: SmallVec<[u32; 4]>,
 }
 
+/// Eight cache lines of sorted keys: a processor reads the lines of a node at the same time, and those of two nodes one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 struct Node([Line; LINES]);
@@ -87,7 +95,7 @@ type Line = [Prefix; KEYS_OF_LINE];
 
 impl<V> Default for PrefixTable<V> {
     fn default() -> Self {
-        Self { tree: Tree::default(), values: Box::default() }
+        Self { tree: Tree::default(), leaves: Box::default() }
     }
 }
 
@@ -104,20 +112,26 @@ impl<V: Copy + Default + PartialEq> PrefixTable<V> {
         }
         close(&mut open, &mut steps, None);
         steps.dedup_by(|next, kept| next.1 == kept.1);
-        let (keys, values): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-        Self { tree: Tree::new(keys), values: values.into() }
+        let leaf = |steps: &[(Prefix, V)]| {
+            let mut values = [V::default(); KEYS];
+            values.iter_mut().zip(steps).for_each(|(at, (_, value))| *at = *value);
+            Leaf { keys: Node::new(steps.iter().map(|(key, _)| *key)), values }
+        };
+        let firsts = steps.chunks(KEYS).filter_map(|steps| steps.first()).map(|(key, _)| *key).collect();
+        Self { tree: Tree::new(firsts), leaves: steps.chunks(KEYS).map(leaf).collect() }
     }
 
     /// Value of the longest prefix of a number.
     pub(super) fn find(&self, wanted: Prefix) -> Option<&V> {
-        self.values.get(self.tree.last_up_to(wanted)?)
+        let leaf = self.leaves.get(self.tree.last_up_to(wanted)?)?;
+        leaf.values.get(leaf.keys.last_up_to(wanted)?)
     }
 }
 
 impl<V> PrefixTable<V> {
     /// Bytes of the table in memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.tree.nodes) + size_of_val(&*self.values)
+        size_of_val(&*self.tree.nodes) + size_of_val(&*self.leaves)
     }
 }
 
@@ -147,27 +161,36 @@ impl Tree {
         let (mut nodes, mut starts) = (Vec::new(), SmallVec::new());
         for keys in levels.iter().rev() {
             starts.push(nodes.len() as u32);
-            nodes.extend(keys.chunks(KEYS).map(|keys| {
-                let mut node = Node([[Prefix(u64::MAX); KEYS_OF_LINE]; LINES]);
-                node.0.as_flattened_mut().iter_mut().zip(keys).for_each(|(place, key)| *place = *key);
-                node
-            }));
+            nodes.extend(keys.chunks(KEYS).map(|keys| Node::new(keys.iter().copied())));
         }
         Self { nodes: nodes.into(), levels: starts }
+    }
+
+    /// Index of the last key that is not above `wanted`.
+    fn last_up_to(&self, wanted: Prefix) -> Option<usize> {
+        let mut at = 0;
+        for first in &self.levels {
+            at = at * KEYS + self.nodes.get(*first as usize + at)?.last_up_to(wanted)?;
+        }
+        Some(at)
+    }
+}
+
+impl Node {
+    /// Node of sorted keys, at most [`KEYS`].
+    fn new(keys: impl Iterator<Item = Prefix>) -> Self {
+        let mut node = Self([[Prefix(u64::MAX); KEYS_OF_LINE]; LINES]);
+        node.0.as_flattened_mut().iter_mut().zip(keys).for_each(|(at, key)| *at = key);
+        node
     }
 
     /// Index of the last key that is not above `wanted`.
     // One copy of short code: with cold caches each line of code is read, too.
     #[inline(never)]
     fn last_up_to(&self, wanted: Prefix) -> Option<usize> {
-        let mut at = 0;
-        for first in &self.levels {
-            let Node(lines) = self.nodes.get(*first as usize + at)?;
-            let line = lines.iter().filter(|line| line[0] <= wanted).count().checked_sub(1)?;
-            let key = lines.get(line)?.iter().filter(|key| **key <= wanted).count().checked_sub(1)?;
-            at = at * KEYS + line * KEYS_OF_LINE + key;
-        }
-        Some(at)
+        let line = self.0.iter().filter(|line| line[0] <= wanted).count().checked_sub(1)?;
+        let key = self.0.get(line)?.iter().filter(|key| **key <= wanted).count().checked_sub(1)?;
+        Some(line * KEYS_OF_LINE + key)
     }
 }
 
