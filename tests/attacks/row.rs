@@ -47,6 +47,7 @@ pub(crate) enum Door {
     Dns,
     Dtls,
     Link,
+    Neighbour,
     Admin,
     KeptMessages,
 }
@@ -85,6 +86,7 @@ impl Door {
             Self::Dns => "DNS",
             Self::Dtls => "DTLS",
             Self::Link => "cluster link",
+            Self::Neighbour => "neighbour",
             Self::Admin => "admin API",
             Self::KeptMessages => "kept messages",
         }

@@ -127,6 +127,8 @@ defences! {
     SrtpReplay = "srtp-replay";
     /// The certificate of DTLS has the fingerprint of the SDP.
     DtlsFingerprint = "dtls-fingerprint";
+    /// A neighbour has the certificate of its name.
+    NeighbourName = "neighbour-name";
     /// The listener of links is for nodes.
     LinkPeer = "link-peer";
     /// Texts of users with a password are kept only.

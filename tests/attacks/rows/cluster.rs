@@ -1,10 +1,10 @@
-//! To send as a node of a cluster.
+//! To send or receive as a node of a cluster, or as a neighbour.
 
 use super::EVE;
-use crate::harness::{BOB, Request, STRANGER, Sent, Wire, World, request, requests, tcp_flow};
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, request, requests, tcp_flow};
 use crate::row::{Door, Row, Seen, Thesis};
 use ringway_location::NodeName;
-use ringway_sansio::{ConnectionId, Defence, Flow, Instant, ListenerId, PeerNames, Transport};
+use ringway_sansio::{ConnectionId, Defence, Event, Flow, Instant, ListenerId, PeerNames, Transport};
 use ringway_server::{ClusterSecret, LinkedNode, Links, Listener, Neighbour, NeighbourConnection};
 use std::time::Duration;
 
@@ -22,6 +22,13 @@ pub(super) const ROWS: &[Row] = &[
         thesis: Thesis::CallHijacking,
         defence: Defence::FlowToken,
         attack: node_makes_a_token,
+    },
+    Row {
+        name: "another program at the address of a neighbour offers its connection, and gets the calls",
+        door: Door::Neighbour,
+        thesis: Thesis::CallHijacking,
+        defence: Defence::NeighbourName,
+        attack: offers_a_connection,
     },
 ];
 
@@ -102,4 +109,39 @@ fn node_makes_a_token() -> Seen {
     let names = PeerNames::new(other, Vec::new(), Instant::from_secs(1_900_000_000)).unwrap();
     let sent = over_link(&mut world, &forged, OTHER, Some(&names));
     Seen::new(&world, went_over(sent, 5))
+}
+
+fn offers_a_connection() -> Seen {
+    const GATE: &str = "198.51.100.5:5061";
+    let mut world = World::with(|config| {
+        let address = "192.0.2.1:5061".parse().unwrap();
+        config.listeners.push(Listener { transport: Transport::Tls, bound: address, advertised: address });
+        config.neighbours.push(Neighbour {
+            name: "gate".into(),
+            uri: format!("sip:{GATE};transport=tls"),
+            interval: Duration::from_secs(30),
+            connection: NeighbourConnection::Kept,
+            certificate: Some("gate.example.net".into()),
+            offers_alias: true,
+        });
+    });
+    // The neighbour is not there.
+    let probe = requests(world.due()).remove(0);
+    world.event(Event::Unreachable(probe.token));
+    let offered =
+        Flow { transport: Transport::Tls, listener: ListenerId(3), ..tcp_flow(50, "198.51.100.5:40000") };
+    let names = vec!["evil.example.net".into()];
+    let names = PeerNames::new(names, Vec::new(), Instant::from_secs(1_900_000_000)).unwrap();
+    let offer = request("OPTIONS", "sip:192.0.2.1:5061;transport=tls")
+        .via(&format!("SIP/2.0/TLS {GATE};alias;rport;branch=z9hG4bK"))
+        .call_id("options");
+    world.message_of(offered, &offer.wire(), Some(&names));
+    for probe in requests(world.pass(Duration::from_secs(4))) {
+        if probe.flow == offered {
+            world.message_of(offered, &probe.answer(200, &[]), Some(&names));
+        }
+    }
+    let route = format!("Route: <sip:{GATE};transport=tls;lr>");
+    let sent = world.udp(ALICE, &invite("sip:someone@example.com").line(&route));
+    Seen::new(&world, went_over(sent, 50))
 }

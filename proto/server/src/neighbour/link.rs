@@ -12,7 +12,7 @@ use crate::Neighbour;
 use crate::base::{Env, Request};
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Instant, PeerNames, Rng, Transport};
+use ringway_sansio::{ConnectionId, Defence, Instant, PeerNames, Rng, Transport};
 use ringway_sip::Uri;
 
 /// State of a neighbour, reached over a connection or by datagrams. Only a [`Step::Begin`] dials, and the next one is a back-off later.
@@ -276,7 +276,8 @@ impl Neighbour {
             let host = core::str::from_utf8(uri.host().as_bytes());
             uri.host().ip().is_some() || host.is_ok_and(|host| peer.is_domain(host, now))
         };
-        peer.is_domain(domain, now) && Uri::parse(self.uri.as_bytes()).is_ok_and(is_host)
+        let is_its = peer.is_domain(domain, now) || !Defence::NeighbourName.is_on();
+        is_its && Uri::parse(self.uri.as_bytes()).is_ok_and(is_host)
     }
 }
 
