@@ -31,7 +31,7 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
-/// What is wrong with a password that is easy to guess, and the remedy; `None` for a strong one. `known`: words that an attacker tries first,
+/// Fault of a password that is easy to guess, and the remedy; `None` for a strong one. `known`: words that an attacker tries first,
 /// as the name of its user.
 pub(crate) fn weakness_of(password: &str, known: &[&str]) -> Option<String> {
     let guesses = guesses_log10(password, known);

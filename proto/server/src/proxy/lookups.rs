@@ -6,15 +6,13 @@ use crate::base::{BranchId, Grant};
 use crate::dialog::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{
-    Context, Flow, Instant, ListenerId, NumberTarget, RelayRequest, Seed, TableSize, Wheel,
-};
+use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, TableSize, Wheel};
 use ringway_sip::Message;
-use ringway_transaction::{MatchKey, SlabKey};
+use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup.
 #[derive(Debug)]
@@ -119,8 +117,9 @@ impl Lookups {
     pub(crate) fn filled(seed: &Seed, now: Instant) -> Self {
         let mut lookups = Self::new(seed, now);
         let bytes = Self::WAITING_BYTES_MAX / Self::WAITING_MAX;
-        let flow = Flow::udp(ListenerId(0), SocketAddr::from(([192, 0, 2, 1], 5060)));
-        let branch = BranchId::new(SlabKey { index: 0, generation: 1 }, 0);
+        let flow =
+            Flow::udp(ringway_sansio::ListenerId(0), core::net::SocketAddr::from(([192, 0, 2, 1], 5060)));
+        let branch = BranchId::new(ringway_transaction::SlabKey { index: 0, generation: 1 }, 0);
         for query in 0..2 * Self::WAITING_MAX as u64 {
             if lookups.has_room(bytes) {
                 let bytes = alloc::vec![0; bytes].into();
