@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         fs::write(&kept, &page).with_context(|| kept.display().to_string())?;
     }
-    println!("attacks: {} rows, in {PAGE}", page.lines().filter(|line| line.starts_with("| ")).count());
+    let count = page.lines().find(|line| line.ends_with(" attacks.")).unwrap_or_default();
+    println!("{PAGE}: {count}");
     Ok(())
 }
 
