@@ -1,7 +1,6 @@
 //! Tables in memory that all shards share; the driver has their locks.
 
 mod block;
-mod booked_map;
 mod budget;
 mod call_counts;
 mod dialog_states;
