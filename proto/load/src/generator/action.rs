@@ -9,7 +9,7 @@ use ringway_sansio::ConnectionId;
 pub enum Action {
     /// An attempt has ended.
     Ended(Report),
-    /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`]): write what is queued, and
+    /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`](crate::ConnectionUse::PerAttempt)): write what is queued, and
     /// close it.
     Release(ConnectionId),
     /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).

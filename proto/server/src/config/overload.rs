@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Overload control: requests that waited too long in the sockets are refused, those that are worth least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverloadConfig {
-    /// False: no request is refused for its waiting time. Default: true.
+    /// False: no request is refused for its waiting time. Default: false.
     pub enabled: bool,
     /// Waiting time above which requests are refused while the sockets are never empty, 1 ms to 1 s. Default: 5 ms.
     pub target_delay: Duration,
@@ -16,6 +16,6 @@ pub struct OverloadConfig {
 
 impl Default for OverloadConfig {
     fn default() -> Self {
-        Self { enabled: true, target_delay: Duration::from_millis(5), max_delay: Duration::from_millis(50) }
+        Self { enabled: false, target_delay: Duration::from_millis(5), max_delay: Duration::from_millis(50) }
     }
 }

@@ -52,10 +52,7 @@ fn requests_to_servers_say_that_the_control_is_supported_and_others_do_not() {
     assert!(again.iter().any(|sent| sent.bytes == to_trunk.bytes), "a retransmission is the same");
     let to_bob = world.udp(ALICE, &invite("sip:bob@example.org").call_id("to a phone"));
     assert!(!via(&only(requests(to_bob))).contains(";oc"));
-    let mut off = World::with(|config| {
-        carriers(config);
-        config.overload.enabled = false;
-    });
+    let mut off = World::with(carriers);
     assert!(!via(&at(&mut off, "off", CARRIER_A)).contains(";oc"));
 }
 

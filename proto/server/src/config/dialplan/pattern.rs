@@ -14,7 +14,7 @@ use core::ops::Range;
 /// `.` at the end permits any further characters, also none; without it the number ends there. Elsewhere a `*` is the key.
 /// A prefix is a pattern with an open end.
 ///
-/// Prefixes of at most [`Prefix::CHARACTERS_MAX`] characters are in a tree of keys. All other rules are in a trie whose edges are sets of symbols: a
+/// Prefixes of at most `Prefix::CHARACTERS_MAX` characters are in a tree of keys. All other rules are in a trie whose edges are sets of symbols: a
 /// lookup of a number visits each of its nodes once at most; if the sets at a node do not overlap, one node for each digit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatternTable {
