@@ -14,7 +14,7 @@
 
 use crate::context::Shared;
 use crate::core_context::CoreContext;
-use crate::draft::{ContactField, Draft, Purpose, Scope, hex, unfolded, write_contact};
+use crate::draft::{ContactField, Draft, Purpose, Scope, hex, write_contact};
 use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::{Account, AccountId, AgentEvent, Config};
@@ -241,7 +241,7 @@ impl Registrations {
             (423, Some(message)) => self.on_too_brief(cx, account, answer, message),
             (439, _) if self.gives_up_outbound(account) => self.send_register(cx, account),
             (_, message) => {
-                let after = message.and_then(|message| retry_after_s(message));
+                let after = message.and_then(|message| message.retry_after());
                 self.on_failure(cx, account, answer, after);
             }
         }
@@ -426,14 +426,14 @@ impl Registrations {
         cx: &mut CoreContext<'_>,
         account: AccountId,
         answer: &Answer<'_, '_>,
-        after_s: Option<u32>,
+        after: Option<Duration>,
     ) {
         let Some(registration) = self.accounts.get_mut(account.0) else { return };
         self.timers.cancel(registration.keep_alive);
         let mut retry_s = None;
         if may_pass(answer.status) {
-            let pause_s = back_off_s(registration.failures, &mut cx.random.rng)
-                .max(after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX));
+            let after_s = after.unwrap_or_default().min(RETRY_AFTER_MAX).as_secs() as u32;
+            let pause_s = back_off_s(registration.failures, &mut cx.random.rng).max(after_s);
             registration.failures = registration.failures.saturating_add(1);
             registration.state = State::BackingOff;
             let due = cx.now() + Duration::from_secs(u64::from(pause_s));
@@ -486,17 +486,10 @@ fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
     upper / 2 + spread
 }
 
-/// Seconds of Retry-After, without its comment and parameters.
-fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
-    let value = unfolded(message.first(HeaderName::RetryAfter)?);
-    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
-    grammar::delta_seconds(value.get(..end)?)
-}
-
 const BACK_OFF_BASE_S: u32 = 30;
 const BACK_OFF_S_MAX: u32 = 1800;
 /// Maximum Retry-After that is accepted: one day.
-const RETRY_AFTER_S_MAX: u32 = 24 * 3600;
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// State of the keep-alives of one flow. By UDP they are STUN requests, whose answers show the address that the server sees.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,9 @@
 //! The header fields of a message, located but not parsed.
 
-use crate::grammar::Values;
+use crate::grammar::{Values, number_u32};
 use crate::lines::{FieldAt, Line, Next, any_field, plain_field};
 use crate::{HeaderName, Limits, Reason};
+use core::time::Duration;
 
 /// Positions of the header fields of a message. They are read from a rejected message too, so that it can be answered.
 #[derive(Clone, Debug)]
@@ -43,6 +44,13 @@ impl<'a> Fields<'a> {
     /// The value of the first field of this name, whole.
     pub fn first(&self, name: HeaderName) -> Option<&'a [u8]> {
         self.first_line(name).map(|line| line.value(self.bytes))
+    }
+
+    /// Pause that Retry-After asks for (RFC 3261 §20.33), without its comment and parameters; `None` if there is none.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let value = self.first(HeaderName::RetryAfter)?;
+        let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+        Some(Duration::from_secs(number_u32(value.get(..end)?)?.into()))
     }
 
     /// The values of all fields of this name, each whole: for fields that are no comma-separated lists, such as

@@ -3,13 +3,11 @@
 mod action;
 mod callee;
 mod counters;
-mod retry_after;
 mod scripting;
 mod sending;
 
 pub use self::action::Action;
 pub use self::counters::Counters;
-use self::retry_after::retry_after;
 use self::sending::Sent;
 use crate::attempt::{Attempt, Invite, LocalText, Times, constant};
 use crate::authentication::Challenge;
@@ -346,8 +344,9 @@ impl Generator {
                 attempt.note_final(cx.now, message.method());
                 if status == 503 && self.config.honours_retry_after && scenario.is_caller() {
                     let user = attempt.user as usize;
-                    let wait = retry_after(message).zip(self.users.get_mut(user));
-                    wait.into_iter().for_each(|(time, user)| user.waits_until = cx.now + time);
+                    if let (Some(wait), Some(state)) = (message.retry_after(), self.users.get_mut(user)) {
+                        state.waits_until = cx.now + wait.min(RETRY_AFTER_MAX);
+                    }
                 }
                 self.end(cx, key, Outcome::Status(status));
             }
@@ -584,5 +583,7 @@ const STEPS_IN_A_ROW_MAX: usize = 1_000;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Number of users in a row that are tried for one that has no attempt pending.
 const USERS_TRIED_MAX: usize = 64;
+/// Longest time that a response can let a user wait.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Maximum number of attempts that one call starts.
 const STARTS_MAX: usize = 64;

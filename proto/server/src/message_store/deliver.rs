@@ -12,7 +12,7 @@ use crate::location::{Binding, LocationTable};
 use crate::neighbour::Sending;
 use crate::presence::{ChangedUser, ContactEnd};
 use crate::proxy::BindingHop;
-use crate::tables::{CallRequest, CallResult, retry_after};
+use crate::tables::{CallRequest, CallResult};
 use crate::{Caller, Detail, LogEvent, MessageDrop, Reason};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -113,7 +113,7 @@ impl Messages {
         };
         env.decided_about(message.as_bytes(), reason, Detail::Status(status, ""));
         if verdict == Verdict::NotReady {
-            let pause = retry_after(message);
+            let pause = message.retry_after();
             self.on_failure(env, key, attempt, status, pause.unwrap_or_default());
             return self.release(env);
         }

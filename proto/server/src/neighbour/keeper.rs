@@ -6,7 +6,7 @@ use super::schedule::{Due, Schedule};
 use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, ProbeId, Response, Transactions};
 use crate::dialog::route::{NextHop, hop_of, hop_to};
-use crate::tables::{PAUSE_MAX, retry_after};
+use crate::tables::PAUSE_MAX;
 use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -360,7 +360,7 @@ impl Neighbours {
         let kind = kind_of(env.config, index);
         let Some(neighbour) = self.list.get_mut(index) else { return true };
         let is_chosen = matches!(kind, NeighbourKind::Trunk | NeighbourKind::Neighbour);
-        let pause = retry_after(message).map(|pause| pause.min(PAUSE_MAX));
+        let pause = message.retry_after().map(|pause| pause.min(PAUSE_MAX));
         if is_chosen && neighbour.has_others && !neighbour.is_alias {
             let server = neighbour.server;
             self.fail(env, index, attempt, NeighbourDown::Unavailable);

@@ -15,7 +15,7 @@ use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, RegistrationId, Response, Transactions};
 use crate::config::Advertised;
 use crate::dialog::route::{NextHop, hop_of, hop_to};
-use crate::tables::{CallRequest, PAUSE_MAX, ServiceRoute, put_last, retry_after};
+use crate::tables::{CallRequest, PAUSE_MAX, ServiceRoute, put_last};
 use crate::{Action, Config, LogEvent, TrunkEvent};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -435,7 +435,7 @@ impl Registrations {
             }
             403 | 404 | 420 => self.fail(env, index, status, REFUSED_PAUSE),
             503 => {
-                let pause = retry_after(message).unwrap_or_default().min(PAUSE_MAX);
+                let pause = message.retry_after().unwrap_or_default().min(PAUSE_MAX);
                 self.fail(env, index, status, pause);
             }
             _ => self.fail(env, index, status, Duration::ZERO),

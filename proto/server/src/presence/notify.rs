@@ -8,7 +8,7 @@ use super::{Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog,
 use crate::ShownCall;
 use crate::base::{Env, Owner, Response};
 use crate::location::LocationTable;
-use crate::tables::{PAUSE_MAX, retry_after};
+use crate::tables::PAUSE_MAX;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
 use ringway_transaction::{Outgoing, SlabKey};
@@ -28,7 +28,7 @@ impl Events {
             return;
         }
         subscription.delivery = Delivery::Idle;
-        let pause = retry_after(response.message);
+        let pause = response.message.retry_after();
         match (status, pause) {
             (200..=299, _) => {}
             (_, Some(pause)) if subscription.end.is_none() => {

@@ -3,8 +3,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use ringway_sansio::{Instant, LocatedServer, LocatedServers, TableSize};
-use ringway_sip::grammar::number_u32;
-use ringway_sip::{HeaderName, Message};
+use ringway_sip::Message;
 
 /// Servers to which requests failed, shared by all shards in [`SharedTables`](crate::SharedTables). They are tried after the
 /// others of their host, so that a server that is down costs one request its timeout and not each.
@@ -48,21 +47,13 @@ impl FailedServers {
     }
 }
 
-/// Pause that a response asks for (RFC 3261 §20.33).
-pub(crate) fn retry_after(message: &Message<'_>) -> Option<Duration> {
-    let value = message.first(HeaderName::RetryAfter)?;
-    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
-    let seconds = number_u32(value.get(..end)?)?;
-    Some(Duration::from_secs(u64::from(seconds)))
-}
-
 /// End of the pause that a 503 with Retry-After asks for, at most [`PAUSE_MAX`] from now; `None` for every other response: a 503
 /// without Retry-After counts as a 500 (RFC 3261 §21.5.4).
 pub(crate) fn paused_until(now: Instant, message: &Message<'_>, status: u16) -> Option<Instant> {
     if status != 503 {
         return None;
     }
-    let pause = retry_after(message).filter(|pause| !pause.is_zero())?;
+    let pause = message.retry_after().filter(|pause| !pause.is_zero())?;
     Some(now + pause.min(PAUSE_MAX))
 }
 

@@ -21,7 +21,7 @@ pub use dialog_states::{
     DialogState, DialogStateFilter, DialogStates, DialogStatus, NewLeg, NotShown, Role, ShownCall,
 };
 pub use failed_servers::FailedServers;
-pub(crate) use failed_servers::{PAUSE_MAX, paused_until, put_last, retry_after};
+pub(crate) use failed_servers::{PAUSE_MAX, paused_until, put_last};
 pub use neighbours::{CALLS_MAX, NeighbourRoute, NeighbourTable};
 pub(crate) use neighbours::{CallRequest, CallResult};
 pub(crate) use owned::{EntryOwner, Lifetime};
