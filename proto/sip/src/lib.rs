@@ -37,7 +37,7 @@ pub use edit::{Edit, EditSpace};
 pub use fields::{Field, Fields};
 pub use header::{CSeq, Contact, Contacts, NameAddr, Via};
 pub use header_name::HeaderName;
-pub use lines::{peek_header, peek_header_range, peek_last_header};
+pub use lines::{peek_fields, peek_header, peek_header_range, peek_last_header};
 pub use message::{Message, Rejected, Start};
 pub use method::Method;
 pub use overload_control::{OverloadControl, Reduction};

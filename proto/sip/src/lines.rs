@@ -246,7 +246,16 @@ fn peek_headers(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = &[u8]> {
     peek_ranges(bytes, name).filter_map(|range| bytes.get(range))
 }
 
+/// The fields of a message with their values, found likewise.
+pub fn peek_fields(bytes: &[u8]) -> impl Iterator<Item = (HeaderName, &[u8])> {
+    field_ranges(bytes).filter_map(|(name, range)| Some((name, bytes.get(range)?)))
+}
+
 fn peek_ranges(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = Range<usize>> {
+    field_ranges(bytes).filter_map(move |(of, range)| (of == name).then_some(range))
+}
+
+fn field_ranges(bytes: &[u8]) -> impl Iterator<Item = (HeaderName, Range<usize>)> {
     let mut at = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |lf| lf + 1);
     core::iter::from_fn(move || {
         loop {
@@ -255,9 +264,7 @@ fn peek_ranges(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = Range<usi
                 Next::Bad(end) => at = end,
                 Next::Field(field, end) => {
                     at = end;
-                    if field.name == name {
-                        return Some(field.value);
-                    }
+                    return Some((field.name, field.value));
                 }
             }
         }

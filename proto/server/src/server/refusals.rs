@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 use ringway_sansio::Instant;
-use ringway_sip::HeaderName;
+use ringway_sip::{HeaderName, peek_fields};
 
 /// Requests that were admitted and refused, those of the last periods counting less and less, and the parts of the new ones that are dropped.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ const REFUSED_EACH: u32 = 12;
 /// Requests that are refused in any case, of four periods.
 const REFUSED_MIN: u32 = 200;
 
-/// A request that was not parsed, by its lines.
+/// A request that was not parsed, by its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unparsed<'m> {
     pub(super) is_register: bool,
@@ -120,39 +120,22 @@ pub(super) struct Unparsed<'m> {
 }
 
 impl<'m> Unparsed<'m> {
-    /// Reads the lines of a request that belongs to no dialog and has no credentials; `None` for any other one, and for lines in unusual
-    /// forms.
+    /// Reads the fields of a request that belongs to no dialog and has no credentials; `None` for any other one.
     pub(super) fn new_request(bytes: &'m [u8]) -> Option<Self> {
         if IN_DIALOG.iter().any(|method| bytes.starts_with(method)) {
             return None;
         }
-        let is_register = bytes.starts_with(b"REGISTER ");
         let (mut call_id, mut has_to) = (None, false);
-        let mut rest = bytes;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            let (line, next) = rest.split_at_checked(end + 1)?;
-            let line = line.strip_suffix(b"\r\n").or_else(|| line.strip_suffix(b"\n"))?;
-            if line.is_empty() {
-                break;
+        for (name, value) in peek_fields(bytes) {
+            match name {
+                HeaderName::To if has_tag(value) => return None,
+                HeaderName::To => has_to = true,
+                HeaderName::CallId => call_id = Some(value),
+                HeaderName::Authorization | HeaderName::ProxyAuthorization => return None,
+                _ => {}
             }
-            // A header field over several lines.
-            if matches!(next, [b' ' | b'\t', ..]) {
-                return None;
-            }
-            if matches!(line, [b'A' | b'a' | b'C' | b'c' | b'I' | b'i' | b'P' | b'p' | b'T' | b't', ..])
-                && let Some(colon) = memchr::memchr(b':', line)
-                && let Some((name, value)) = line.split_at_checked(colon)
-            {
-                match HeaderName::from_bytes(name.trim_ascii_end()) {
-                    HeaderName::To if has_tag(value) => return None,
-                    HeaderName::To => has_to = true,
-                    HeaderName::CallId => call_id = value.get(1..).map(<[u8]>::trim_ascii),
-                    HeaderName::Authorization | HeaderName::ProxyAuthorization => return None,
-                    _ => {}
-                }
-            }
-            rest = next;
         }
+        let is_register = bytes.starts_with(b"REGISTER ");
         has_to.then_some(Self { is_register, call_id: call_id? })
     }
 }
