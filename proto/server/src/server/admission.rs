@@ -140,7 +140,7 @@ pub(super) fn is_of_ours(config: &Config, flow: &Flow) -> bool {
 }
 
 /// True for an address that the configuration names: of a trunk, a trusted proxy or a neighbour.
-pub(super) fn is_named(config: &Config, flow: &Flow) -> bool {
+fn is_named(config: &Config, flow: &Flow) -> bool {
     let ip = flow.remote.ip();
     !flow.transport.is_websocket() && (config.has_server_at(ip) || config.is_trusted(ip))
 }
@@ -151,11 +151,14 @@ pub(super) fn is_of_many(env: &Env<'_>, request: &Request<'_, '_>) -> bool {
     let Request { flow, peer, uri, .. } = request;
     let has_token =
         |line: &[u8]| env.config.domain_of(uri).is_some() && env.keys.lines.trunk_of(line).is_some();
-    is_named(env.config, flow)
+    is_flow_of_many(env, flow)
         || (env.features.registers() && uri.params().value(b"line").is_some_and(has_token))
-        || env.config.is_of_front(flow)
-        || env.is_of_neighbour(flow)
         || (peer.is_some() && env.config.servers().any(|(_, of)| of.is_identified(*peer, env.cx.now)))
+}
+
+/// True for the same by its address or connection alone.
+pub(super) fn is_flow_of_many(env: &Env<'_>, flow: &Flow) -> bool {
+    is_named(env.config, flow) || env.config.is_of_front(flow) || env.is_of_neighbour(flow)
 }
 
 /// True for an INVITE of an emergency call, by its first line.

@@ -5,7 +5,7 @@
 //! are refused. Refusing is cheap, so the waiting time stays where just enough is refused; nothing has to be estimated.
 
 use super::admission::{
-    UrgentRates, is_for_emergency, is_in_admitted_call, is_named, is_of_many, is_of_ours,
+    UrgentRates, is_flow_of_many, is_for_emergency, is_in_admitted_call, is_of_many, is_of_ours,
 };
 use super::held::HeldIndex;
 use super::peer_control::Demand;
@@ -231,16 +231,13 @@ pub(super) fn drops_unparsed(
     if flow.transport.has_connections() || !overload.refusals.is_silent(now) {
         return false;
     }
-    let is_of_a_server = is_of_ours(env.config, &flow)
-        || is_named(env.config, &flow)
-        || env.config.is_of_front(&flow)
-        || env.is_of_neighbour(&flow);
     // A trunk at which this server is registered is known by the token in its Request-URI.
     let may_be_of_a_trunk = || {
         let line = memchr::memchr(b'\n', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
         env.features.registers() && memchr::memmem::find(line, b"line=").is_some()
     };
-    if is_of_a_server
+    if is_of_ours(env.config, &flow)
+        || is_flow_of_many(env, &flow)
         || may_be_of_a_trunk()
         || (env.features.emergency() && is_for_emergency(env.config, bytes))
     {
