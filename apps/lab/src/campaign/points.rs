@@ -85,28 +85,19 @@ impl Points<'_, '_> {
             }
             self.running.wait_for_quiet();
             self.begin(&contestant.name, &format!("a pulse of {} × the peak", pulse.multiple));
-            let (warm_up, drain) = (self.warm_up(), self.drain());
-            let load = self.load(contestant.peak * pulse.multiple, pulse.seconds);
             let after = (contestant.peak * pulse.then, Duration::from_secs_f64(pulse.then_seconds));
-            let offered = load.plan(&mut contestant.server, self.running.options).and_then(|plan| {
-                let plan = Plan { after: Some(after), ..plan };
-                offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
-            });
-            match offered {
-                Ok(Some(outcome)) => self.running.observer.record(Record::Pulse(record::Pulse {
+            let offered =
+                self.offer(contestant, contestant.peak * pulse.multiple, pulse.seconds, Some(after));
+            if let Some(outcome) = self.outcome(contestant, offered)? {
+                self.running.observer.record(Record::Pulse(record::Pulse {
                     experiment: self.experiment.name.clone(),
                     variant: self.variant.name.clone(),
                     target: contestant.name.clone(),
                     peak: contestant.peak,
                     ..outcome.pulse(&pulse)
-                }))?,
-                Ok(None) => self.running.totals.interrupted = true,
-                Err(error) => {
-                    contestant.has_failed = true;
-                    self.fail(&contestant.name, &error)?;
-                }
+                }))?;
             }
-            self.running.done += pulse.whole_seconds() + warm_up + TRIAL_OVERHEAD_S;
+            self.running.done += pulse.whole_seconds() + self.warm_up() + TRIAL_OVERHEAD_S;
         }
         Ok(())
     }
@@ -259,41 +250,56 @@ impl Points<'_, '_> {
     ) -> Result<Option<Measurement>> {
         self.running.wait_for_quiet();
         self.begin(&contestant.name, &format!("{}/s", position.rate.round()));
-        let (experiment, variant, warm_up) = (self.experiment, self.variant, self.warm_up());
-        let load = Load { experiment, variant, rate: position.rate, seconds, warm_up };
-        let (options, drain) = (self.running.options, self.drain());
-        let offered = load.plan(&mut contestant.server, options).and_then(|plan| {
-            offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
-        });
-        match offered.and_then(|outcome| self.check_challenges(contestant, outcome)) {
-            Ok(Some(outcome)) => {
-                let measured = Measurement {
-                    target: contestant.name.clone(),
-                    trial: position.trial,
-                    multiple: position.multiple,
-                    ..load.measurement(&outcome)
-                };
-                self.running.warn_once(outcome.warning());
-                if measured.valid {
-                    let met =
-                        options.fail_if.iter().filter(|condition| condition.is_met(&outcome.statistics));
-                    let of = format!("{}, {}, {}/s", measured.experiment, contestant.name, position.rate);
-                    self.running.totals.conditions.extend(met.map(|condition| format!("{condition} ({of})")));
-                }
-                self.running.observer.record(Record::Measurement(Box::new(measured.clone())))?;
-                self.running.measurements.push(measured.clone());
-                Ok(Some(measured))
-            }
-            Ok(None) => {
-                self.running.totals.interrupted = true;
-                Ok(None)
-            }
+        let offered = self.offer(contestant, position.rate, seconds, None);
+        let checked = offered.and_then(|outcome| self.check_challenges(contestant, outcome));
+        let Some(outcome) = self.outcome(contestant, checked)? else { return Ok(None) };
+        let measured = Measurement {
+            target: contestant.name.clone(),
+            trial: position.trial,
+            multiple: position.multiple,
+            ..self.load(position.rate, seconds).measurement(&outcome)
+        };
+        self.running.warn_once(outcome.warning());
+        if measured.valid {
+            let conditions = self.running.options.fail_if.iter();
+            let met = conditions.filter(|condition| condition.is_met(&outcome.statistics));
+            let of = format!("{}, {}, {}/s", measured.experiment, contestant.name, position.rate);
+            self.running.totals.conditions.extend(met.map(|condition| format!("{condition} ({of})")));
+        }
+        self.running.observer.record(Record::Measurement(Box::new(measured.clone())))?;
+        self.running.measurements.push(measured.clone());
+        Ok(Some(measured))
+    }
+
+    /// Offers a load, and another one `after` it. `None`: the observer has interrupted it.
+    pub(super) fn offer(
+        &mut self,
+        contestant: &mut Contestant,
+        rate: f64,
+        seconds: f64,
+        after: Option<(f64, Duration)>,
+    ) -> Result<Option<Outcome>> {
+        let (options, drain, warm_up) = (self.running.options, self.drain(), self.warm_up());
+        let plan = self.load(rate, seconds).plan(&mut contestant.server, options)?;
+        let plan = Plan { after, ..plan };
+        offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
+    }
+
+    /// Outcome of what was offered; `None`, and noted, if the contestant failed or the campaign was interrupted.
+    pub(super) fn outcome(
+        &mut self,
+        contestant: &mut Contestant,
+        offered: Result<Option<Outcome>>,
+    ) -> Result<Option<Outcome>> {
+        match offered {
+            Ok(Some(outcome)) => return Ok(Some(outcome)),
+            Ok(None) => self.running.totals.interrupted = true,
             Err(error) => {
                 contestant.has_failed = true;
                 self.fail(&contestant.name, &error)?;
-                Ok(None)
             }
         }
+        Ok(None)
     }
 
     /// Checks that a running server, which has its own configuration, challenges as the variant has it. One that challenges although

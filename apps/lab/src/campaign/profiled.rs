@@ -4,7 +4,6 @@ use super::experiment::{Experiment, Kind};
 use super::noise::Noise;
 use super::points::{Contestant, Points};
 use super::target::Target;
-use super::trial::{Outcome, offer};
 use super::{Options, Running, TRIAL_OVERHEAD_S};
 use crate::profile::Sampler;
 use crate::profile::split::Trial;
@@ -105,18 +104,10 @@ impl Points<'_, '_> {
         if let Err(error) = contestant.server.start_sampler(folder, tick(rate)) {
             return self.no_profile(&contestant.name, &error);
         }
-        let outcome = match self.offer(contestant, rate) {
-            Ok(Some(outcome)) => outcome,
-            Ok(None) => {
-                contestant.server.drop_sampler();
-                self.running.totals.interrupted = true;
-                return Ok(());
-            }
-            Err(error) => {
-                contestant.server.drop_sampler();
-                contestant.has_failed = true;
-                return self.fail(&contestant.name, &error);
-            }
+        let offered = self.offer(contestant, rate, self.profile_seconds(), None);
+        let Some(outcome) = self.outcome(contestant, offered)? else {
+            contestant.server.drop_sampler();
+            return Ok(());
         };
         let measured = self.load(rate, self.profile_seconds()).measurement(&outcome);
         let scheduled_ns = outcome.server_ns().unwrap_or_default();
@@ -129,13 +120,6 @@ impl Points<'_, '_> {
             }
             Err(error) => self.no_profile(&contestant.name, &error),
         }
-    }
-
-    /// Offers the load to a server that is sampled. `None`: the observer has interrupted it.
-    fn offer(&mut self, contestant: &mut Contestant, rate: f64) -> Result<Option<Outcome>> {
-        let (options, drain, warm_up) = (self.running.options, self.drain(), self.warm_up());
-        let plan = self.load(rate, self.profile_seconds()).plan(&mut contestant.server, options)?;
-        offer(&plan, warm_up, Some(&mut contestant.server), drain, self.running.observer)
     }
 
     fn no_profile(&mut self, target: &str, error: &Error) -> Result<()> {

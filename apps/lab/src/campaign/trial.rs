@@ -152,10 +152,9 @@ pub(super) fn offer(
     let Some(session) = warmed else { return Ok(None) };
     let lookups_before = lookups(&server);
     let run = session.planning(plan).start_planned()?;
-    let length = plan.length + plan.after.map_or(Duration::ZERO, |(_, length)| length);
     let (meter, before) = (Meter::start(), read(&server));
     let is_sampled = server.as_deref_mut().map_or(Ok(()), Server::begin_window);
-    let watched = watch(&run, length + drain, server.as_deref_mut(), observer);
+    let watched = watch(&run, plan.whole_length() + drain, server.as_deref_mut(), observer);
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     run.stop();
     let finished = run.finish_session();
@@ -351,10 +350,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
     let ended = (statistics.ended() as f64).max(1.0);
     let percentiles = |delay| percentiles(statistics, delay);
     let missed = criteria.missed(statistics);
-    let invalid_because = match (health.invalid_because(), outcome.noise.disturbance()) {
-        (Some(reason), Some(disturbance)) => format!("{reason}; not quiet: {disturbance}"),
-        (reason, _) => reason.unwrap_or_default(),
-    };
+    let invalid_because = outcome.invalid_because();
     let is_valid = invalid_because.is_empty();
     Measurement {
         rate,
@@ -403,6 +399,14 @@ impl Outcome {
         self.server_ns
     }
 
+    /// Reason for which it says nothing about the server; empty if it does.
+    fn invalid_because(&self) -> String {
+        match (self.statistics.health().invalid_because(), self.noise.disturbance()) {
+            (Some(reason), Some(disturbance)) => format!("{reason}; not quiet: {disturbance}"),
+            (reason, _) => reason.unwrap_or_default(),
+        }
+    }
+
     /// Each second, and in it: planned, ended and successful attempts, retransmissions.
     fn series(&self) -> Vec<[u64; 5]> {
         let series = self.statistics.by_second().enumerate().map(|(index, slot)| {
@@ -415,16 +419,15 @@ impl Outcome {
     /// A pulse of this outcome; the caller fills in the names and the peak.
     pub(super) fn pulse(&self, plan: &Pulse) -> record::Pulse {
         let Pulse { multiple, seconds, then, then_seconds } = *plan;
-        let measured = measurement(self, 0.0, seconds, &Criteria::default());
-        let seconds_series = measured.seconds_series;
+        let (seconds_series, invalid_because) = (self.series(), self.invalid_because());
         record::Pulse {
             multiple,
             seconds,
             then,
             then_seconds,
             recovered_s: recovered_s(&seconds_series, seconds),
-            valid: measured.valid,
-            invalid_because: measured.invalid_because,
+            valid: invalid_because.is_empty(),
+            invalid_because,
             seconds_series,
             ..record::Pulse::default()
         }

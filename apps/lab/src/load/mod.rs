@@ -153,7 +153,7 @@ pub struct Run {
 /// # Errors
 /// As [`Session::open`] and [`Session::start`].
 pub fn run(plan: &Plan) -> Result<Run> {
-    Session::open(plan)?.start(plan.rate, plan.length)
+    Session::open(plan)?.start_planned()
 }
 
 impl Session {
@@ -256,7 +256,7 @@ impl Session {
         self.plan.check()?;
         let Plan { rate, length, spacing, threads, after, .. } = self.plan;
         let threads = f64::from(threads);
-        let whole = length + after.map_or(Duration::ZERO, |(_, length)| length);
+        let whole = self.plan.whole_length();
         self.start_side(Side::Callers, None, whole, |start, index| {
             // The threads take turns.
             let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);

@@ -230,6 +230,11 @@ impl Files {
 }
 
 impl Plan {
+    /// Time during which attempts are planned, with that after a pulse.
+    pub fn whole_length(&self) -> Duration {
+        self.length + self.after.map_or(Duration::ZERO, |(_, length)| length)
+    }
+
     /// One attempt a second for one second over UDP, from one thread and socket, of users who answer at once and do not talk.
     pub fn new(target: SocketAddr, flow: Flow, users: Users, peers: Users) -> Self {
         Self {
