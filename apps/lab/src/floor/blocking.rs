@@ -228,16 +228,17 @@ mod tests {
         assert_eq!(ok_with_credentials(b"REGISTER sip:a SIP/2.0\r\nAuthorization: Digest x\r\n"), OK);
     }
 
-    /// Two loads of one session, which all succeed.
+    /// Two loads of one session, which all succeed. Each attempt has users of its own, so that none finds its
+    /// users busy, however long this process has to wait for the processor.
     fn assert_accepted(flow: Flow, transport: Transport, target: SocketAddr) {
-        let users = |first| Users::by_rule("u", 7, first, 10, "secret").unwrap();
+        let users = |first| Users::by_rule("u", 7, first, 40, "secret").unwrap();
         let plan = Plan {
             transport,
             is_outbound_proxy: true,
             rate: 200.0,
             length: Duration::from_millis(100),
             domain: "example.org".to_owned(),
-            ..Plan::new(target, flow, users(0), users(10))
+            ..Plan::new(target, flow, users(0), users(40))
         };
         let session = Session::open(&plan).unwrap();
         let (first, session) = session.start(200.0, plan.length).unwrap().finish_session().unwrap();
