@@ -22,7 +22,7 @@ fn carrier(config: &mut Config, transport: Transport) {
     let port = if transport == Transport::Tls { 5061 } else { 5060 };
     let uri = format!("sip:{CARRIER}:{port}{}", transport.uri_parameter());
     config.trunking.trunks.edit().push(Trunk { networks, ..Trunk::at("carrier", &uri) });
-    let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+    let trunks = [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
     let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
     let route = Route { matches: RouteMatch::Prefix("+".into()), to };
     config.trunking.routes = RouteTable::new(vec![route]).expect("a valid route");

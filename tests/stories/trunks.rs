@@ -36,7 +36,7 @@ fn trunks(config: &mut Config) {
             ..Trunk::at(name, &uri)
         });
     }
-    let trunks = [0, 1].map(|trunk| WeightedTrunk { trunk, weight: 0 }).to_vec();
+    let trunks = [0, 1].map(|trunk| WeightedTrunk { trunk, weight: 0 }).as_slice().into();
     let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
     let route = Route { matches: RouteMatch::Prefix("+".into()), to };
     config.trunking.routes = RouteTable::new(vec![route]).expect("a valid route");

@@ -43,7 +43,7 @@ pub use config::{
 pub use config::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Dialing,
     Number, NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch,
-    RouteTable, RouteTo, WeightedTrunk,
+    RouteTable, RouteTo, WeightedTrunk, WeightedTrunks,
 };
 pub use location::{Registration, RegistrationRef};
 pub use proxy::RingingCall;

@@ -175,7 +175,7 @@ fn with_carrier() -> World {
         }]
         .into();
         let to = || RouteTo::Trunks {
-            trunks: vec![WeightedTrunk { trunk: 0, weight: 0 }],
+            trunks: [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into(),
             change: NumberChange::default(),
         };
         let route = |prefix: &str| Route { matches: RouteMatch::Prefix(prefix.into()), to: to() };

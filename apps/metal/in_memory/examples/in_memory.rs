@@ -235,7 +235,7 @@ fn add_trunk(config: &mut Config, hides_topology: bool) {
     let uri = format!("sip:{CARRIER}:5060");
     let networks = vec![CARRIER.to_string().parse().unwrap()];
     config.trunking.trunks = vec![Trunk { networks, hides_topology, ..Trunk::at("carrier", &uri) }].into();
-    let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+    let trunks = [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
     let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
     let route = Route { matches: RouteMatch::Prefix("+".into()), to };
     config.trunking.routes = RouteTable::new(vec![route]).unwrap();

@@ -4,7 +4,7 @@ use super::trunks::is_number;
 use super::{Reader, Section};
 use ringway_server::{
     BadPattern, Config, Destination, DestinationRule, DestinationRules, Mode, Number, NumberChange, Route,
-    RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+    RouteMatch, RouteTable, RouteTo, WeightedTrunk, WeightedTrunks,
 };
 use ringway_settings::HostPort;
 use std::collections::HashMap;
@@ -133,8 +133,8 @@ fn weighted(
     section: &Section<'_, '_>,
     (to, at): (&[(&str, usize)], usize),
     numbers: &HashMap<&str, u16>,
-) -> Vec<WeightedTrunk> {
-    let mut list: Vec<WeightedTrunk> = Vec::new();
+) -> WeightedTrunks {
+    let mut list = WeightedTrunks::new();
     if to.is_empty() || to.len() > Route::TRUNKS_MAX {
         let message = format!("give 1 to {} trunks", Route::TRUNKS_MAX);
         reader.error(section.place("to").unwrap_or(at), section.path("to"), message);

@@ -29,7 +29,7 @@ use core::time::Duration;
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Dialing,
     Number, NumberChange, NumberForm, PatternTable, Rate, RatePrefix, RateTable, Route, RouteMatch,
-    RouteTable, RouteTo, WeightedTrunk,
+    RouteTable, RouteTo, WeightedTrunk, WeightedTrunks,
 };
 pub(crate) use dialplan::{TrunkOrder, in_order, is_plain_name};
 pub use domain::{Aor, Authenticated};

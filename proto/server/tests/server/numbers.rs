@@ -173,7 +173,7 @@ fn the_number_that_a_trunk_gets_has_its_own_rule() {
     let mut world = World::with(|config| {
         with_carriers(config);
         let change = ringway_server::NumberChange { strip: 1, add: "00".into() };
-        let trunks = vec![ringway_server::WeightedTrunk { trunk: 0, weight: 0 }];
+        let trunks = [ringway_server::WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
         let to = ringway_server::RouteTo::Trunks { trunks, change };
         let route = ringway_server::Route { matches: crate::routes::prefix("+"), to };
         config.trunking.routes = ringway_server::RouteTable::new(vec![route]).unwrap();

@@ -37,7 +37,8 @@ pub(crate) fn prefix(text: &str) -> RouteMatch {
 pub(crate) fn carriers(config: &mut Config) {
     config.trunking.trunks = vec![trunk("carrier-a", CARRIER_A), trunk("carrier-b", CARRIER_B)].into();
     let change = NumberChange { strip: 1, add: "+49".into() };
-    let national = RouteTo::Trunks { trunks: vec![WeightedTrunk { trunk: 0, weight: 0 }], change };
+    let national =
+        RouteTo::Trunks { trunks: [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into(), change };
     let routes = vec![
         to_trunks(prefix("+"), &[0, 1]),
         Route { matches: RouteMatch::Pattern("0[1-9]*".into()), to: national },

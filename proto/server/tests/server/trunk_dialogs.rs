@@ -382,7 +382,7 @@ fn a_number_of_a_route_is_compared_with_the_prefixes_of_its_trunk() {
             ruled(config);
             config.trunking.trunks.edit()[0].international =
                 prefixes.iter().map(|&prefix| prefix.into()).collect();
-            let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+            let trunks = [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
             let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
             let route = Route { matches: crate::routes::prefix("0"), to };
             config.trunking.routes = RouteTable::new(vec![route]).unwrap();

@@ -251,7 +251,7 @@ fn numbers_of_a_trunk_have_one_form_inside() {
 /// Users of example.org write numbers as in Britain, in both directions; numbers go to the first carrier, and +4430777… is bob.
 fn dialling(config: &mut Config) {
     carriers(config);
-    let trunks = vec![WeightedTrunk { trunk: 0, weight: 0 }];
+    let trunks = [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
     let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
     let bob = Route { matches: prefix("+4430777"), to: RouteTo::User("bob".into()) };
     config.trunking.routes = RouteTable::new(vec![Route { matches: prefix("+"), to }, bob]).unwrap();

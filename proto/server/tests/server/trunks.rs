@@ -413,7 +413,9 @@ fn a_trunk_that_dies_is_probed_again_and_comes_back() {
 fn weights_choose_by_call_id_and_a_trunk_that_is_down_gives_way() {
     let mut world = World::with(|config| {
         probed(config);
-        let trunks = vec![WeightedTrunk { trunk: 0, weight: 80 }, WeightedTrunk { trunk: 1, weight: 20 }];
+        let trunks = [WeightedTrunk { trunk: 0, weight: 80 }, WeightedTrunk { trunk: 1, weight: 20 }]
+            .as_slice()
+            .into();
         let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
         let route = Route { matches: crate::routes::prefix("+"), to };
         config.trunking.routes = RouteTable::new(vec![route]).unwrap();

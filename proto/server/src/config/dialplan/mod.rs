@@ -14,5 +14,7 @@ pub use number::Number;
 pub(crate) use number::is_plain_name;
 pub use pattern::{BadPattern, PatternTable};
 pub use rates::{Rate, RatePrefix, RateTable};
-pub use route::{BadRoute, NumberChange, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk};
+pub use route::{
+    BadRoute, NumberChange, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk, WeightedTrunks,
+};
 pub(crate) use route::{TrunkOrder, in_order};

@@ -60,11 +60,17 @@ pub(super) const fn code_of(byte: u8) -> Option<u8> {
 /// Values of prefixes. A number has that of its longest prefix.
 ///
 /// Each value holds from its prefix up to the next one, or up to the end of its prefix, where that of a shorter one holds again: a
-/// lookup is one search. With cold caches it costs the memory pages that it reads, so values are in the pages of their keys.
+/// lookup is one search. With cold caches it costs the memory pages that it reads, so values are in the pages of their keys, and the
+/// root of the tree is beside what leads to the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrefixTable<V> {
-    /// Tree of the first keys of the leaves.
-    tree: Tree,
+    /// First level of a static B-tree: the first keys of the nodes of the next one. A small table has its only leaf here.
+    root: Leaf<V>,
+    /// The levels between the root and the leaves.
+    nodes: Box<[Node]>,
+    /// First node of each of them.
+    levels: SmallVec<[u32; 2]>,
+    /// Empty in a small table.
     leaves: Box<[Leaf<V>]>,
 }
 
@@ -76,15 +82,6 @@ struct Leaf<V> {
     values: [V; KEYS],
 }
 
-/// Sorted keys in a static B-tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tree {
-    /// Level by level: all keys are in the last one, and each other one has the first keys of the nodes of the next.
-    nodes: Box<[Node]>,
-    /// First node of each level.
-    levels: SmallVec<[u32; 4]>,
-}
-
 /// Eight cache lines of sorted keys: a processor reads the lines of a node at the same time, and those of two nodes one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(align(64))]
@@ -93,9 +90,9 @@ struct Node([Line; LINES]);
 /// Cache line of keys.
 type Line = [Prefix; KEYS_OF_LINE];
 
-impl<V> Default for PrefixTable<V> {
+impl<V: Copy + Default + PartialEq> Default for PrefixTable<V> {
     fn default() -> Self {
-        Self { tree: Tree::default(), leaves: Box::default() }
+        Self::new([])
     }
 }
 
@@ -112,26 +109,60 @@ impl<V: Copy + Default + PartialEq> PrefixTable<V> {
         }
         close(&mut open, &mut steps, None);
         steps.dedup_by(|next, kept| next.1 == kept.1);
-        let leaf = |steps: &[(Prefix, V)]| {
-            let mut values = [V::default(); KEYS];
-            values.iter_mut().zip(steps).for_each(|(at, (_, value))| *at = *value);
-            Leaf { keys: Node::new(steps.iter().map(|(key, _)| *key)), values }
-        };
+        let leaves: Vec<_> = steps.chunks(KEYS).map(Leaf::new).collect();
         let firsts = steps.chunks(KEYS).filter_map(|steps| steps.first()).map(|(key, _)| *key).collect();
-        Self { tree: Tree::new(firsts), leaves: steps.chunks(KEYS).map(leaf).collect() }
+        Self::of_leaves(leaves, firsts)
+    }
+
+    /// Table of leaves with these first keys.
+    fn of_leaves(leaves: Vec<Leaf<V>>, firsts: Vec<Prefix>) -> Self {
+        let leaves = match <[Leaf<V>; 1]>::try_from(leaves) {
+            Ok([root]) => {
+                return Self { root, nodes: Box::default(), levels: SmallVec::new(), leaves: Box::default() };
+            }
+            Err(leaves) => leaves.into(),
+        };
+        let mut keys_of_levels = Vec::from([firsts]);
+        while let Some(keys) = keys_of_levels.last().filter(|keys| keys.len() > KEYS) {
+            let firsts = keys.chunks(KEYS).filter_map(|node| node.first().copied()).collect();
+            keys_of_levels.push(firsts);
+        }
+        let keys = Node::new(keys_of_levels.pop().unwrap_or_default().into_iter());
+        let (mut nodes, mut levels) = (Vec::new(), SmallVec::new());
+        for keys in keys_of_levels.iter().rev() {
+            levels.push(nodes.len() as u32);
+            nodes.extend(keys.chunks(KEYS).map(|keys| Node::new(keys.iter().copied())));
+        }
+        Self { root: Leaf { keys, values: [V::default(); KEYS] }, nodes: nodes.into(), levels, leaves }
     }
 
     /// Value of the longest prefix of a number.
     pub(super) fn find(&self, wanted: Prefix) -> Option<&V> {
-        let leaf = self.leaves.get(self.tree.last_up_to(wanted)?)?;
+        let mut at = self.root.keys.last_up_to(wanted)?;
+        if self.leaves.is_empty() {
+            return self.root.values.get(at);
+        }
+        for first in &self.levels {
+            at = at * KEYS + self.nodes.get(*first as usize + at)?.last_up_to(wanted)?;
+        }
+        let leaf = self.leaves.get(at)?;
         leaf.values.get(leaf.keys.last_up_to(wanted)?)
+    }
+}
+
+impl<V: Copy + Default> Leaf<V> {
+    /// Leaf of sorted keys, at most [`KEYS`].
+    fn new(steps: &[(Prefix, V)]) -> Self {
+        let mut values = [V::default(); KEYS];
+        values.iter_mut().zip(steps).for_each(|(at, (_, value))| *at = *value);
+        Self { keys: Node::new(steps.iter().map(|(key, _)| *key)), values }
     }
 }
 
 impl<V> PrefixTable<V> {
     /// Bytes of the table in memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.tree.nodes) + size_of_val(&*self.leaves)
+        size_of_val(self) + size_of_val(&*self.nodes) + size_of_val(&*self.leaves)
     }
 }
 
@@ -149,31 +180,6 @@ fn close<V: Copy + Default>(open: &mut Vec<(Prefix, V)>, steps: &mut Vec<(Prefix
 fn put<V>(steps: &mut Vec<(Prefix, V)>, key: Prefix, value: V) {
     steps.pop_if(|(last, _)| *last == key);
     steps.push((key, value));
-}
-
-impl Tree {
-    fn new(keys: Vec<Prefix>) -> Self {
-        let mut levels = Vec::from([keys]);
-        while let Some(keys) = levels.last().filter(|keys| keys.len() > KEYS) {
-            let firsts = keys.chunks(KEYS).filter_map(|node| node.first().copied()).collect();
-            levels.push(firsts);
-        }
-        let (mut nodes, mut starts) = (Vec::new(), SmallVec::new());
-        for keys in levels.iter().rev() {
-            starts.push(nodes.len() as u32);
-            nodes.extend(keys.chunks(KEYS).map(|keys| Node::new(keys.iter().copied())));
-        }
-        Self { nodes: nodes.into(), levels: starts }
-    }
-
-    /// Index of the last key that is not above `wanted`.
-    fn last_up_to(&self, wanted: Prefix) -> Option<usize> {
-        let mut at = 0;
-        for first in &self.levels {
-            at = at * KEYS + self.nodes.get(*first as usize + at)?.last_up_to(wanted)?;
-        }
-        Some(at)
-    }
 }
 
 impl Node {
@@ -244,7 +250,7 @@ mod tests {
         {
             assert_eq!(table.find(of(number)), Some(&value), "{number}");
         }
-        assert_eq!(PrefixTable::<u32>::default().find(of("1")), None);
+        assert_eq!(PrefixTable::<u32>::default().find(of("1")), Some(&0));
         assert!(of("49").begins(of("4930")) && !of("49").begins(of("5")) && !of("4930").begins(of("49")));
         assert!(of("").begins(of("+")) && of(long).begins(of(long)) && !of(long).begins(of("999")));
     }

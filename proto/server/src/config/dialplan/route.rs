@@ -36,7 +36,7 @@ pub enum RouteTo {
     /// Trunks, one after another.
     Trunks {
         /// At most [`Route::TRUNKS_MAX`].
-        trunks: Vec<WeightedTrunk>,
+        trunks: WeightedTrunks,
         /// Change of the number.
         change: NumberChange,
     },
@@ -45,6 +45,9 @@ pub enum RouteTo {
     /// User part of a user in the domain of the request.
     User(String),
 }
+
+/// Trunks of a route: beside it in memory, if they are not more than a route may have.
+pub type WeightedTrunks = SmallVec<[WeightedTrunk; Route::TRUNKS_MAX]>;
 
 /// Trunk of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
