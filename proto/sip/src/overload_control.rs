@@ -60,9 +60,9 @@ impl OverloadControl {
             })
     }
 
-    /// Appends the parameters for a request: both schemes, loss preferred.
-    pub fn write_support(out: &mut Vec<u8>) {
-        out.extend_from_slice(b";oc;oc-algo=\"loss,rate\"");
+    /// Appends the parameters for a request: the loss-based scheme, or both, loss preferred.
+    pub fn write_support(out: &mut Vec<u8>, with_rate: bool) {
+        out.extend_from_slice(if with_rate { b";oc;oc-algo=\"loss,rate\"" } else { b";oc;oc-algo=\"loss\"" });
     }
 
     /// Appends the top Via of a response with these parameters in place of those that it has.
@@ -192,8 +192,10 @@ mod tests {
             ;oc=20;oc-algo=\"loss\";oc-validity=500;oc-seq=1282321615.78200";
         assert_eq!(String::from_utf8_lossy(&out), expected);
         assert_eq!(OverloadControl::of_response(&Via::parse(&out).unwrap()), Some(control));
-        let mut support = via.split(";oc;").next().unwrap().as_bytes().to_vec();
-        OverloadControl::write_support(&mut support);
-        assert!(OverloadControl::is_supported(&Via::parse(&support).unwrap()));
+        for with_rate in [false, true] {
+            let mut support = via.split(";oc;").next().unwrap().as_bytes().to_vec();
+            OverloadControl::write_support(&mut support, with_rate);
+            assert!(OverloadControl::is_supported(&Via::parse(&support).unwrap()));
+        }
     }
 }

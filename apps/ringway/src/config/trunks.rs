@@ -89,6 +89,7 @@ fn trunk(
     let networks = networks(reader, section);
     let trunk = Trunk {
         hides_topology: section.switch(reader, "hide_topology", false),
+        takes_rate: section.switch(reader, "overload_rate", false),
         stir: stir::of_trunk(reader, section, (server, &networks)),
         headers: trunk_headers::read(reader, section, rules),
         registers: section.switch(reader, "register", false),

@@ -59,6 +59,8 @@ pub struct Trunk {
     pub headers: Vec<HeaderRule>,
     /// True: it sees neither addresses nor Call-IDs of the sides inside (decision 0063).
     pub hides_topology: bool,
+    /// True: requests to it say that this server can be asked for a rate, not for a loss only (RFC 7415).
+    pub takes_rate: bool,
     /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
     /// leads to it, and its challenges are for the phone.
     pub is_node: bool,
@@ -129,6 +131,7 @@ impl Trunk {
             numbers_out: NumberForm::Unchanged,
             headers: Vec::new(),
             hides_topology: false,
+            takes_rate: false,
             is_node: false,
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn write_controls(env: &mut Env<'_>, control: &OverloadControl, first
                 return None;
             }
             text.extend_from_slice(value);
-            OverloadControl::write_support(&mut text);
+            OverloadControl::write_support(&mut text, takes_rate(env, &packet.flow));
         }
         Some((line.start..line.start + value.len(), text))
     });
@@ -112,7 +112,12 @@ fn is_server(env: &Env<'_>, flow: &Flow) -> bool {
             || env.is_of_neighbour(flow))
 }
 
-/// The same, and a front of this server.
+/// True for a trunk whose requests name the rate-based scheme, too.
+fn takes_rate(env: &Env<'_>, flow: &Flow) -> bool {
+    env.config.trunking.find_at(flow.remote.ip(), |trunk| trunk.takes_rate).is_some()
+}
+
+/// True for a trunk, a neighbour, a node, and a front of this server.
 fn gets_control(env: &Env<'_>, flow: &Flow) -> bool {
     is_server(env, flow) || env.config.is_of_front(flow)
 }

@@ -11,11 +11,14 @@ use ringway_server::{Config, Listener, Route, RouteTable, RouteTo};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-const SUPPORT: &str = ";oc;oc-algo=\"loss,rate\"";
+/// Parameters of a client with the loss-based scheme, and of one with both.
+const SUPPORT: &str = ";oc;oc-algo=\"loss\"";
+const BOTH: &str = ";oc;oc-algo=\"loss,rate\"";
 
 fn controlled(config: &mut Config) {
     carriers(config);
     under_overload(config);
+    config.trunking.trunks.edit()[1].takes_rate = true;
 }
 
 fn call(id: &str) -> Request {
@@ -30,8 +33,9 @@ fn via(sent: &Sent) -> String {
 /// Response to a request of ours with these values of `oc`.
 fn answer(sent: &Sent, status: u16, control: &str) -> Vec<u8> {
     let text = String::from_utf8(sent.answer(status, &[])).unwrap();
-    assert_eq!(text.matches(SUPPORT).count(), 1, "{text}");
-    text.replace(SUPPORT, control).into_bytes()
+    let support = if text.contains(BOTH) { BOTH } else { SUPPORT };
+    assert_eq!(text.matches(support).count(), 1, "{text}");
+    text.replace(support, control).into_bytes()
 }
 
 /// The request of a call, which must be at this address.
@@ -52,7 +56,10 @@ fn requests_to_servers_say_that_the_control_is_supported_and_others_do_not() {
     assert!(again.iter().any(|sent| sent.bytes == to_trunk.bytes), "a retransmission is the same");
     let to_bob = world.udp(ALICE, &invite("sip:bob@example.org").call_id("to a phone"));
     assert!(!via(&only(requests(to_bob))).contains(";oc"));
-    let mut off = World::with(carriers);
+    let mut off = World::with(|config| {
+        carriers(config);
+        config.overload.enabled = false;
+    });
     assert!(!via(&at(&mut off, "off", CARRIER_A)).contains(";oc"));
 }
 
@@ -62,21 +69,21 @@ fn a_server_that_supports_it_gets_the_parameters_in_each_response() {
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     let incoming = |id: &str| {
         let call = invite("sip:bob@example.org").from("sip:+4940999@carrier.example").call_id(id);
-        let via = format!("SIP/2.0/UDP carrier.example{SUPPORT};branch=z9hG4bK{}", id.replace(' ', "-"));
+        let via = format!("SIP/2.0/UDP carrier.example{BOTH};branch=z9hG4bK{}", id.replace(' ', "-"));
         Request { via, ..call }
     };
     let sent = world.udp(CARRIER_A, &incoming("from a trunk"));
     let (trying, forwarded) = (&sent[0], requests(sent.clone()).remove(0));
     // One in between may not say anything in the name of this server.
     let ringing = String::from_utf8(forwarded.answer(180, &[])).unwrap();
-    let ringing = only(world.udp(BOB, &ringing.replace(SUPPORT, ";oc=99;oc-algo=\"loss\"").into_bytes()));
+    let ringing = only(world.udp(BOB, &ringing.replace(BOTH, ";oc=99;oc-algo=\"loss\"").into_bytes()));
     for response in [trying, &ringing] {
         let via = via(response);
         assert!(via.contains(";oc=0;oc-algo=\"loss\";oc-validity=0;oc-seq="), "{via}");
         assert_eq!(via.matches("oc=").count(), 1, "{via}");
     }
     let stranger = world.udp(STRANGER, &incoming("from a stranger"));
-    assert!(via(&stranger[0]).contains(SUPPORT), "{}", via(&stranger[0]));
+    assert!(via(&stranger[0]).contains(BOTH), "{}", via(&stranger[0]));
 }
 
 #[test]
@@ -85,6 +92,7 @@ fn a_trunk_that_asks_for_fewer_gets_fewer() {
     let first = at(&mut world, "first", CARRIER_A);
     world.udp(CARRIER_A, &answer(&first, 486, ";oc=100;oc-algo=\"loss\";oc-validity=1000;oc-seq=5.1"));
     let second = at(&mut world, "second", CARRIER_B);
+    assert!(via(&first).contains(SUPPORT) && via(&second).contains(BOTH), "{} {}", via(&first), via(&second));
     assert_eq!(world.server.counters().requests_withheld, 1);
     // The rate of RFC 7415: at none in a second there is no trunk left.
     world.udp(CARRIER_B, &answer(&second, 486, ";oc=0;oc-algo=\"rate\";oc-validity=1000;oc-seq=1.1"));
