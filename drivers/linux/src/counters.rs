@@ -49,6 +49,8 @@ counters! {
     datagram_bytes_out,
     /// Failed calls that receive from a datagram socket.
     receive_errors,
+    /// Times that the kernel was told to drop new requests, because of overload.
+    filters_set,
     /// Datagrams that the kernel refused to send (no route, too long, not permitted), or without a listener.
     send_errors,
     /// Datagrams dropped because the socket's buffer remained full.

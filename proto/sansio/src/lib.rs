@@ -22,6 +22,7 @@ mod queue;
 mod requests;
 mod seed;
 mod sharing;
+mod shedding;
 mod table_size;
 mod time;
 mod transport;
@@ -41,6 +42,7 @@ pub use requests::{
 };
 pub use seed::{Entropy, PartHasher, Rng, Seed};
 pub use sharing::{Guarded, Locked, Locks, MemoryBound};
+pub use shedding::Shedding;
 pub use table_size::TableSize;
 pub use time::{Deadline, Instant, TimerKey, Wheel};
 pub use transport::Transport;

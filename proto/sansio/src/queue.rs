@@ -1,7 +1,8 @@
 //! Queues in front of a machine.
 
-use crate::Instant;
-use core::cell::Cell;
+use crate::{Instant, Shedding};
+use alloc::boxed::Box;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 
 /// Queue of received messages in front of a machine: a datagram socket of a thread, or its stream connections of one listener.
@@ -13,6 +14,31 @@ pub struct Queue {
     above_since: Cell<Option<Instant>>,
     above_at: Cell<Instant>,
     refuses_until: Cell<Instant>,
+    new_requests: Cell<NewRequests>,
+    shedding: RefCell<Option<Box<Shedding>>>,
+}
+
+/// New requests of a queue in this period, and the part of them that the driver keeps.
+#[derive(Clone, Copy, Debug)]
+struct NewRequests {
+    begins_at: Instant,
+    ends_at: Instant,
+    handled: u32,
+    refused: u32,
+    /// In 65,536ths.
+    kept: u16,
+}
+
+impl Default for NewRequests {
+    fn default() -> Self {
+        Self {
+            begins_at: Instant::default(),
+            ends_at: Instant::default(),
+            handled: 0,
+            refused: 0,
+            kept: u16::MAX,
+        }
+    }
 }
 
 impl Queue {
@@ -36,11 +62,70 @@ impl Queue {
         self.refuses_until.get()
     }
 
+    /// Counts a new request that waited so long, and was handled or refused now. Returns the part of them that the driver is to keep from now on, in 65,536ths, when
+    /// it is time to tell it: so many that those that are refused are an eighth of those that are handled.
+    ///
+    /// Periods are those of arrivals: what was in the queue when the driver was told shows nothing of the effect.
+    pub fn count_new(&self, now: Instant, waited: Duration, is_refused: bool) -> Option<u16> {
+        let mut of = self.new_requests.get();
+        let arrived = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos() as u64));
+        if arrived < of.begins_at {
+            return None;
+        }
+        let is_over = arrived >= of.ends_at;
+        if is_over {
+            // The queue was not overloaded in between.
+            let kept = if arrived > of.ends_at + PERIOD * 4 { u16::MAX } else { of.next_kept() };
+            of = NewRequests { begins_at: now, ends_at: now + PERIOD, handled: 0, refused: 0, kept };
+        }
+        if is_refused {
+            of.refused += 1;
+        } else {
+            of.handled += 1;
+        }
+        self.new_requests.set(of);
+        Some(of.kept).filter(|kept| is_over && *kept < u16::MAX)
+    }
+
+    /// Tells the driver what to drop.
+    pub fn shed(&self, shedding: Shedding) {
+        self.shedding.replace(Some(Box::new(shedding)));
+    }
+
+    /// Takes the last message of [`Queue::shed`]; `None`: there was none since the last call.
+    pub fn take_shedding(&self) -> Option<Box<Shedding>> {
+        self.shedding.take()
+    }
+
     /// Sets [`Queue::refuses_until`].
     pub fn refuse_until(&self, until: Instant) {
         self.refuses_until.set(until);
     }
 }
+
+impl NewRequests {
+    fn next_kept(&self) -> u16 {
+        let allowed = self.handled / 8 + REFUSED_MIN;
+        let kept = u64::from(self.kept);
+        let next = if self.refused > allowed {
+            let part = kept * u64::from(self.handled + allowed) / u64::from(self.handled + self.refused);
+            // What was refused in one period waited before.
+            part.max(kept / 2).max(KEPT_MIN)
+        } else {
+            kept * 9 / 8
+        };
+        u16::try_from(next).unwrap_or(u16::MAX)
+    }
+}
+
+/// Time after which the part is computed again.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Requests of a period that may be refused in any case.
+const REFUSED_MIN: u32 = 4;
+
+/// Least part that is kept.
+const KEPT_MIN: u64 = 64;
 
 /// Waiting time of a message, and where it waited.
 #[derive(Clone, Copy, Debug)]
@@ -68,5 +153,38 @@ mod tests {
         assert_eq!(at(24, LONG), Some(Duration::ZERO), "it was empty before this one came");
         assert_eq!(at(25, TARGET), None);
         assert_eq!(at(26, LONG), Some(Duration::ZERO));
+    }
+
+    /// Kept part after some periods in which `offered` new requests come, of which the kept part arrives and `handled` can be handled.
+    fn kept_of(offered: u32, handled: u32) -> u16 {
+        let queue = Queue::default();
+        let mut kept = u16::MAX;
+        for period in 0..60 {
+            let now = Instant::from_secs(10) + PERIOD * period;
+            let arrived = offered * u32::from(kept) / u32::from(u16::MAX);
+            for number in 0..arrived {
+                kept = queue.count_new(now, Duration::ZERO, number >= handled).unwrap_or(kept);
+            }
+        }
+        kept
+    }
+
+    #[test]
+    fn so_many_are_kept_that_few_are_refused() {
+        assert_eq!(kept_of(100, 100), u16::MAX);
+        for times in [2, 5, 10] {
+            let (kept, part) = (f64::from(kept_of(100 * times, 100)), 65_536.0 / f64::from(times));
+            assert!(kept > part * 0.9 && kept < part * 1.45, "{times}: {kept} of {part}");
+        }
+        let queue = Queue::default();
+        let start = Instant::from_secs(10);
+        let over = (0..200).find_map(|_| queue.count_new(start, Duration::ZERO, true));
+        assert_eq!(over, None);
+        assert_eq!(queue.count_new(start + PERIOD, Duration::ZERO, true), Some(u16::MAX / 2));
+        assert_eq!(
+            queue.count_new(start + PERIOD * 10, Duration::ZERO, true),
+            None,
+            "it was over in between"
+        );
     }
 }

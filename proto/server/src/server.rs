@@ -12,6 +12,7 @@ mod peer_control;
 mod redirect;
 mod refusals;
 mod shard;
+mod shedding;
 mod sizes;
 mod verifying;
 

@@ -8,6 +8,7 @@
 mod control;
 mod datagrams;
 mod epoll;
+mod filter;
 mod socket;
 mod stamps;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use control::{IcmpBatch, QueuedIcmp, Stamped, StampedBatch, queue_icmp_errors};
 pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ROOM_BYTES, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
+pub use filter::{attach_filter, detach_filter};
 pub use socket::{accept, defer_port, set_buffers, wait_writable};
 pub use stamps::{read_stamped, stamp_arrivals};
 

@@ -5,6 +5,7 @@
 //! of one batch are sent at its end.
 
 mod attached;
+mod filters;
 mod transports;
 
 use crate::associations::AssociationTable;
@@ -19,6 +20,7 @@ use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wai
 use crate::tcp::stream::{Filled, More};
 use crate::tcp::{Frames, Report, Streams, header_of};
 use attached::Clients;
+use filters::Filters;
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Queue, Received, Transport,
 };
@@ -27,7 +29,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
-use transports::{Connected, IcmpErrors, owner_of, send_connected};
+use transports::{Connected, IcmpErrors, is_icmp, owner_of, send_connected};
 
 /// Components of a worker that are created before its thread.
 pub(crate) struct Parts<N: Node> {
@@ -75,6 +77,7 @@ pub(crate) struct Worker<N: Node> {
     udp: Vec<Option<UdpSocket>>,
     /// By listener: of its socket, or of its connections.
     queues: Vec<Queue>,
+    filters: Filters,
     receive: ReceiveBatch,
     icmp: IcmpErrors,
     send: SendBatch,
@@ -124,6 +127,7 @@ impl<N: Node> Worker<N> {
             receive: ReceiveBatch::new(common.datagram_batch),
             icmp: IcmpErrors::new(&udp, now),
             queues: udp.iter().map(|_| Queue::default()).collect(),
+            filters: Filters::default(),
             send: SendBatch::new(common.datagram_batch),
             common,
             counters,
@@ -226,13 +230,7 @@ impl<N: Node> Worker<N> {
                 }
                 Err(error) => {
                     // An ICMP error makes one call fail, even if it was taken from the queue a moment before.
-                    let is_icmp = matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionRefused
-                            | ErrorKind::HostUnreachable
-                            | ErrorKind::NetworkUnreachable
-                    );
-                    if self.take_icmp_errors(listener) == 0 && !is_icmp {
+                    if self.take_icmp_errors(listener) == 0 && !is_icmp(&error) {
                         self.counters.receive_errors.increment();
                     }
                     return;
@@ -259,6 +257,7 @@ impl<N: Node> Worker<N> {
             }
             self.counters.datagrams_in.add(count as u64);
             self.counters.datagram_bytes_in.add(bytes_in);
+            self.filters.set(listener, &self.queues, &self.udp, &self.counters);
             self.flush();
             // After a small batch more datagrams are unlikely, and a further call costs as much as epoll.
             if count * 4 < self.receive.capacity() {
@@ -353,6 +352,7 @@ impl<N: Node> Worker<N> {
 
     fn run_timers(&mut self) {
         self.streams.expire(self.now);
+        self.filters.end(self.now, &self.udp);
         self.expire_clients();
         let Self { associations, udp, nodes, batch, now, .. } = self;
         associations.expire(udp, *now, &mut |received| nodes.on_message(batch, *now, received));
@@ -548,7 +548,8 @@ impl<N: Node> Worker<N> {
     fn next_deadline(&self) -> Instant {
         let shards = &self.nodes.shards;
         let shards = shards.owned_by(self.index).map(|shard| shards.deadline(shard)).min();
-        let due = [self.streams.next_due(), self.associations.next_due(), self.clients_due()];
+        let filters = self.filters.next_due();
+        let due = [self.streams.next_due(), self.associations.next_due(), self.clients_due(), filters];
         shards.into_iter().chain(due.into_iter().flatten()).min().unwrap_or(Instant::FAR)
     }
 

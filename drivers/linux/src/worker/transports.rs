@@ -9,7 +9,7 @@ use crate::sys::{IcmpBatch, Sending, queue_icmp_errors, wait_writable};
 use crate::tcp::Streams;
 use crate::tcp::stream::More;
 use ringway_sansio::{ConnectionId, Dialler, Flow, Framer, IcmpError, Instant, ListenerId, Token, Transport};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -239,4 +239,10 @@ mod tests {
         icmp.refill(&sockets, start + SECOND);
         assert_eq!(errors(&mut icmp, &sockets, &counters), 1);
     }
+}
+
+/// True for the error of a socket for which an ICMP error came.
+pub(super) fn is_icmp(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+    kinds.contains(&error.kind())
 }

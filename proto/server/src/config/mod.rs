@@ -462,6 +462,20 @@ impl Config {
         self.trunking.has_address(ip) || servers.any(|uri| uri.host().ip() == Some(ip))
     }
 
+    /// Networks of trunks, nodes, neighbours, fronts and trusted proxies; `None`: there are more trunks than this.
+    pub(crate) fn networks_of_many(&self, trunks_max: usize) -> Option<Vec<(IpAddr, u8)>> {
+        let trunks = &self.trunking.trunks;
+        if trunks.len() > trunks_max {
+            return None;
+        }
+        let own = self.auth.trusted.iter().chain(&self.auth.fronts);
+        let named = trunks.iter().flat_map(|trunk| &trunk.networks);
+        let uris = trunks.iter().map(|trunk| trunk.uri.as_str());
+        let uris = uris.chain(self.servers().map(|(_, server)| server.uri.as_str()));
+        let hosts = uris.filter_map(|uri| Some((Uri::parse(uri.as_bytes()).ok()?.host().ip()?, 128)));
+        Some(own.chain(named).map(Network::parts).chain(hosts).collect())
+    }
+
     /// Neighbours that are no trunks, with their indices; at most [`NEIGHBOURS_MAX`].
     pub fn servers(&self) -> impl Iterator<Item = (usize, &Neighbour)> {
         let others = self.trunking.trunks.other_neighbours(self.neighbours.len());

@@ -33,6 +33,11 @@ impl Network {
         self.prefix
     }
 
+    /// An address of it, and the number of bits that all have in common.
+    pub(crate) const fn parts(&self) -> (IpAddr, u8) {
+        (self.address, self.prefix)
+    }
+
     /// True for a network of one address.
     pub const fn is_one_address(&self) -> bool {
         match self.address {

@@ -188,8 +188,11 @@ impl Server {
         if self.environment.features().peer_control() {
             self.note_participant(cx, request, is_refused);
         }
-        if late.is_none() && overload::refuses_others(cx.now, waited) {
+        if let (None, Some(waited)) = (late, waited)
+            && overload::refuses_others(cx.now, waited)
+        {
             self.overload.count_admitted(cx.now, request.method);
+            self.overload.count_new(&self.environment.env(cx), waited, request, false);
         }
         is_refused
     }

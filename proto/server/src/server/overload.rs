@@ -10,6 +10,7 @@ use super::admission::{
 use super::held::HeldIndex;
 use super::peer_control::Demand;
 use super::refusals::{Kind, Refusals, Unparsed};
+use super::shedding::count_new;
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -79,8 +80,8 @@ pub(super) fn is_late(now: Instant, waited: Waited<'_>, config: &OverloadConfig)
 
 /// True while requests of the queue of a message are refused.
 #[inline]
-pub(super) fn refuses_others(now: Instant, waited: Option<Waited<'_>>) -> bool {
-    cfg!(feature = "operator") && waited.is_some_and(|waited| now < waited.queue.refuses_until())
+pub(super) fn refuses_others(now: Instant, waited: Waited<'_>) -> bool {
+    cfg!(feature = "operator") && now < waited.queue.refuses_until()
 }
 
 /// Time for which the messages of a queue have to wait too long before one is refused: a pause of the machine is no overload.
@@ -121,6 +122,17 @@ impl Overload {
         if method != Method::Ack {
             self.refusals.admitted(now);
         }
+    }
+
+    /// Counts a new call of a queue that is overloaded, handled or refused.
+    pub(super) fn count_new(
+        &self,
+        env: &Env<'_>,
+        waited: Waited<'_>,
+        request: &Request<'_, '_>,
+        is_refused: bool,
+    ) {
+        count_new(env, &self.hash, waited, request, is_refused);
     }
 
     /// Requests of a source in this period, this one included.
@@ -293,6 +305,7 @@ pub(super) fn refuses_late(
     let verdict = overload.judge(now, waited, &env.config.overload, class, share, call_id);
     if verdict == Verdict::Admit {
         overload.count_admitted(now, request.method);
+        overload.count_new(env, waited, request, false);
         return false;
     }
     // A request that is under way is answered from its transaction, or waits, and what belongs to an admitted call passes.
@@ -306,6 +319,7 @@ pub(super) fn refuses_late(
     if !is_of_many && class != WorkClass::InDialog {
         overload.refusals.refused(now, Kind::of(request.method == Method::Register, is_many(share)));
     }
+    overload.count_new(env, waited, request, true);
     let is_answered = request.method != Method::Ack
         && (verdict == Verdict::Refuse || is_of_many || request.flow.transport.has_connections());
     env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });

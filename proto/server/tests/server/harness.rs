@@ -2,7 +2,7 @@
 
 use ringway_sansio::{
     ConnectionId, Context, Dialler, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node,
-    NumberTarget, Outbox, PeerNames, Queue, Received, RelayRequest, Seed, Target, Token, Transport,
+    NumberTarget, Outbox, PeerNames, Queue, Received, RelayRequest, Seed, Shedding, Target, Token, Transport,
 };
 use ringway_server::{Action, Aor, Config, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
@@ -219,6 +219,11 @@ impl World {
         let received = Received { peer, ..Received::new(flow, &bytes).after(waited, queue) };
         self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
+    }
+
+    /// Takes the datagrams that the server wants the driver to drop; `None`: it said nothing since the last call.
+    pub(crate) fn take_shedding(&self) -> Option<Shedding> {
+        self.queues.values().find_map(Queue::take_shedding).map(|shedding| *shedding)
     }
 
     /// Receives a message on a flow whose peer presented a certificate with these names.

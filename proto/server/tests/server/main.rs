@@ -69,6 +69,7 @@ mod neighbours;
 mod numbers;
 mod outbound;
 mod overload;
+mod overload_pulse;
 mod path;
 mod peer_control;
 mod presence;
