@@ -130,7 +130,7 @@ impl Settings {
             rules,
             touches_memory: true,
             secure: None,
-            overload: OverloadUse::Shipped,
+            overload: OverloadUse::Patient,
         }
     }
 

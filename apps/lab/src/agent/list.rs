@@ -152,7 +152,7 @@ mod tests {
         assert!(list.program("ringway").unwrap_err().to_string().ends_with("which has nothing"));
         list.allow("ringway", own.clone()).unwrap();
         list.allow(&format!("kamailio={}", own.display()), PathBuf::new()).unwrap();
-        assert!(list.program("ringway").is_ok() && list.program("ringway-controlled").is_ok());
+        assert!(list.program("ringway").is_ok() && list.program("ringway-uncontrolled").is_ok());
         // The same program with other options.
         assert!(list.program("kamailio-default").is_ok());
         assert_eq!(list.path("kamailio"), Some(&own));

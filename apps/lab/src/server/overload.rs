@@ -5,8 +5,10 @@
 pub enum OverloadUse {
     /// That of a server without keys for it.
     Shipped,
-    /// On, with its usual limits.
-    On,
+    /// It measures, and refuses nothing: a closed loop keeps a saturated server busy all the time.
+    Patient,
+    /// None.
+    Off,
 }
 
 impl OverloadUse {
@@ -14,7 +16,8 @@ impl OverloadUse {
     pub(super) const fn toml(self) -> &'static str {
         match self {
             Self::Shipped => "",
-            Self::On => "[overload]\nenabled = true\n",
+            Self::Patient => "[overload]\ntarget_delay_ms = 1000\nmax_delay_ms = 10000\n",
+            Self::Off => "[overload]\nenabled = false\n",
         }
     }
 }

@@ -71,7 +71,7 @@ impl Program {
     /// All programs with their names on the command line and in results.
     pub const ALL: [(&'static str, Self); 5] = [
         ("ringway", Self::Ringway(OverloadUse::Shipped)),
-        ("ringway-controlled", Self::Ringway(OverloadUse::On)),
+        ("ringway-uncontrolled", Self::Ringway(OverloadUse::Off)),
         ("kamailio", Self::Kamailio(Allocator::Tlsf)),
         ("kamailio-default", Self::Kamailio(Allocator::Default)),
         ("opensips", Self::OpenSips),

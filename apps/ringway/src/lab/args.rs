@@ -397,7 +397,7 @@ pub(crate) struct RunArgs {
     /// Experiments and campaigns of `ringway lab list`, or TOML files of your own
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
-    /// Server: ringway, ringway-controlled, kamailio, kamailio-default, HOST:PORT, or NAME@HOST:PORT at an agent; may be given several times
+    /// Server: ringway, ringway-uncontrolled, kamailio, kamailio-default, HOST:PORT, or NAME@HOST:PORT at an agent; may be given several times
     #[arg(long, value_name = "TARGET", default_values_t = ["ringway".to_owned()])]
     pub(crate) target: Vec<String>,
     /// Seconds of each trial in place of the experiments' own
@@ -529,7 +529,7 @@ written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of
 it. A trial that the generator did not play in time is repeated once and never
 counts. docs/reference/lab.md explains the criteria.
 
-Targets: ringway, ringway-controlled (with overload control), kamailio
+Targets: ringway, ringway-uncontrolled (without overload control), kamailio
 (with -x tlsf), kamailio-default (with the allocator of its package), HOST:PORT
 of a running server, or NAME@HOST:PORT for a server on another machine, where
 `ringway lab agent` starts or watches it.
