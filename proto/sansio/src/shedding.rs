@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 ///
 /// A datagram is dropped by a hash of its source and of the user part of its first line, so that a retransmission and the same request
 /// with credentials have the same fate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shedding {
     /// Part that is kept, in 65,536ths.
     pub kept: u16,

@@ -5,7 +5,7 @@
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
 use ringway_sansio::{
     ConnectionId, Context, Deadline, DialledId, Dialler, Event, Flow, Framer, FramingError, IcmpError,
-    Instant, ListenerId, Node, Received, Seed, Token,
+    Instant, ListenerId, Node, Received, Seed, Shedding, Token,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -123,6 +123,14 @@ impl Node for Talker {
                 cx.out.send(flow, Token::NONE, b"stored\n");
                 // A number names the change.
                 cx.out.hold_last(change);
+            }
+            // shed MILLISECONDS: from now on, for so long
+            "shed" => {
+                let until = cx.now + Duration::from_millis(argument().parse().unwrap());
+                let hosts = vec![b"example.org".to_vec()];
+                let shedding = Shedding { until, hosts, ..Shedding::default() };
+                received.waited.unwrap().queue.shed(shedding);
+                cx.out.send(flow, Token::NONE, b"shed\n");
             }
             "panic" => panic!("as the message asks"),
             _ => {}

@@ -142,3 +142,30 @@ fn timers_fire_in_time_on_any_worker() {
         }
     }
 }
+
+#[test]
+fn the_kernel_drops_what_a_shard_wants_dropped_until_its_time_is_over() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    let socket = client(address(&runtime, 0));
+    let invite = format!("INVITE sip:bob@example.org SIP/2.0\r\n{:200}", "Via: x");
+    let has_invite = || {
+        let of_node = runtime.shards().with_shard(0, |node| node.received.contains(&invite));
+        of_node.unwrap_or_default()
+    };
+    let ask = |text: &str, answer: &str| {
+        socket.send(text.as_bytes()).unwrap();
+        assert_eq!(receive(&socket), answer);
+    };
+    ask("0 shed 3600000", "shed\n");
+    // The filter is set before the next batch is read.
+    ask("0 echo", "0 echo");
+    socket.send(invite.as_bytes()).unwrap();
+    ask("0 echo", "0 echo");
+    assert!(!has_invite());
+    ask("0 shed 0", "shed\n");
+    wait_until("the end of the filter", || {
+        socket.send(invite.as_bytes()).unwrap();
+        has_invite()
+    });
+    assert_eq!(runtime.counts().filters_set, 2);
+}
