@@ -2,11 +2,12 @@
 
 use crate::{
     HostNameId, Instant, LocatedServers, NoSigner, Queue, RelayResult, SignerCertificate, Transport, Waited,
+    source_of,
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 /// Index of a listener in the configuration.
@@ -98,24 +99,6 @@ impl Flow {
         }
     }
 }
-
-/// Source that limits count `address` as: the IPv4 address, or the /64 network of an IPv6 address, because a host with
-/// one address of the network can use all 2^64.
-pub fn source_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 => v4,
-    }
-}
-
-/// Maximum number that one source may have while `in_use` of `total` are in use: `per_source`; from the half on only some, so that
-/// sources at their limits leave room for others.
-pub const fn limit_of_source(per_source: usize, in_use: usize, total: usize) -> usize {
-    if in_use < total / 2 || per_source < OF_SOURCE_MAX { per_source } else { OF_SOURCE_MAX }
-}
-
-/// Maximum number of one source in the second half.
-const OF_SOURCE_MAX: usize = 4;
 
 /// IPv6 network around a source whose hosts limits count together too: a home has all sources of a network of 56 bits, a site
 /// those of 48 bits.

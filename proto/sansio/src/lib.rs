@@ -23,6 +23,7 @@ mod requests;
 mod seed;
 mod sharing;
 mod shedding;
+mod source;
 mod table_size;
 mod time;
 mod transport;
@@ -30,7 +31,7 @@ mod transport;
 pub use defence::Defence;
 pub use flow::{
     ConnectionId, DialledId, Event, Flow, IcmpError, LimitHolder, ListenerId, PeerNames, Received, Token,
-    WideNetwork, limit_of_source, source_of,
+    WideNetwork,
 };
 pub use node::{Context, Framer, FramingError, Node, PacedNode, ShardKey, tick_after};
 pub use outbox::{Dialler, Outbox, Packet};
@@ -43,6 +44,7 @@ pub use requests::{
 pub use seed::{Entropy, PartHasher, Rng, Seed};
 pub use sharing::{Guarded, Locked, Locks, MemoryBound};
 pub use shedding::Shedding;
+pub use source::{limit_of_source, source_of};
 pub use table_size::TableSize;
 pub use time::{Deadline, Instant, TimerKey, Wheel};
 pub use transport::Transport;
