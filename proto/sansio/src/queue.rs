@@ -14,7 +14,7 @@ pub struct Queue {
     above_since: Cell<Option<Instant>>,
     above_at: Cell<Instant>,
     refuses_until: Cell<Instant>,
-    new_requests: Cell<NewRequests>,
+    new_requests: [Cell<NewRequests>; 2],
     shedding: RefCell<Option<Box<Shedding>>>,
 }
 
@@ -62,20 +62,21 @@ impl Queue {
         self.refuses_until.get()
     }
 
-    /// Counts a new request that waited so long, and was handled or refused now. Returns the part of them that the driver is to keep from now on, in 65,536ths, when
-    /// it is time to tell it: so many that those that are refused are an eighth of those that are handled.
+    /// Counts a new request that waited so long, of a source that sends many or few, and was handled or refused now. True if
+    /// it is time to tell the driver the parts that it is to keep.
     ///
     /// Periods are those of arrivals: what was in the queue when the driver was told shows nothing of the effect.
-    pub fn count_new(&self, now: Instant, waited: Duration, is_refused: bool) -> Option<u16> {
-        let mut of = self.new_requests.get();
+    pub fn count_new(&self, now: Instant, waited: Duration, is_of_many: bool, is_refused: bool) -> bool {
+        let [few, many] = &self.new_requests;
+        let place = if is_of_many { many } else { few };
+        let mut of = place.get();
         let arrived = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos() as u64));
         if arrived < of.begins_at {
-            return None;
+            return false;
         }
         let is_over = arrived >= of.ends_at;
         if is_over {
-            // The queue was not overloaded in between.
-            let kept = if arrived > of.ends_at + PERIOD * 4 { u16::MAX } else { of.next_kept() };
+            let kept = if of.is_past(arrived) { u16::MAX } else { of.next_kept() };
             of = NewRequests { begins_at: now, ends_at: now + PERIOD, handled: 0, refused: 0, kept };
         }
         if is_refused {
@@ -83,8 +84,14 @@ impl Queue {
         } else {
             of.handled += 1;
         }
-        self.new_requests.set(of);
-        Some(of.kept).filter(|kept| is_over && *kept < u16::MAX)
+        place.set(of);
+        is_over && self.kept_of_new(now) != [u16::MAX; 2]
+    }
+
+    /// Parts of the new requests that the driver is to keep, of sources that send few and of those that send many, in 65,536ths: so many that
+    /// those that are refused are an eighth of those that are handled.
+    pub fn kept_of_new(&self, now: Instant) -> [u16; 2] {
+        self.new_requests.each_ref().map(Cell::get).map(|of| if of.is_past(now) { u16::MAX } else { of.kept })
     }
 
     /// Tells the driver what to drop.
@@ -104,6 +111,11 @@ impl Queue {
 }
 
 impl NewRequests {
+    /// True if the queue was not overloaded in between.
+    fn is_past(&self, now: Instant) -> bool {
+        now > self.ends_at + PERIOD * 4
+    }
+
     fn next_kept(&self) -> u16 {
         let allowed = self.handled / 8 + REFUSED_MIN;
         let kept = u64::from(self.kept);
@@ -163,7 +175,9 @@ mod tests {
             let now = Instant::from_secs(10) + PERIOD * period;
             let arrived = offered * u32::from(kept) / u32::from(u16::MAX);
             for number in 0..arrived {
-                kept = queue.count_new(now, Duration::ZERO, number >= handled).unwrap_or(kept);
+                if queue.count_new(now, Duration::ZERO, false, number >= handled) {
+                    kept = queue.kept_of_new(now)[0];
+                }
             }
         }
         kept
@@ -178,13 +192,11 @@ mod tests {
         }
         let queue = Queue::default();
         let start = Instant::from_secs(10);
-        let over = (0..200).find_map(|_| queue.count_new(start, Duration::ZERO, true));
-        assert_eq!(over, None);
-        assert_eq!(queue.count_new(start + PERIOD, Duration::ZERO, true), Some(u16::MAX / 2));
-        assert_eq!(
-            queue.count_new(start + PERIOD * 10, Duration::ZERO, true),
-            None,
-            "it was over in between"
-        );
+        let refuse = |periods| queue.count_new(start + PERIOD * periods, Duration::ZERO, true, true);
+        assert!(!(0..200).any(|_| refuse(0)));
+        assert!(refuse(1));
+        let kept = queue.kept_of_new(start + PERIOD);
+        assert_eq!(kept, [u16::MAX, u16::MAX / 2], "sources that send few have a part of their own");
+        assert!(!refuse(10), "it was over in between");
     }
 }

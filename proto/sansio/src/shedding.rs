@@ -1,6 +1,6 @@
 //! Requests that a driver drops before it reads them.
 
-use crate::Instant;
+use crate::{Instant, source_of};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -13,6 +13,10 @@ use core::net::{IpAddr, SocketAddr};
 pub struct Shedding {
     /// Part that is kept, in 65,536ths.
     pub kept: u16,
+    /// The same for those of [`Shedding::many_from`].
+    pub kept_of_many: u16,
+    /// Sources that send many, as [`source_of`] has them, at most [`Shedding::MANY_MAX`].
+    pub many_from: Vec<IpAddr>,
     /// Part of the hash; with another one others are dropped.
     pub salt: u32,
     /// Time from which on none is dropped.
@@ -40,8 +44,10 @@ impl Shedding {
     pub const WORDS: usize = 7;
     /// Factor of the hash.
     pub const FACTOR: u32 = 0x9E37_79B1;
-    /// Maximum of the entries of each list.
-    pub const ENTRIES_MAX: usize = 32;
+    /// Maximum of the entries of each other list.
+    pub const ENTRIES_MAX: usize = 24;
+    /// Maximum of the sources that send many.
+    pub const MANY_MAX: usize = 16;
 
     /// False for a datagram that is dropped.
     pub fn keeps(&self, source: SocketAddr, bytes: &[u8]) -> bool {
@@ -54,8 +60,10 @@ impl Shedding {
         }
         let at = user.iter().take(Self::USER_BYTES_MAX).position(|byte| *byte == b'@');
         let host = at.and_then(|at| user.get(at + 1..)).unwrap_or_default();
+        let is_of_many = || self.many_from.contains(&source_of(source.ip().to_canonical()));
         !self.hosts.iter().any(|own| host.starts_with(own))
-            || self.hash(source, user) >> 16 < u32::from(self.kept)
+            || self.hash(source, user) >> 16
+                < u32::from(if is_of_many() { self.kept_of_many } else { self.kept })
     }
 
     fn spares(&self, source: SocketAddr) -> bool {
@@ -104,6 +112,8 @@ mod tests {
     fn shedding(kept: u16) -> Shedding {
         Shedding {
             kept,
+            kept_of_many: 0,
+            many_from: vec!["203.0.113.200".parse().unwrap()],
             salt: 7,
             until: Instant::FAR,
             hosts: vec![b"example.org".to_vec()],
@@ -149,6 +159,8 @@ mod tests {
         };
         let counts = [0, 1 << 12, 1 << 15, u16::MAX].map(count);
         assert!(counts[0] == 0 && counts[3] >= 4095, "{counts:?}");
+        let of_many: SocketAddr = "203.0.113.200:5060".parse().unwrap();
+        assert!(!shedding(u16::MAX).keeps(of_many, &invite("bob@example.org")));
         assert!((200..320).contains(&counts[1]) && (1900..2200).contains(&counts[2]), "{counts:?}");
     }
 }

@@ -43,8 +43,16 @@ fn program(of: &Shedding) -> Vec<Instruction> {
         when(&mut program, &wanted, &keep);
     }
     find_host(&mut program, of);
+    put(&mut program, SET, of.kept.into());
+    put(&mut program, STORE, KEPT);
+    for source in of.many_from.iter().take(Shedding::MANY_MAX) {
+        let bits = if source.is_ipv4() { 32 } else { 64 };
+        let set = [instruction(SET, of.kept_of_many.into()), instruction(STORE, KEPT)];
+        when(&mut program, &source_in(*source, bits), &set);
+    }
     hash(&mut program, of.salt);
-    program.push(Instruction::jump(JUMP_IF_NOT_LESS, 0, 1, of.kept.into()));
+    put(&mut program, LOAD_INDEX, KEPT);
+    program.push(Instruction::jump(JUMP_IF_NOT_LESS_THAN_INDEX, 0, 1, 0));
     put(&mut program, RETURN, DROP);
     put(&mut program, RETURN, KEEP);
     program
@@ -147,14 +155,14 @@ fn find_host(program: &mut Vec<Instruction>, of: &Shedding) {
 /// The hash of [`Shedding`] of a datagram that has its upper 16 bits in the accumulator afterwards.
 fn hash(program: &mut Vec<Instruction>, salt: u32) {
     put(program, SET, salt);
-    put(program, STORE, 0);
+    put(program, STORE, HASH);
     let words = |at: u32, count: u32| (0..count).map(move |word| instruction(ABSOLUTE | WORD, at + word * 4));
     when(program, &[VERSION_4], &mixed(&words(SOURCE_V4, 1).collect::<Vec<_>>()));
     when(program, &[VERSION_6], &mixed(&words(SOURCE_V6, 4).collect::<Vec<_>>()));
     for load in std::iter::once(instruction(ABSOLUTE | HALF, 0)).chain(words(USER, Shedding::WORDS as u32)) {
         program.extend(mixed(&[load]));
     }
-    put(program, LOAD_STORED, 0);
+    put(program, LOAD_STORED, HASH);
     put(program, SHIFT_RIGHT, 16);
 }
 
@@ -164,13 +172,13 @@ fn mixed(loads: &[Instruction]) -> Vec<Instruction> {
     for load in loads {
         program.push(*load);
         put(&mut program, TO_INDEX, 0);
-        put(&mut program, LOAD_STORED, 0);
+        put(&mut program, LOAD_STORED, HASH);
         put(&mut program, XOR_INDEX, 0);
-        put(&mut program, STORE, 0);
+        put(&mut program, STORE, HASH);
     }
-    put(&mut program, LOAD_STORED, 0);
+    put(&mut program, LOAD_STORED, HASH);
     put(&mut program, MULTIPLY, Shedding::FACTOR);
-    put(&mut program, STORE, 0);
+    put(&mut program, STORE, HASH);
     program
 }
 
@@ -193,6 +201,10 @@ const SOURCE_V6: u32 = IP_HEADER + 8;
 const VERSION_4: Wanted = Wanted { load: ABSOLUTE | BYTE, at: IP_HEADER, mask: 0xF0, value: 0x40 };
 const VERSION_6: Wanted = Wanted { load: ABSOLUTE | BYTE, at: IP_HEADER, mask: 0xF0, value: 0x60 };
 
+/// Words of the filter's memory: the hash, and the part that is kept.
+const HASH: u32 = 0;
+const KEPT: u32 = 1;
+
 const KEEP: u32 = u32::MAX;
 const DROP: u32 = 0;
 
@@ -205,6 +217,7 @@ const BYTE: u16 = 0x10;
 const SET: u16 = 0x00;
 const SET_INDEX: u16 = 0x01;
 const LOAD_STORED: u16 = 0x60;
+const LOAD_INDEX: u16 = 0x61;
 const LOAD_LENGTH: u16 = 0x80;
 const STORE: u16 = 0x02;
 const TO_INDEX: u16 = 0x07;
@@ -215,12 +228,13 @@ const XOR_INDEX: u16 = 0xAC;
 const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_NOT_LESS: u16 = 0x35;
+const JUMP_IF_NOT_LESS_THAN_INDEX: u16 = 0x3D;
 const RETURN: u16 = 0x06;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::Instant;
+    use ringway_sansio::{Instant, source_of};
     use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::AsFd;
     use std::time::Duration;
@@ -236,8 +250,8 @@ mod tests {
             until: Instant::FAR,
             hosts: vec![b"one.example".to_vec(), b"example.org".to_vec()],
             spared_users: vec![b"112".to_vec(), b"911".to_vec()],
-            spared_networks: vec![],
-            spared_sources: vec![],
+            kept_of_many: 5_000,
+            ..Shedding::default()
         };
         change(&mut shedding, source);
         attach_filter(receiver.as_fd(), &shedding).unwrap();
@@ -286,6 +300,7 @@ mod tests {
         {
             assert_same(to, from, |_, _| ());
             assert_same(to, from, |of, _| of.kept = 0);
+            assert_same(to, from, |of, source| of.many_from.push(source_of(source.ip())));
             assert_same(to, from, |of, source| {
                 of.kept = 0;
                 of.spared_sources.push(source);
@@ -311,6 +326,8 @@ mod tests {
             spared_users: vec![vec![b'1'; Shedding::USER_BYTES_MAX]; Shedding::ENTRIES_MAX],
             spared_networks: vec![network; Shedding::ENTRIES_MAX],
             spared_sources: vec!["[2001:db8::1]:5060".parse().unwrap(); Shedding::ENTRIES_MAX],
+            kept_of_many: 1,
+            many_from: vec![network.0; Shedding::MANY_MAX],
         };
         attach_filter(receiver.as_fd(), &shedding).unwrap();
     }

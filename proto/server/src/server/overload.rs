@@ -10,7 +10,7 @@ use super::admission::{
 use super::held::HeldIndex;
 use super::peer_control::Demand;
 use super::refusals::{Kind, Refusals, Unparsed};
-use super::shedding::count_new;
+use super::shedding::{ManySources, count_new};
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -97,6 +97,7 @@ pub(super) struct Overload {
     /// Requests of each source in this period; made at the first overload.
     shares: Option<Box<Shares>>,
     refusals: Refusals,
+    many: ManySources,
     /// Reduction of the requests of other servers.
     pub(super) demand: Demand,
 }
@@ -112,6 +113,7 @@ impl Overload {
             hash: SeededHash::new(seed),
             shares: None,
             refusals: Refusals::default(),
+            many: ManySources::default(),
             demand: Demand::default(),
         }
     }
@@ -132,7 +134,7 @@ impl Overload {
         request: &Request<'_, '_>,
         is_refused: bool,
     ) {
-        count_new(env, &self.hash, waited, request, is_refused);
+        count_new(env, &self.hash, &self.many, waited, request, is_refused);
     }
 
     /// Requests of a source in this period, this one included.
@@ -230,7 +232,7 @@ impl Shares {
     }
 }
 
-/// True for a late datagram that is dropped before it is parsed, because refusing takes too much already.
+/// True for a late message that is dropped before it is parsed, because refusing takes too much already.
 #[cold]
 pub(super) fn drops_unparsed(
     env: &mut Env<'_>,
@@ -240,7 +242,7 @@ pub(super) fn drops_unparsed(
     waited: Waited<'_>,
 ) -> bool {
     let now = env.cx.now;
-    if flow.transport.has_connections() || !overload.refusals.is_silent(now) {
+    if !overload.refusals.is_silent(now) {
         return false;
     }
     // A trunk at which this server is registered is known by the token in its Request-URI.
@@ -301,6 +303,9 @@ pub(super) fn refuses_late(
     let class = class_of(env, table, request, is_of_many);
     let now = env.cx.now;
     let share = if is_of_many { 1 } else { overload.share_of(now, request.flow.remote.ip()) };
+    if is_many(share) {
+        overload.many.note(now, request.flow.remote.ip());
+    }
     let call_id = request.message.call_id();
     let verdict = overload.judge(now, waited, &env.config.overload, class, share, call_id);
     if verdict == Verdict::Admit {

@@ -6,10 +6,10 @@ use crate::{Config, Listener};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Shedding, Waited};
+use ringway_sansio::{Instant, Shedding, Waited, source_of};
 use ringway_sip::{Host, Method};
 
 /// Counts a new call that came by a datagram while others of its queue are refused, and tells the driver what to drop.
@@ -17,6 +17,7 @@ use ringway_sip::{Host, Method};
 pub(super) fn count_new(
     env: &Env<'_>,
     hash: &SeededHash,
+    many: &ManySources,
     waited: Waited<'_>,
     request: &Request<'_, '_>,
     is_refused: bool,
@@ -29,16 +30,25 @@ pub(super) fn count_new(
     {
         return;
     }
-    let now = env.cx.now;
-    if let Some(kept) = waited.queue.count_new(now, waited.time, is_refused)
-        && let Some(shedding) = shedding(env.config, hash, kept, now, now + EFFECT + waited.time * 2)
+    let (now, queue) = (env.cx.now, waited.queue);
+    let is_of_many = many.has(now, request.flow.remote.ip());
+    if queue.count_new(now, waited.time, is_of_many, is_refused)
+        && let Some(shedding) = shedding(env.config)
     {
-        waited.queue.shed(shedding);
+        let [kept, kept_of_many] = queue.kept_of_new(now);
+        queue.shed(Shedding {
+            kept,
+            kept_of_many,
+            many_from: many.list(now),
+            salt: hash.hash_one(now.as_secs() / SAME_FOR_S) as u32,
+            until: now + EFFECT + waited.time * 2,
+            ..shedding
+        });
     }
 }
 
-/// Work of the driver so that this part of the new calls is left. `None`: more senders may not be dropped than a filter has room for.
-fn shedding(config: &Config, hash: &SeededHash, kept: u16, now: Instant, until: Instant) -> Option<Shedding> {
+/// Datagrams that may be dropped and those that are spared. `None`: more senders are to be spared than a filter has room for.
+fn shedding(config: &Config) -> Option<Shedding> {
     let networks = config.networks_of_many(Shedding::ENTRIES_MAX)?;
     let numbers = config.trunking.emergency.numbers.iter();
     let spared_users: Vec<_> = numbers.map(|number| number.dialled.as_bytes().to_vec()).collect();
@@ -50,13 +60,11 @@ fn shedding(config: &Config, hash: &SeededHash, kept: u16, now: Instant, until: 
     let spared_sources: Vec<_> = config.listeners.iter().flat_map(addresses_of).collect();
     let fits = |count: usize| count <= Shedding::ENTRIES_MAX;
     (fits(networks.len()) && fits(spared_users.len()) && fits(spared_sources.len())).then(|| Shedding {
-        kept,
-        salt: hash.hash_one(now.as_secs() / SAME_FOR_S) as u32,
-        until,
         hosts,
         spared_users,
         spared_networks: networks,
         spared_sources,
+        ..Shedding::default()
     })
 }
 
@@ -68,6 +76,34 @@ fn addresses_of(listener: &Listener) -> [SocketAddr; 2] {
     };
     [bound, listener.advertised]
 }
+
+/// Sources that sent many requests a short while ago. Their new calls are dropped by a part of their own, so that a flood of theirs takes no
+/// calls away from others.
+#[derive(Debug, Default)]
+pub(super) struct ManySources(Vec<(IpAddr, Instant)>);
+
+impl ManySources {
+    /// Notes one that sends many.
+    pub(super) fn note(&mut self, now: Instant, ip: IpAddr) {
+        let source = source_of(ip);
+        self.0.retain(|(other, until)| *other != source && *until > now);
+        if self.0.len() < Shedding::MANY_MAX {
+            self.0.push((source, now + MANY_FOR));
+        }
+    }
+
+    fn has(&self, now: Instant, ip: IpAddr) -> bool {
+        let source = source_of(ip);
+        self.0.iter().any(|(other, until)| *other == source && *until > now)
+    }
+
+    fn list(&self, now: Instant) -> Vec<IpAddr> {
+        self.0.iter().filter(|(_, until)| *until > now).map(|(source, _)| *source).collect()
+    }
+}
+
+/// Time for which a source is one that sends many.
+const MANY_FOR: Duration = Duration::from_secs(1);
 
 /// Seconds after which others are dropped, so that nobody is for ever.
 const SAME_FOR_S: u64 = 8;
