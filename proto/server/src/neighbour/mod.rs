@@ -10,6 +10,7 @@ mod registration;
 mod registrations;
 mod schedule;
 mod sending;
+mod server_choice;
 
 pub(crate) use keeper::Neighbours;
 pub(crate) use registrations::Registrations;

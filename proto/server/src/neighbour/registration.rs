@@ -1,5 +1,6 @@
 //! Registration of one trunk: its REGISTER, and its part of a response (RFC 3261 §10.2, decision 0057).
 
+use super::server_choice::ServerChoice;
 use crate::Config;
 use crate::base::Lines;
 use crate::config::{SentBy, Trunk};
@@ -23,6 +24,7 @@ pub(super) struct Registration {
     pub(super) of: Trunk,
     pub(super) phase: Phase,
     pub(super) flow: Option<Flow>,
+    pub(super) servers: ServerChoice,
     pub(super) client: Option<ClientId>,
     /// Connection over which the carrier registered it, and the time.
     pub(super) registered_by: Option<(ConnectionId, Instant)>,
@@ -85,6 +87,7 @@ impl Registration {
             of: of.clone(),
             phase: Phase::New(spread),
             flow: None,
+            servers: ServerChoice::default(),
             client: None,
             registered_by: None,
             call,

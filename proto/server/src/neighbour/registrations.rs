@@ -15,14 +15,14 @@ use super::{Asker, CSEQ_MAX};
 use crate::base::{Env, Owner, RegistrationId, Response, Transactions};
 use crate::config::Advertised;
 use crate::dialog::route::{NextHop, hop_of, hop_to};
-use crate::tables::{CallRequest, PAUSE_MAX, ServiceRoute, put_last};
+use crate::tables::{CallRequest, FailedServers, PAUSE_MAX, ServiceRoute};
 use crate::{Action, Config, LogEvent, TrunkEvent};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
-use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Rng, Seed};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, Rng, Seed};
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Message, Method, Uri, hex16};
 use ringway_transaction::{ClientId, Notice, Outgoing};
@@ -313,6 +313,7 @@ impl Registrations {
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.attempt = registration.attempt.wrapping_add(1) & ATTEMPT_MASK;
         (registration.logins, registration.is_raised, registration.client) = (0, false, None);
+        registration.servers.begin();
         (registration.has_removed, registration.begun_at) = (!registration.removed.is_empty(), env.cx.now);
         let query = Asker::Registration.query(registration.number, registration.attempt);
         let uri = Uri::parse(registration.of.uri.as_bytes());
@@ -344,16 +345,13 @@ impl Registrations {
         if registration.attempt != attempt || !matches!(registration.phase, Phase::Locating(_)) {
             return true;
         }
-        // Another server of the name after each failure (RFC 3263 §4.3).
-        let servers = put_last(*servers, |server| env.tables.has_failed(env.cx.now, server));
-        let count = servers.iter().count().max(1);
-        let skipped = registration.failures as usize % count;
-        let flows = servers.iter().skip(skipped).chain(servers.iter().take(skipped));
-        let flow = flows.filter_map(|server| match hop_to(env.config, server.address, server.transport) {
+        let flow_to = |server: LocatedServer| match hop_to(env.config, server.address, server.transport) {
             NextHop::Flow(flow) => Some(Flow { host: server.host, ..flow }),
             NextHop::Name(_) | NextHop::Unreachable => None,
-        });
-        registration.flow = flow.into_iter().next();
+        };
+        let reachable = servers.iter().filter(|server| flow_to(*server).is_some()).collect();
+        let failed_until = |server: &LocatedServer| env.tables.failed_until(env.cx.now, server);
+        registration.flow = registration.servers.choose(reachable, failed_until).and_then(flow_to);
         match registration.flow {
             Some(_) => self.go_on(env, transactions, index),
             None => self.fail(env, index, 0, Duration::ZERO),
@@ -436,9 +434,17 @@ impl Registrations {
             403 | 404 | 420 => self.fail(env, index, status, REFUSED_PAUSE),
             503 => {
                 let pause = message.retry_after().unwrap_or_default().min(PAUSE_MAX);
-                self.fail(env, index, status, pause);
+                let failed_until = |server: &LocatedServer| env.tables.failed_until(env.cx.now, server);
+                let wait = registration.servers.pause(env.cx.now, pause, failed_until);
+                note_failed(env, registration, pause);
+                self.fail(env, index, status, wait);
             }
-            _ => self.fail(env, index, status, Duration::ZERO),
+            _ => {
+                if status == 408 {
+                    note_failed(env, registration, Duration::ZERO);
+                }
+                self.fail(env, index, status, Duration::ZERO);
+            }
         }
     }
 
@@ -492,6 +498,7 @@ impl Registrations {
         let next = if is_contested { self.uncontested(now) } else { now + refresh };
         let Some(registration) = self.list.get_mut(index) else { return };
         registration.failures = 0;
+        registration.servers.on_success();
         env.counters.trunk_registrations += 1;
         env.host.note_trunk(env.cx.now, registration.trunk, TrunkEvent::Registered(granted_s));
         if !core::mem::replace(&mut registration.is_registered, true) {
@@ -505,6 +512,7 @@ impl Registrations {
         let Self { list, rng, .. } = self;
         let Some(registration) = list.get_mut(index) else { return };
         registration.failures = registration.failures.saturating_add(1);
+        registration.servers.on_failure();
         registration.client = None;
         let back_off = BACK_OFF_MIN * 2_u32.pow(registration.failures.min(BACK_OFF_EXPONENT_MAX) - 1);
         let back_off = back_off.min(BACK_OFF_MAX);
@@ -528,11 +536,19 @@ impl Registrations {
             let index = self.index_of(id.registration);
             let is_it = |of: &Registration| of.attempt == id.attempt && of.phase == Phase::Sent;
             if let Some(index) = index.filter(|index| self.list.get(*index).is_some_and(is_it)) {
+                self.list.get(index).into_iter().for_each(|of| note_failed(env, of, Duration::ZERO));
                 self.fail(env, index, 408, Duration::ZERO);
             }
             false
         });
     }
+}
+
+/// Notes that the server of an attempt failed, so that calls and other registrations try it last for a minute at least.
+fn note_failed(env: &Env<'_>, registration: &Registration, pause: Duration) {
+    let Some(server) = registration.servers.current() else { return };
+    let until = env.cx.now + pause.max(FailedServers::FAILED_TIME);
+    env.tables.note_failed(env.cx.now, &server, until);
 }
 
 /// Part of a shard's seed for times and Call-IDs.

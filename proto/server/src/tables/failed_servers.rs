@@ -38,7 +38,13 @@ impl FailedServers {
 
     /// True if a failure of the server counts.
     pub fn has(&self, now: Instant, server: &LocatedServer) -> bool {
-        self.list.iter().any(|(failed, until)| *until > now && failed == server)
+        self.until(now, server).is_some()
+    }
+
+    /// Time until which a failure of the server counts.
+    pub(crate) fn until(&self, now: Instant, server: &LocatedServer) -> Option<Instant> {
+        let mut counts = self.list.iter().filter(|(failed, until)| *until > now && failed == server);
+        counts.next().map(|(_, until)| *until)
     }
 
     /// The servers with those at the end that are in this list.

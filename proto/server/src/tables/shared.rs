@@ -386,6 +386,11 @@ impl SharedTables {
         self.failed.read(false, |failed| failed.has(now, server))
     }
 
+    /// Time until which a failure of this server counts.
+    pub(crate) fn failed_until(&self, now: Instant, server: &LocatedServer) -> Option<Instant> {
+        self.failed.read(None, |failed| failed.until(now, server))
+    }
+
     /// Notes that a request to this server failed, which counts until `until`.
     pub fn note_failed(&self, now: Instant, server: &LocatedServer, until: Instant) {
         self.failed.change((), |failed| failed.note(now, server, until));

@@ -370,3 +370,82 @@ fn a_reload_in_the_middle_of_an_attempt_loses_no_registration() {
         }
     }
 }
+
+/// Servers of a carrier's name by their SRV records, in this order.
+const SERVERS: [&str; 2] = ["198.51.100.41:5060", "198.51.100.42:5060"];
+
+/// Carrier with two servers, each of which answers a REGISTER or is silent. Returns the seconds of registrations and the servers of all
+/// requests; a retransmission is none.
+fn registered_at(
+    world: &mut World,
+    seconds: u64,
+    answers: impl Fn(&str, &Sent) -> Option<Vec<u8>>,
+) -> (Vec<u64>, Vec<String>) {
+    let (mut granted, mut tried, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    for second in 0..seconds {
+        let mut sent = world.pass(Duration::from_secs(1));
+        while !world.lookups.is_empty() {
+            sent.extend(world.resolve_to("carrier.example", &SERVERS));
+        }
+        for register in requests(sent).into_iter().filter(|sent| sent.method() == "REGISTER") {
+            if register.bytes == last {
+                continue;
+            }
+            let to = register.to();
+            if let Some(answer) = answers(&to, &register) {
+                let before = world.server.counters().trunk_registrations;
+                world.udp(&to, &answer);
+                granted.extend((world.server.counters().trunk_registrations > before).then_some(second));
+            }
+            last.clone_from(&register.bytes);
+            tried.push(to);
+        }
+    }
+    (granted, tried)
+}
+
+fn with_two_servers(config: &mut Config) {
+    registering(config);
+    config.trunking.trunks.edit()[0].uri = "sip:carrier.example".into();
+}
+
+#[test]
+fn a_registration_stays_at_the_server_that_granted_it() {
+    let mut world = World::with(with_two_servers);
+    let (at, tried) =
+        registered_at(&mut world, 1200, |to, register| (to == SERVERS[1]).then(|| granted(register, 60)));
+    assert!(at[0] <= 40, "after the timeout of the first server: {at:?}");
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] < 60), "the binding expires: {at:?}");
+    assert_eq!(tried.iter().filter(|to| *to == SERVERS[0]).count(), 1, "{tried:?}");
+}
+
+/// RFC 3263 §4.3: a server that fails, whichever way, is followed by the next one; its pause is its own.
+#[test]
+fn the_pause_of_a_server_does_not_delay_the_others() {
+    for (status, lines) in [
+        (503, &["Retry-After: 40"][..]),
+        (503, &["Retry-After: 3600"]),
+        (503, &["Retry-After: 1"]),
+        (503, &[]),
+        (500, &[]),
+        (408, &[]),
+    ] {
+        let mut world = World::with(with_two_servers);
+        let (at, tried) = registered_at(&mut world, 300, |to, register| match to == SERVERS[1] {
+            true => Some(granted(register, 60)),
+            false => Some(register.answer(status, lines)),
+        });
+        assert!(at[0] <= 4, "{status} {lines:?}: {at:?} {tried:?}");
+        assert!(at.windows(2).all(|pair| pair[1] - pair[0] < 60), "{status} {lines:?}: {at:?}");
+    }
+}
+
+#[test]
+fn a_pause_of_all_servers_is_kept() {
+    let mut world = World::with(with_two_servers);
+    let refused = |_: &str, register: &Sent| Some(register.answer(503, &["Retry-After: 120"]));
+    let (_, tried) = registered_at(&mut world, 115, refused);
+    assert_eq!(tried, SERVERS, "each once");
+    let (_, tried) = registered_at(&mut world, 20, refused);
+    assert_eq!(tried[0], SERVERS[0], "the pause that ends first");
+}
