@@ -4,8 +4,9 @@ use super::caller_uri::with_own_uri;
 use super::hidden::{CALL_ID_BYTES_MAX, Cover, HIDDEN_BYTES_MAX, ROUTES, TrunkSide, WITHOUT_ROUTES_BYTES};
 use super::{Mark, written_param};
 use crate::Config;
-use crate::config::{SentBy, Trunk};
+use crate::config::{SentBy, Trunk, is_private};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message, NameAddr, Uri};
 
@@ -37,16 +38,36 @@ impl<'e> Outside<'e> {
         if message.has(HeaderName::Contact) {
             edit.remove_lines(HeaderName::Contact, |_| true);
             for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
-                self.hide_contact(inside, contact, edit);
+                let Ok(name) = NameAddr::parse(contact) else { continue };
+                self.hide_contact(inside, &name, None, edit);
             }
         }
+        self.hide_dialogs(message, edit);
+    }
+
+    /// The same for a redirection of `phone`: only its Contacts with that address or a private one are hidden, because a trunk calls what
+    /// the others name without this server.
+    pub(crate) fn hide_redirection(&self, message: &Message<'_>, phone: IpAddr, edit: &mut Edit<'_, '_>) {
+        let inside = message.call_id();
+        edit.set(HeaderName::CallId, |out| self.cover.write_call_id_outside(inside, out));
+        edit.remove_lines(HeaderName::Contact, |_| true);
+        for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
+            let Ok(name) = NameAddr::parse(contact) else { continue };
+            match name.uri.host().ip().is_some_and(|ip| ip == phone || is_private(ip)) {
+                true => self.hide_contact(inside, &name, name.params.value(b"q"), edit),
+                false => edit.push_last(HeaderName::Contact, |out| out.extend_from_slice(contact)),
+            }
+        }
+        self.hide_dialogs(message, edit);
+    }
+
+    fn hide_dialogs(&self, message: &Message<'_>, edit: &mut Edit<'_, '_>) {
         if names_dialog(message) {
             edit.change_received(|name, spelled, value| self.with_call_id(name, spelled, value));
         }
     }
 
-    fn hide_contact(&self, call_id: &[u8], contact: &[u8], edit: &mut Edit<'_, '_>) {
-        let Ok(name) = NameAddr::parse(contact) else { return };
+    fn hide_contact(&self, call_id: &[u8], name: &NameAddr<'_>, q: Option<&[u8]>, edit: &mut Edit<'_, '_>) {
         let uri = name.uri.as_bytes();
         if uri.len() > HIDDEN_BYTES_MAX {
             return;
@@ -60,6 +81,7 @@ impl<'e> Outside<'e> {
             out.push(b'<');
             self.cover.write_uri(call_id, uri, user, self.host, self.transport, out);
             out.push(b'>');
+            q.into_iter().for_each(|q| out.extend_from_slice(&[b";q=", q].concat()));
         });
     }
 

@@ -249,6 +249,37 @@ fn a_call_of_the_trunk_shows_nothing_of_the_called_phone() {
     );
 }
 
+/// A phone diverts a call of the trunk, which calls what the 302 names without this server.
+#[test]
+fn a_redirection_names_its_targets_and_hides_phones() {
+    let mut world = World::with(hidden);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    let rings = forwarded(world.udp(CARRIER_A, &incoming(1)));
+    let kept = [
+        "<sip:+49171999@pstn.example>;q=0.7",
+        "<sip:carol@example.org>;q=0.4",
+        "<tel:+49171999>",
+        "<sip:+49171999@198.51.100.9>",
+    ];
+    let hides = [format!("<sip:desk@{BOB}>;q=0.3"), "<sip:desk@10.0.0.7>;q=0.2".to_owned()];
+    let all: Vec<&str> = kept.into_iter().chain(hides.iter().map(String::as_str)).collect();
+    let lines = [&*format!("Contact: {}", all.join(", "))];
+    let answer = forwarded_answer(world.udp(BOB, &rings.answer_tagged(302, "bobs", &lines)));
+    assert_eq!((answer.status(), answer.to().as_str()), (302, CARRIER_A));
+    sees_nothing(&answer);
+    let contacts = answer.headers("Contact");
+    assert_eq!(contacts[..4], kept);
+    for (contact, q) in contacts[4..].iter().zip(["0.3", "0.2"]) {
+        assert!(contact.starts_with("<sip:192.0.2.1:5060;rt=") && contact.ends_with(&format!(">;q={q}")));
+    }
+    assert_eq!(contacts.len(), 6);
+}
+
+/// The response of `sent`, without the ACK of this server.
+fn forwarded_answer(sent: Vec<Sent>) -> Sent {
+    only(sent.into_iter().filter(|sent| sent.text().starts_with("SIP/2.0")).collect())
+}
+
 /// A transfer names the Call-ID of another call: each side has its own of that.
 #[test]
 fn a_transfer_names_the_calls_that_each_side_has() {

@@ -9,7 +9,7 @@ use crate::token::topology::{Direction, Inside, Outside, hides_from, is_too_long
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use ringway_sansio::Flow;
-use ringway_sip::{Edit, HeaderName, Message, Method};
+use ringway_sip::{Edit, HeaderName, Message, Method, Start};
 
 /// Notes what a request and its responses hide, and marks the dialog of a trunk that calls.
 pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Changes) {
@@ -23,7 +23,8 @@ pub(super) fn change(env: &Env<'_>, plan: &Plan<'_, '_, '_>, changes: &mut Chang
     changes.border.hides = is_to_trunk;
     // An ACK has no responses.
     if request.method != Method::Ack {
-        let mut hidden = Hidden { answers: is_of_trunk, ..Hidden::default() };
+        let phone = Some(plan.flow().remote.ip());
+        let mut hidden = Hidden { answers: is_of_trunk, phone, ..Hidden::default() };
         if is_to_trunk {
             message.write_vias(request.flow.remote, &mut hidden.vias);
             hidden.call_id = message.call_id().into();
@@ -95,7 +96,10 @@ impl<'b> ResponseTopology<'b> {
         if self.hides() {
             let outside = Outside::new(self.config, self.key, source);
             outside.hide_answered_routes(message.call_id(), edit);
-            outside.hide(message, edit);
+            match self.hidden.phone {
+                Some(phone) if is_redirection(message) => outside.hide_redirection(message, phone, edit),
+                Some(_) | None => outside.hide(message, edit),
+            }
         }
     }
 }
@@ -110,6 +114,10 @@ pub(super) fn held_bytes(branches: &[Branch]) -> usize {
 pub(super) fn cost_of(message: &Message<'_>) -> usize {
     let vias: usize = message.values(HeaderName::Via).map(|via| via.len() + 2).sum();
     vias + STAMP_BYTES + 2 * message.call_id().len()
+}
+
+fn is_redirection(message: &Message<'_>) -> bool {
+    matches!(message.start(), Start::Response { status: 300..=399, .. })
 }
 
 fn inside<'e>(env: &Env<'e>) -> Inside<'e> {

@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 pub(super) use branch_media::{AnswerStep, BranchMedia};
+use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, NumberTarget, TimerKey};
 use ringway_sip::Uri;
@@ -384,6 +385,8 @@ pub(in crate::proxy) struct Hidden {
     pub(in crate::proxy) call_id: Arc<[u8]>,
     /// Responses hide the inside from the sender of the request.
     pub(in crate::proxy) answers: bool,
+    /// Address of the next hop.
+    pub(in crate::proxy) phone: Option<IpAddr>,
 }
 
 /// Trunk of a branch.
