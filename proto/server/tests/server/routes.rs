@@ -6,8 +6,8 @@ use crate::harness::{
     requests, statuses,
 };
 use ringway_server::{
-    CallerNumber, CallerPrivacy, Config, Destination, DestinationRule, DestinationRules, NumberChange, Rate,
-    RatePrefix, RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
+    CallerNumber, CallerPrivacy, Config, Destination, DestinationRule, DestinationRules, NumberChange,
+    NumberForm, Rate, RatePrefix, RateTable, Route, RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
 };
 use std::time::Duration;
 
@@ -311,6 +311,72 @@ fn destination_rules_see_the_number_that_the_trunk_gets() {
     assert_eq!(world.server.counters().destination_refusals, 9);
     let events = world.memory.events.lock().unwrap();
     assert!(events.iter().any(|event| event == "alice@example.org may not call +8811 (+881)"), "{events:?}");
+}
+
+/// One trunk that gets all numbers of a route, and these rules.
+fn one_route(config: &mut Config, matches: &str, change: NumberChange, rules: &[(&str, DestinationRule)]) {
+    carriers(config);
+    config.trunking.trunks.edit().truncate(1);
+    let trunks = [WeightedTrunk { trunk: 0, weight: 0 }].as_slice().into();
+    let route = Route { matches: prefix(matches), to: RouteTo::Trunks { trunks, change } };
+    config.trunking.routes = RouteTable::new(vec![route]).unwrap();
+    let rules = rules.iter().map(|&(prefix, rule)| Destination { prefix: prefix.into(), rule });
+    config.trunking.destinations = DestinationRules::new(rules.collect()).unwrap();
+}
+
+/// True for users that reach the trunk.
+fn reach(world: &mut World, users: &[&str]) -> Vec<bool> {
+    let reaches = |user: &&str| {
+        let uri = format!("sip:{}@example.org", user.replace('#', "%23"));
+        !at_carriers(world.udp(ALICE, &invite(&uri).call_id(&uri))).is_empty()
+    };
+    users.iter().map(reaches).collect()
+}
+
+/// A route makes `+` of an international prefix; what follows it may be another one, or a service code.
+#[test]
+fn a_plus_before_another_prefix_or_a_service_code_passes_no_rule() {
+    let [country, national, international] = ["49", "0", "00"].map(Into::into);
+    let forms = [
+        NumberForm::Unchanged,
+        NumberForm::Plain,
+        NumberForm::DoubleZero,
+        NumberForm::National { country, prefix: national, international },
+    ];
+    for form in forms {
+        for prefixes in [vec![], vec!["00".to_owned()]] {
+            let mut world = World::with(|config| {
+                let change = NumberChange { strip: 2, add: "+".into() };
+                one_route(config, "00", change, &[("+881", DestinationRule::Deny)]);
+                let trunk = &mut config.trunking.trunks.edit()[0];
+                (trunk.numbers_out, trunk.international) = (form.clone(), prefixes.clone());
+            });
+            let users =
+                ["000088161234", "0000881612345", "00000088161234", "00*31#0088161234", "00*310088161234"];
+            assert_eq!(reach(&mut world, &users), [false; 5], "{form:?} {prefixes:?}");
+            let others = ["0044161234", "000044161234", "00*31#0044161234"];
+            assert_eq!(reach(&mut world, &others), [true; 3], "{form:?} {prefixes:?}");
+        }
+    }
+}
+
+/// A carrier dials what follows a service code, also by a trunk without a form and without international prefixes.
+#[test]
+fn rules_hold_behind_service_codes() {
+    use DestinationRule::{Allow, Deny};
+    let mut world = World::with(|config| {
+        one_route(config, "", NumberChange::default(), &[("00", Deny), ("00881", Deny)]);
+    });
+    let users = ["*31#00881612345", "#31#00881612345", "*31*00881612345", "*3100881612345", "*67004412345"];
+    assert_eq!(reach(&mut world, &users), [false; 5]);
+    assert_eq!(reach(&mut world, &["*31#0301234", "*98", "*21*0301234#", "0301234"]), [true; 4]);
+    // Rules that permit some numbers only: both the code and the number behind it.
+    let mut world = World::with(|config| {
+        let rules = [("", Deny), ("030", Allow), ("*31#", Allow)];
+        one_route(config, "", NumberChange::default(), &rules);
+    });
+    let users = ["0301234", "*31#0301234", "*31#0401234", "#31#0301234"];
+    assert_eq!(reach(&mut world, &users), [true, true, false, false]);
 }
 
 #[test]

@@ -79,30 +79,30 @@ impl Payer {
     }
 }
 
-/// Applies the destination rules to a number as these trunks get it, and counts the request. Where they have international prefixes, it is
-/// also compared as a number of E.164.
+/// Applies the destination rules to a number as these trunks get it, and counts the request. What follows a service code in it is also
+/// compared, and with international prefixes of the trunks the number of E.164.
 pub(super) fn admit_number(
     call: &mut Call<'_, '_>,
     payer: &Payer,
     number: &Number,
     trunks: &[usize],
 ) -> Result<(), RouteRefusal> {
-    let list = &call.env.config.trunking.trunks;
-    let known: SmallVec<[&[u8]; 4]> = trunks
-        .iter()
-        .filter_map(|trunk| list.get(*trunk))
-        .flat_map(|trunk| trunk.international.iter().map(String::as_bytes))
-        .collect();
-    let mut numbers = SmallVec::from_iter([*number]);
-    if !known.is_empty() {
-        add_readings(number, &known, &mut numbers);
+    let trunking = &call.env.config.trunking;
+    if trunking.destinations.is_empty() {
+        return Ok(());
     }
-    let forms = trunks.iter().filter_map(|trunk| list.get(*trunk)).map(|trunk| &trunk.numbers_out);
-    for form in forms.filter(|form| form.changes()) {
-        add_forms(form, number, &mut numbers);
+    let mut readings = Readings::new();
+    if trunks.is_empty() {
+        readings.behind_plus.extend(trunking.international_of_all().map(str::as_bytes));
     }
+    for trunk in trunks.iter().filter_map(|trunk| trunking.trunks.get(*trunk)) {
+        readings.prefixes.extend(trunk.international.iter().map(String::as_bytes));
+        readings.behind_plus.extend(trunk.international_or_usual().map(str::as_bytes));
+        readings.forms.extend(Some(&trunk.numbers_out).filter(|form| form.changes()));
+    }
+    readings.add(number);
     let counts = is_counted(call.request);
-    admit(call, payer, &numbers, counts)
+    admit(call, payer, &readings, counts)
 }
 
 /// The same for the user part of a URI that trunks get as it is; no trunks: any may. The trunk makes a number of it: it is also compared as
@@ -127,57 +127,107 @@ pub(super) fn admit_user_part(
         call.env.report(call.request, Report::UnreadableNumber(dialled));
         return Err(RouteRefusal::Forbidden);
     };
-    let mut prefixes: SmallVec<[&[u8]; 4]> = SmallVec::from_iter([b"".as_slice()]);
+    let mut readings = Readings::new();
+    readings.prefixes.push(b"");
     if trunks.is_empty() {
-        prefixes.extend(trunking.international_of_all().map(str::as_bytes));
+        readings.prefixes.extend(trunking.international_of_all().map(str::as_bytes));
     }
     for trunk in trunks.iter().filter_map(|trunk| trunking.trunks.get(*trunk)) {
-        prefixes.extend(trunk.international_or_usual().map(str::as_bytes));
+        readings.prefixes.extend(trunk.international_or_usual().map(str::as_bytes));
     }
+    readings.forms.extend(trunking.forms_of_all());
     // A gateway may dial a local number without the digits of its context.
     let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
-    let mut numbers = Readings::new();
     for number in [Some(number), local].into_iter().flatten() {
-        add_readings(&number, &prefixes, &mut numbers);
-        for form in trunking.forms_of_all() {
-            add_forms(form, &number, &mut numbers);
-        }
+        readings.add(&number);
     }
-    for number in numbers.clone() {
+    for number in readings.numbers.clone() {
         let of_route = match trunking.routes.of_number(&number) {
             Some(RouteTo::Trunks { change, .. } | RouteTo::ByCost(change)) => change.of(&number),
             Some(RouteTo::User(_)) | None => None,
         };
-        numbers.extend(of_route);
+        of_route.into_iter().for_each(|number| readings.add(&number));
     }
-    admit(call, payer, &numbers, counts)
+    admit(call, payer, &readings, counts)
 }
 
 /// Numbers that a carrier may dial for one that it gets.
-type Readings = SmallVec<[Number; 10]>;
+struct Readings<'r> {
+    /// Different numbers, at most [`READINGS_MAX`].
+    numbers: SmallVec<[Number; 10]>,
+    /// There are more.
+    is_full: bool,
+    /// International prefixes.
+    prefixes: SmallVec<[&'r [u8]; 4]>,
+    /// Those that may also follow a `+` that begins no number of E.164.
+    behind_plus: SmallVec<[&'r [u8]; 4]>,
+    /// Forms in which trunks write numbers.
+    forms: SmallVec<[&'r NumberForm; 2]>,
+}
 
-/// Adds a number as it is, what follows a service code in it, and both with `+` in place of an international prefix.
-fn add_readings(number: &Number, prefixes: &[&[u8]], readings: &mut Readings) {
-    readings.push(*number);
-    if number.is_global() {
-        return;
+impl<'r> Readings<'r> {
+    fn new() -> Self {
+        Self {
+            numbers: SmallVec::new(),
+            is_full: false,
+            prefixes: SmallVec::new(),
+            behind_plus: SmallVec::new(),
+            forms: SmallVec::new(),
+        }
     }
-    let international = |part: &Number, prefix: &[u8]| {
-        part.as_bytes().starts_with(prefix).then(|| part.changed(prefix.len(), b"+")).flatten()
-    };
-    readings.extend(prefixes.iter().filter_map(|prefix| international(number, prefix)));
-    for part in number.behind_codes() {
-        readings.push(part);
-        if part.as_bytes().len() >= INTERNATIONAL_DIGITS_MIN {
-            readings.extend(prefixes.iter().filter_map(|prefix| international(&part, prefix)));
+
+    fn push(&mut self, number: Number) {
+        if self.numbers.contains(&number) {
+            return;
+        }
+        self.is_full |= self.numbers.len() >= READINGS_MAX;
+        if !self.is_full {
+            self.numbers.push(number);
+        }
+    }
+
+    /// Adds a number as it is, what a trunk that writes numbers in one of the forms reads into it, what follows a service code, and
+    /// each with `+` in place of an international prefix. What a carrier dials for `+0` or `+*31#` follows from the number without `+`.
+    fn add(&mut self, number: &Number) {
+        let mut next = self.numbers.len();
+        self.push(*number);
+        while let Some(reading) = self.numbers.get(next).copied() {
+            next += 1;
+            if is_e164(&reading) {
+                continue;
+            }
+            if reading.is_global() {
+                for prefix in core::mem::take(&mut self.behind_plus) {
+                    self.prefixes.push(prefix);
+                }
+                reading.changed(1, b"").into_iter().for_each(|without| self.push(without));
+                continue;
+            }
+            for index in 0..self.forms.len() {
+                let read = self.forms.get(index).map(|form| form.read(&reading));
+                read.into_iter().for_each(|read| self.push(read));
+            }
+            reading.behind_codes().for_each(|part| self.push(part));
+            // A few digits behind a service code are another code.
+            if reading == *number || reading.as_bytes().len() >= INTERNATIONAL_DIGITS_MIN {
+                for index in 0..self.prefixes.len() {
+                    let prefix = self.prefixes.get(index).copied().unwrap_or_default();
+                    let is_international = reading.as_bytes().starts_with(prefix);
+                    let international =
+                        is_international.then(|| reading.changed(prefix.len(), b"+")).flatten();
+                    international.into_iter().for_each(|international| self.push(international));
+                }
+            }
         }
     }
 }
 
-/// Adds what a trunk that writes numbers in this form reads into one, and into what follows a service code in it.
-fn add_forms(form: &NumberForm, number: &Number, readings: &mut Readings) {
-    readings.push(form.read(number));
-    readings.extend(number.behind_codes().map(|part| form.read(&part)));
+/// True for `+`, a country code and digits; no country code begins with 0.
+fn is_e164(number: &Number) -> bool {
+    match number.as_bytes() {
+        [b'+', b'1'..=b'9', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
 }
 
 /// Applies the destination rules to a request in a dialog with a trunk: to a Request-URI that is not the trunk's Contact, and to
@@ -244,9 +294,14 @@ pub(super) fn is_counted(request: &Request<'_, '_>) -> bool {
 fn admit(
     call: &mut Call<'_, '_>,
     payer: &Payer,
-    numbers: &[Number],
+    readings: &Readings<'_>,
     counts: bool,
 ) -> Result<(), RouteRefusal> {
+    let Readings { numbers, is_full, .. } = readings;
+    if let Some(number) = numbers.first().filter(|_| *is_full) {
+        call.env.report(call.request, Report::UnreadableNumber(number.as_bytes()));
+        return Err(RouteRefusal::Forbidden);
+    }
     let rules = &call.env.config.trunking.destinations;
     let found = || numbers.iter().filter_map(|number| Some((number, rules.of_number(number)?)));
     if let Some((number, denied)) = found().find(|(_, rule)| rule.rule == DestinationRule::Deny) {
@@ -281,6 +336,9 @@ fn refuse(call: &mut Call<'_, '_>, payer: &Payer, number: &Number, prefix: &str,
 
 /// Seconds after which a request to trunks that are down is worth another attempt.
 const RETRY_S: u64 = 30;
+
+/// Maximum number of readings of a dialled number, which has 32 digits at most.
+const READINGS_MAX: usize = 100;
 
 /// Minimum number of digits behind a service code for a number with its country code: fewer are another code.
 const INTERNATIONAL_DIGITS_MIN: usize = 5;
