@@ -501,6 +501,15 @@ impl Config {
         ListenerId::for_peer(listeners, transport, to)
     }
 
+    /// True if a request to the peer of this flow of datagrams would leave by another listener than the one that the peer sends to, which
+    /// its firewall may drop. One that a reload removed is not used again.
+    pub(crate) fn leaves_elsewhere(&self, flow: &Flow) -> bool {
+        flow.transport == Transport::Udp
+            && self.listener_for(Transport::Udp, flow.remote.ip()) != Some(flow.listener)
+            && self.is_in_use(usize::from(flow.listener.0))
+            && self.listener(flow.listener).is_some_and(|listener| listener.transport == Transport::Udp)
+    }
+
     /// Listeners that new requests may leave by, with their numbers.
     pub fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
         let numbered = self.listeners.iter().enumerate().filter(|(index, _)| self.is_in_use(*index));

@@ -16,6 +16,6 @@ pub(crate) use current::{Known, current};
 pub(crate) use live_mark::{DialogMark, LiveMark, live_mark};
 pub(crate) use moves::on_success;
 pub(crate) use remote_target::{
-    caller_side, calls_for_us, contact_of, is_credible, is_public, record, target_hash_on,
+    caller_side, calls_for_us, contact_of, is_credible, is_public, needs_listener, record, target_hash_on,
 };
 pub(crate) use users::{owner_of_sender, user_of_side};

@@ -4,7 +4,7 @@
 //! is. What they may name is in docs/decisions/0053.
 
 use super::live_mark::moved_sides;
-use super::remote_target::{caller_side, calls_for_us, contact_of, is_credible, names_flow};
+use super::remote_target::{caller_side, calls_for_us, contact_of, is_credible, names_flow, needs_listener};
 use super::users::owner_of;
 use crate::base::{Env, Reach, Request, Response};
 use crate::dialog::route::{NextHop, Routed, hop_of};
@@ -157,7 +157,8 @@ fn sender_side(env: &Env<'_>, request: &Request<'_, '_>, known: Side, is_trunk: 
     }
     let contact = contact_of(message)?;
     let is_gruu = config.registrar.gruu && config.domain_of(&contact).is_some();
-    let hop = if is_gruu { None } else { Some(hop_of(config, &contact)) };
+    let hop = (!is_gruu).then(|| hop_of(config, &contact));
+    let hop = hop.filter(|hop| !matches!(hop, NextHop::Flow(hop) if needs_listener(config, hop, &reply)));
     let target = match hop {
         Some(NextHop::Flow(hop)) => TargetHash::of_flow(key, &hop),
         Some(NextHop::Name(_) | NextHop::Unreachable) | None => TargetHash::NONE,

@@ -223,13 +223,14 @@ pub(crate) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_,
         let mark = target.and_then(|uri| read_id(uri.params().value(TOKEN)?));
         return mark.map_or(Side::Contact(TargetHash::NONE), Side::before);
     }
-    if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
+    if !config.leaves_elsewhere(&reply) && target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
         return Side::Contact(TargetHash::of_flow(key, &reply));
     }
     // The remote target of a phone with a GRUU is this server: only its flow leads to it.
     let is_gruu = |uri: &Uri<'_>| config.registrar.gruu && config.domain_of(uri).is_some();
     let hop = target.as_ref().filter(|uri| !is_gruu(uri)).map(|uri| hop_of(config, uri));
     let hash = match hop {
+        Some(NextHop::Flow(hop)) if needs_listener(config, &hop, &reply) => None,
         Some(NextHop::Flow(hop)) => {
             let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
             let is_allowed = (sender.is_believed() && is_there)
@@ -251,6 +252,11 @@ pub(crate) fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_,
         (None, Some(hash)) => Side::Contact(hash),
         (None, None) => Side::Address(reply.listener, reply.remote),
     }
+}
+
+/// True if the address of a flow of datagrams is reached over this flow only: a request to the same address alone would leave by another listener.
+pub(crate) fn needs_listener(config: &Config, hop: &Flow, flow: &Flow) -> bool {
+    (hop.remote, hop.transport) == (flow.remote, flow.transport) && config.leaves_elsewhere(flow)
 }
 
 /// Hash of a URI whose host is `ip`.

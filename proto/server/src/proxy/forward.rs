@@ -151,9 +151,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// configuration chose.
     pub(super) fn over_tcp(&self, env: &Env<'_>) -> Option<Flow> {
         let Flow { transport, remote, .. } = self.flow;
-        let is_by_address = transport == Transport::Udp && self.target.flow.is_none();
+        let is_by_address = || self.target.is_by_address(self.config, self.hop_target());
         let is_of_us = || self.config.is_own_address(remote) || self.config.is_front_or_node(&self.flow);
-        if !is_by_address || is_of_us() {
+        if transport != Transport::Udp || !is_by_address() || is_of_us() {
             return None;
         }
         let listener = self.config.listener_for(Transport::Tcp, remote.ip())?;

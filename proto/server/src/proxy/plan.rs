@@ -125,14 +125,14 @@ fn find_users_targets(
             }
             call.env.counters.gruu_capitals += u64::from(gruu.has_other_capitals(offer.binding));
         }
-        if let Err(why) = planned.targets.push_binding(offer, is_sips) {
+        if let Err(why) = planned.targets.push_binding(call.env.config, offer, is_sips) {
             mismatch = Some(why);
         }
     }
     if is_in_dialog {
         if planned.targets.list().is_empty() {
             for offer in table.offers(planned.aor.as_bytes(), call.env.cx.now, call.env.host) {
-                let _ = planned.targets.push_binding(offer, is_sips);
+                let _ = planned.targets.push_binding(call.env.config, offer, is_sips);
             }
         }
         planned.targets.keep_only();

@@ -4,6 +4,7 @@ use super::limits::Share;
 use super::rewrite::Rewrite;
 use crate::Config;
 use crate::base::{Reach, StageDecision};
+use crate::dialog::needs_listener;
 use crate::dialog::route::{NextHop, Routed, hop_of};
 use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::token::UserHash;
@@ -123,6 +124,11 @@ impl Target {
     /// Index of its next hop in the list of the configuration.
     pub(super) fn configured_hop(&self) -> Option<usize> {
         self.rewrite.as_deref().and_then(Rewrite::configured_hop)
+    }
+
+    /// True if its address may also be reached over a new connection; `uri` is its Request-URI.
+    pub(super) fn is_by_address(&self, config: &Config, uri: Option<Uri<'_>>) -> bool {
+        self.flow.is_none_or(|flow| uri.is_some_and(|uri| needs_flow(config, &uri, &flow)))
     }
 
     /// URI of the next hop that it has itself.
@@ -340,9 +346,14 @@ impl Targets {
     ///
     /// RFC 5630 §5.3: a `sips:` request goes to `sips:` contacts only; a `sip:` request goes to a `sips:` contact over its
     /// TLS connection, with the scheme `sip:`.
-    pub(super) fn push_binding(&mut self, offer: Offer<'_>, is_sips: bool) -> Result<(), SipsMismatch> {
+    pub(super) fn push_binding(
+        &mut self,
+        config: &Config,
+        offer: Offer<'_>,
+        is_sips: bool,
+    ) -> Result<(), SipsMismatch> {
         let Offer { binding, .. } = offer;
-        let flow = flow_of(binding);
+        let flow = flow_of(config, binding);
         let of_sips = binding.uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"));
         if is_sips && !of_sips {
             return Err(SipsMismatch::NotAllowed);
@@ -453,7 +464,7 @@ fn authority_of(binding: &Binding) -> Authority {
 }
 
 /// Flow to a binding if the contact's address is not used: an open connection, or the only flow that reaches it.
-fn flow_of(binding: &Binding) -> Option<Flow> {
+fn flow_of(config: &Config, binding: &Binding) -> Option<Flow> {
     let transport = binding.flow.transport;
     match binding.kind {
         _ if binding.owner.is_other() => None,
@@ -464,8 +475,17 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
             let hop = hop.map(|hop| hop.uri).or_else(|| Uri::parse(binding.uri()).ok());
             hop.is_some_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
         }
+        Kind::Dialable if config.leaves_elsewhere(&binding.flow) && binding.text().path.is_empty() => {
+            let uri = Uri::parse(binding.uri()).ok();
+            uri.is_some_and(|uri| needs_flow(config, &uri, &binding.flow)).then_some(binding.flow)
+        }
         Kind::Dialable => None,
     }
+}
+
+/// True if a URI has the address of a flow of datagrams that is reached over this flow only.
+pub(super) fn needs_flow(config: &Config, uri: &Uri<'_>, flow: &Flow) -> bool {
+    matches!(hop_of(config, uri), NextHop::Flow(hop) if needs_listener(config, &hop, flow))
 }
 
 /// Route values of a binding with a Path (RFC 3327 §5.4).
@@ -499,7 +519,7 @@ pub(crate) fn hop_to_binding(config: &Config, offer: Offer<'_>, is_sips: bool) -
         return None;
     }
     let mut targets = Targets::default();
-    targets.push_binding(offer, is_sips).ok()?;
+    targets.push_binding(config, offer, is_sips).ok()?;
     let target = targets.list().first()?;
     let uri = targets.uri(target);
     let flow = match target.flow {

@@ -2,7 +2,7 @@
 
 use crate::dialog::{from_callee, from_caller};
 use crate::harness::{
-    ALICE, BOB, Request, Wire, World, config, forwarded, invite, only, register, request, requests,
+    ALICE, BOB, Request, Sent, Wire, World, config, forwarded, invite, only, register, request, requests,
 };
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_server::{Config, Listener};
@@ -96,6 +96,51 @@ fn each_side_of_a_call_has_the_listener_of_its_network() {
         let sent = forwarded(world.udp(alice, &invite(&format!("sip:x@{to}")).call_id(to)));
         assert_eq!(sent.flow.listener, ListenerId(listener), "{to}");
     }
+}
+
+/// Two ports of one address: a firewall of a phone lets in what comes from the port that the phone sends to.
+#[test]
+fn a_phone_is_called_from_the_port_that_it_registered_at() {
+    let second = ListenerId(u8::try_from(config().listeners.len()).unwrap());
+    let [alice, bob] = [ALICE, BOB].map(|phone| Flow::udp(second, phone.parse().unwrap()));
+    let from_second = |sent: &Sent| {
+        assert_eq!(sent.flow.listener, second, "{}", sent.text());
+        assert!(sent.headers("Via")[0].contains("192.0.2.1:5070"), "{}", sent.text());
+    };
+    for contact in ["<sip:bob@192.0.2.20:5060>", "<sip:bob@192.0.2.20>"] {
+        let mut world = World::with(|config| added(config, Transport::Udp, "192.0.2.1:5070"));
+        assert_eq!(only(world.message(bob, &register("bob", contact).wire())).status(), 200);
+        let got = forwarded(world.message(alice, &invite("sip:bob@example.org").wire()));
+        from_second(&got);
+        let answer = only(world.message(bob, &got.answer(200, &[&format!("Contact: {contact}")])));
+        assert_eq!(answer.flow, alice);
+        for (cseq, method) in [(1, "ACK"), (2, "INFO"), (3, "INVITE"), (4, "BYE")] {
+            let request = from_caller(method, cseq, &answer).line(&format!("Contact: <sip:alice@{ALICE}>"));
+            from_second(&forwarded(world.message(alice, &request.wire())));
+        }
+        for (cseq, method) in [(7, "INFO"), (8, "INVITE"), (9, "BYE")] {
+            let request = from_callee(method, cseq, &got, &answer).line(&format!("Contact: {contact}"));
+            let sent = forwarded(world.message(bob, &request.wire()));
+            from_second(&sent);
+            assert_eq!(sent.flow, alice);
+        }
+        // Who moved to the first port is called from there.
+        assert_eq!(only(world.udp(BOB, &register("bob", contact).cseq(2).wire())).status(), 200);
+        let sent = forwarded(world.message(alice, &invite("sip:bob@example.org").call_id("two").wire()));
+        assert_eq!(sent.flow.listener, ListenerId(0));
+    }
+}
+
+/// A request that is too long for a datagram goes over a connection, as to any other address.
+#[test]
+fn a_long_request_for_a_phone_of_the_second_port_is_tried_over_tcp() {
+    let second = ListenerId(u8::try_from(config().listeners.len()).unwrap());
+    let mut world = World::with(|config| added(config, Transport::Udp, "192.0.2.1:5070"));
+    let bob = Flow::udp(second, BOB.parse().unwrap());
+    assert_eq!(only(world.message(bob, &register("bob", "<sip:bob@192.0.2.20:5060>").wire())).status(), 200);
+    let long = format!("X-Long: {}", "x".repeat(1400));
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").line(&long)));
+    assert_eq!((sent.flow.transport, sent.to().as_str()), (Transport::Tcp, BOB));
 }
 
 #[test]
