@@ -165,8 +165,8 @@ impl Registration {
         out.push(b'>');
     }
 
-    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite it, or list none: of several
-    /// without our token the shortest time of the account's counts.
+    /// Seconds that a 2xx grants our contact (RFC 3261 §10.2.4); 0: it is none of several. Some carriers rewrite it, or list none: the shortest
+    /// time counts of those with our token, or without one of the account's.
     pub(super) fn granted_s(&self, lines: &Lines, message: &Message<'_>) -> u32 {
         let token = lines.token_of(&self.of);
         let is_sent = |contact: &Contact<'_>| contact.address.uri.as_bytes() == self.contact;
@@ -174,9 +174,12 @@ impl Registration {
         let of_all = message.first(HeaderName::Expires).and_then(number_u32);
         let contacts = || message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
         let (first, is_only) = (contacts().next(), contacts().nth(1).is_none());
-        let known = contacts().find(is_sent).or_else(|| contacts().find(has_token));
-        let granted = match known.or(first.filter(|_| is_only)) {
-            Some(contact) => contact.expires.or(of_all).unwrap_or(self.expires_s),
+        let time_of = |contact: Contact<'_>| contact.expires.or(of_all).unwrap_or(self.expires_s);
+        // A carrier that rewrites contacts may list those of earlier registrations; which one is ours is not to be seen.
+        let least = || contacts().filter(has_token).map(time_of).filter(|time| *time > 0).min();
+        let known = contacts().find(is_sent).map(time_of).or_else(least);
+        let granted = match known.or(first.filter(|_| is_only).map(time_of)) {
+            Some(time) => time,
             None if is_only => of_all.unwrap_or_default(),
             None => {
                 let is_of_account =

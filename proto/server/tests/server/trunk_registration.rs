@@ -102,6 +102,35 @@ fn the_only_contact_is_ours_also_if_the_carrier_rewrote_it() {
     }
 }
 
+/// A carrier that rewrites contacts lists those of earlier registrations with the token, too.
+#[test]
+fn of_several_contacts_with_the_token_the_shortest_time_counts() {
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    let contact = register.header("Contact");
+    let at = |host: &str| contact.replace("192.0.2.1:5060", host);
+    let lines = [
+        format!("Contact: {};expires=3600", at("203.0.113.1:6000")),
+        format!("Contact: {};expires=12", at("203.0.113.1:6001")),
+        format!("Contact: {};expires=0", at("203.0.113.1:6002")),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert!(requests(world.udp(CARRIER, &register.answer(200, &lines))).is_empty());
+    assert_eq!(world.server.counters().trunk_registrations, 1);
+    assert_eq!(within(&mut world, 12).0.len(), 1, "it is refreshed before its end");
+    // One that names the contact as it was sent grants its time.
+    let mut world = World::with(registering);
+    let register = first(&mut world);
+    let lines = [
+        format!("Contact: {contact};expires=600"),
+        format!("Contact: {};expires=12", at("203.0.113.1:6001")),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let removal = only(requests(world.udp(CARRIER, &register.answer(200, &lines))));
+    world.udp(CARRIER, &removal.answer(200, &[&format!("Contact: {contact};expires=600")]));
+    assert_eq!(within(&mut world, 250).0.len(), 0);
+}
+
 #[test]
 fn a_lost_registration_is_reported_once_and_its_return_again() {
     let mut world = World::with(registering);
