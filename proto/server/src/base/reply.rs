@@ -145,12 +145,12 @@ impl Env<'_> {
         answer_rejected(rejected, flow, b"rejected", self.cx.out);
     }
 
-    /// Answers 503 on a stream whose source is over its rate.
-    pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow) {
+    /// Answers 503 on a stream whose source is over its rate; `inside` is the request as the sides inside have it, which the To tag follows from.
+    pub(crate) fn slow_down(&mut self, message: &Message<'_>, inside: &Message<'_>, flow: Flow) {
         if message.is_response() || message.method() == Method::Ack {
             return;
         }
-        let tag = to_tag(&self.keys.tag, message);
+        let tag = to_tag(&self.keys.tag, inside);
         write_reply(&mut self.cx, &tag, message, &flow, 503, "Slow Down", |response| {
             response.header_number(HeaderName::RetryAfter, 1);
         });

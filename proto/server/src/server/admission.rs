@@ -13,7 +13,7 @@ use crate::{Config, Counters, Detail, Emergency, Reason, SourceRates, Traffic};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, Seed, TableSize, Token};
-use ringway_sip::{Limits, Message, Method, Rejected, Uri};
+use ringway_sip::{Limits, Message, Method, Rejected, Start, Uri};
 use ringway_stun::write_answer;
 use ringway_transaction::may_send_to;
 
@@ -112,9 +112,22 @@ pub(super) fn is_admitted(
     if flow.transport.is_reliable()
         && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
     {
-        env.slow_down(&message, flow);
+        slow_down(env, transactions, &message, flow);
     }
     false
+}
+
+/// Answers 503 to a request over a stream whose source is over its rate. Its ACK, which the same source may send in time, is translated
+/// before it is recognised, and in a dialog has the tag of that.
+fn slow_down(env: &mut Env<'_>, transactions: &Transactions, message: &Message<'_>, flow: Flow) {
+    let opened = Request::of(message, flow, Grant::UNKNOWN).and_then(|request| opened(env, &request));
+    let inside = opened.as_deref().and_then(|bytes| Message::parse(bytes, &Limits::STORED).ok());
+    let inside = inside.as_ref().unwrap_or(message);
+    if matches!(inside.start(), Start::Request { method: Method::Invite, .. }) && inside.to().tag().is_some()
+    {
+        env.refused_in_dialog.push(transactions.key_of(inside));
+    }
+    env.slow_down(message, inside, flow);
 }
 
 /// Handles a message that the parser rejected. Over UDP anybody can send with any address: a datagram that cannot be a request gives back

@@ -198,6 +198,25 @@ fn a_route_that_cannot_be_read_is_400() {
     }
 }
 
+/// A phone over a connection that is over its rate: a re-INVITE gets 503 from this server, and its ACK goes no further.
+#[test]
+fn the_ack_of_a_reinvite_that_is_over_the_rate_is_not_forwarded() {
+    let mut world = with_bob(World::limited(4));
+    let got = forwarded(world.tcp(7, ALICE, &invite("sip:bob@example.org").tcp()));
+    let answer = only(world.udp(BOB, &got.answer(200, &[])));
+    assert_eq!(only(world.tcp(7, ALICE, &from_caller("ACK", 1, &answer).tcp())).to(), BOB);
+    let refused = (2..20).find_map(|cseq| {
+        let again = from_caller("INVITE", cseq, &answer).tcp();
+        let sent = world.tcp(7, ALICE, &again);
+        let slowed = sent.into_iter().find(|sent| sent.text().starts_with("SIP/2.0 503 Slow Down"));
+        Some((again, slowed?))
+    });
+    let (again, refused) = refused.expect("the rate is reached");
+    world.pass(std::time::Duration::from_secs(2));
+    let sent = world.tcp(7, ALICE, &again.ack_of(&refused));
+    assert!(sent.iter().all(|sent| sent.method() != "ACK"), "{}", sent[0].text());
+}
+
 // With passwords
 
 /// Call of alice to bob with her password; both sides then have our mark.

@@ -3,8 +3,8 @@
 
 use crate::ends::nothing_is_left;
 use crate::harness::{
-    ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, requests,
-    statuses, tcp_flow,
+    ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, config, forwarded, invite, only, request,
+    requests, statuses, tcp_flow,
 };
 use crate::media::{always, body, sdp, with_sdp};
 use crate::overload::overloaded_with;
@@ -526,6 +526,29 @@ fn the_ack_of_a_refusal_is_recognised() {
     let refused = only(world.udp(CARRIER_A, &nobody));
     assert_eq!((refused.status(), refused.header("Call-ID").as_str()), (404, "theirs-1@carrier.example"));
     assert!(world.udp(CARRIER_A, &nobody.ack_of(&refused)).is_empty());
+    assert_eq!(world.server.counters().stray, 0);
+}
+
+/// A carrier over a connection that is over its rate gets a 503, whose ACK is for this server.
+#[test]
+fn the_ack_of_a_503_for_its_rate_is_recognised() {
+    let mut config = config();
+    hidden(&mut config);
+    let mut world = World::at(config, 2);
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    let calls = (1..50).map(|cseq| {
+        let call = incoming(cseq).tcp();
+        Request { via: format!("SIP/2.0/TCP {CARRIER_A};rport;branch=z9hG4bKin{cseq}"), ..call }
+    });
+    let refused = calls.into_iter().find_map(|call| {
+        let sent = world.tcp(7, CARRIER_A, &call);
+        let slowed = sent.into_iter().find(|sent| sent.text().starts_with("SIP/2.0 503 Slow Down"));
+        Some((call, slowed?))
+    });
+    let (call, refused) = refused.expect("the rate is reached");
+    assert_eq!(refused.header("Call-ID"), "theirs-1@carrier.example");
+    world.pass(Duration::from_secs(2));
+    assert!(world.tcp(7, CARRIER_A, &call.ack_of(&refused)).is_empty());
     assert_eq!(world.server.counters().stray, 0);
 }
 
