@@ -101,7 +101,9 @@ impl Emergency {
             Scheme::Other => emergency.number_of_service(service_of(uri)?)?,
             Scheme::Sip | Scheme::Sips | Scheme::Tel => {
                 let (number, context) = Number::of_uri(uri)?;
-                let sent = emergency.number_of_dialled(&number)?;
+                // A phone may add the country or the area where it is to each number that it dials.
+                let local = || emergency.number_of_dialled(&Number::without_context(uri)?);
+                let sent = emergency.number_of_dialled(&number).or_else(local)?;
                 let is_ours = |domain: &[u8]| {
                     config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain))
                 };
@@ -179,7 +181,13 @@ mod tests {
             ("sip:+112@example.org", None),
             ("sip:1121@example.org", None),
             ("tel:112;phone-context=other.example", None),
-            ("tel:112;phone-context=+49", None),
+            ("tel:112;phone-context=+49", Some("112")),
+            ("tel:1-1-2;phone-context=+49-30", Some("112")),
+            ("sip:911;phone-context=+1@example.org;user=phone", Some("112")),
+            ("sip:112;phone-context=+49@other.example;user=phone", None),
+            ("sip:112;phone-context=+49@example.org", None),
+            ("tel:+112;phone-context=+49", None),
+            ("tel:113;phone-context=+49", None),
         ] {
             assert_eq!(number(uri).as_deref(), expected.map(str::as_bytes), "{uri}");
         }

@@ -54,6 +54,8 @@ fn a_user_reaches_the_trunk_of_emergency_calls_with_its_place() {
         ("sip:112@example.org", "112"),
         ("sip:0112@example.org", "112"),
         ("tel:112;phone-context=example.org", "112"),
+        ("tel:112;phone-context=+49", "112"),
+        ("sip:112;phone-context=+49@example.org;user=phone", "112"),
         ("urn:service:sos", "112"),
         ("urn:service:sos.police", "110"),
         ("urn:service:sos.fire", "112"),

@@ -72,6 +72,7 @@ fn a_number_goes_to_its_trunk_by_the_longest_match() {
         ("sip:+44-12.34@example.org;user=phone", "sip:+441234@198.51.100.1:5060;user=phone"),
         ("sip:0301234@example.org", "sip:+49301234@198.51.100.1:5060;user=phone"),
         ("tel:+44-1234;ext=2", "sip:+441234@198.51.100.1:5060;user=phone"),
+        ("sip:+441234;npdi;rn=+44999@example.org", "sip:+441234@198.51.100.1:5060;user=phone"),
         ("tel:1234;phone-context=+44", "sip:+441234@198.51.100.1:5060;user=phone"),
         ("tel:0301234;phone-context=example.org", "sip:+49301234@198.51.100.1:5060;user=phone"),
     ] {

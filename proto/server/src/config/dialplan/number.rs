@@ -30,16 +30,27 @@ impl Number {
 
     /// Number of a `tel:` URI, or of the user part of a SIP URI, and the domain of its `phone-context`, if that is one.
     ///
-    /// The user part is a number if it has digits, `*` and `#` only, after an optional `+`. With `user=phone` it may also have
-    /// the visual separators and parameters of a `tel:` URI (RFC 3261 §19.1.6). `None`: it is no number, or too long.
+    /// The user part is a number if it has digits, `*` and `#` only, after an optional `+`. With `user=phone`, or a `+` and parameters, it
+    /// may also have the visual separators and parameters of a `tel:` URI (RFC 3261 §19.1.6). `None`: it is no number, or too long.
     pub fn of_uri<'a>(uri: &Uri<'a>) -> Option<(Self, Option<&'a [u8]>)> {
         let user = match uri.scheme() {
             Scheme::Tel => uri.as_bytes().split_at_checked(b"tel:".len())?.1,
             Scheme::Sip | Scheme::Sips if has_user_phone(uri) => uri.user()?,
-            Scheme::Sip | Scheme::Sips => return Self::of_plain(uri.user()?).map(|number| (number, None)),
+            Scheme::Sip | Scheme::Sips => match uri.user()? {
+                // As carriers write it: `;npdi;rn=` without `user=phone`.
+                user if user.starts_with(b"+") && user.contains(&b';') => user,
+                user => return Self::of_plain(user).map(|number| (number, None)),
+            },
             Scheme::Other => return None,
         };
         Self::of_subscriber(user)
+    }
+
+    /// Number of the same part without its parameters: the digits that were dialled, if a `phone-context` is put before them.
+    pub(crate) fn without_context(uri: &Uri<'_>) -> Option<Self> {
+        let user =
+            if uri.scheme() == Scheme::Tel { uri.as_bytes().get(b"tel:".len()..)? } else { uri.user()? };
+        Self::of_user(user.split(|&byte| byte == b';').next()?)
     }
 
     /// Number of a user part, read as with `user=phone`; a gateway may read any user part like that.
@@ -222,6 +233,8 @@ mod tests {
             ("sip:*98@example.org", "*98"),
             ("sip:%2331%2330@example.org", "#31#30"),
             ("sip:+1-201-555-0123;ext=5@example.org;user=phone", "+12015550123"),
+            ("sip:+4930123;npdi;rn=+49301@example.org", "+4930123"),
+            ("sip:+4930123;phone-context=example.org@example.org", "+4930123"),
         ] {
             assert_eq!(read(uri), Some((number.into(), None)), "{uri}");
         }
@@ -237,6 +250,9 @@ mod tests {
             "sip:49+30@example.org",
             "sip:1-2@example.org",
             "sip:12a@example.org",
+            "sip:+12a;npdi@example.org",
+            "sip:12;npdi@example.org",
+            "sip:alice;npdi@example.org",
             "sip:example.org",
             "tel:+",
             "tel:--",
