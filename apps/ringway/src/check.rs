@@ -8,7 +8,8 @@ use crate::serve::memory::MemorySum;
 use crate::serve::{Expiry, advertised, start_errors};
 use crate::{output, reload};
 use if_addrs::IfAddr;
-use ringway_server::{Advertised, Network, Strangers, is_private};
+use ringway_sansio::Transport;
+use ringway_server::{Advertised, AdvertisedHost, Network, Strangers, is_private};
 use ringway_store::Durability;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -174,10 +175,56 @@ fn unnamed_networks(
 
 /// Warnings about the files of `[tls]`, if they can be loaded.
 fn of_tls(config: &Config) -> Vec<String> {
-    let material = config.tls.load().ok();
-    let warnings = material
-        .map(|material| Expiry::of(&material).of_orders(config.acme.is_some()).warnings(SystemTime::now()));
-    warnings.iter().flatten().flatten().map(ToString::to_string).collect()
+    let Ok(material) = config.tls.load() else { return Vec::new() };
+    let expiry = Expiry::of(&material).of_orders(config.acme.is_some()).warnings(SystemTime::now());
+    let mut warnings: Vec<String> = expiry.iter().flatten().map(ToString::to_string).collect();
+    // A certificate that is ordered gets its names then.
+    if config.acme.is_none() && config.listen.iter().any(|listener| is_verified(listener.transport)) {
+        let listens =
+            |entry: &&Advertised| entry.listener.is_none_or(|(transport, _)| is_verified(transport));
+        let advertised = config.server.advertised.iter().filter(listens);
+        let hosts: Vec<&str> = advertised.filter_map(|entry| host_name(&entry.host)).collect();
+        let domains = config.server.domains.iter().map(String::as_str);
+        warnings.extend(uncovered(domains, &hosts, |host| material.covers(host) != Some(false)));
+    }
+    warnings
+}
+
+/// True for a transport whose clients verify a certificate.
+const fn is_verified(transport: Transport) -> bool {
+    matches!(transport, Transport::Tls | Transport::Wss)
+}
+
+fn host_name(host: &AdvertisedHost) -> Option<&str> {
+    match host {
+        AdvertisedHost::Name(name) => Some(name),
+        AdvertisedHost::Address(_) => None,
+    }
+}
+
+/// Warnings about names that the certificate does not have: each host name that is advertised, and each domain, unless clients have a
+/// host name that it has.
+fn uncovered<'c>(
+    domains: impl Iterator<Item = &'c str>,
+    hosts: &[&str],
+    is_covered: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let warning = |kind: &str, name: &str| {
+        format!(
+            "[tls] certificate: it has no alternative name {name}, {kind}: clients that verify it refuse the connection; \
+             use one that has it"
+        )
+    };
+    let mut warnings: Vec<String> = hosts
+        .iter()
+        .filter(|host| !is_covered(host))
+        .map(|host| warning("an address of [[advertise]]", host))
+        .collect();
+    if !hosts.iter().any(|host| is_covered(host)) {
+        let left = domains.filter(|domain| !is_covered(domain) && !hosts.contains(domain));
+        warnings.extend(left.map(|domain| warning("one of domains", domain)));
+    }
+    warnings
 }
 
 /// Warnings about the store that nodes share, which this connects to.
@@ -233,6 +280,24 @@ mod tests {
         assert_eq!(unnamed(&["127.0.0.1", "203.0.113.5"], &[]), Vec::<String>::new());
         assert_eq!(unnamed(&["192.168.7.2", "192.168.7.3", "fd00::2"], &[]), ["192.168.7.0/24", "fd00::/64"]);
         assert_eq!(unnamed(&["192.168.7.2", "fd00::2"], &["192.168.0.0/16"]), ["fd00::/64"]);
+    }
+
+    #[test]
+    fn names_that_the_certificate_does_not_have_are_a_warning() {
+        let of = |hosts: &[&str], has: &[&str]| {
+            uncovered(["example.org", "example.net"].into_iter(), hosts, |name| has.contains(&name))
+        };
+        assert_eq!(of(&[], &["example.org", "example.net"]), Vec::<String>::new());
+        let domain = of(&[], &["example.org"]);
+        assert!(domain.len() == 1 && domain[0].contains("name example.net, one of domains"), "{domain:?}");
+        // Clients use the host name of their proxy.
+        assert_eq!(of(&["sip.example.org"], &["sip.example.org"]), Vec::<String>::new());
+        let host = of(&["sip.example.org"], &["example.org", "example.net"]);
+        assert!(
+            host.len() == 1 && host[0].contains("sip.example.org, an address of [[advertise]]"),
+            "{host:?}"
+        );
+        assert_eq!(of(&["sip.example.org", "example.org"], &[]).len(), 3);
     }
 
     #[test]

@@ -104,8 +104,14 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
+/// True if the certificate is one of this server for some peer: by its SIP domains, or, as web clients read it, by a name with a wildcard.
+pub(crate) fn covers(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    is_server(certificate, name)
+        || EndEntityCert::try_from(certificate)
+            .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(name).is_ok())
+}
+
 /// True if the certificate is one of the server, whose chain is verified elsewhere.
-#[cfg(feature = "legacy-tls")]
 pub(crate) fn is_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     match name {
         ServerName::DnsName(name) => is_sip_domain(certificate, name.as_ref()).unwrap_or(false),

@@ -6,7 +6,7 @@ use crate::configs::https_of;
 use crate::configs::{Certificates, Configs};
 use crate::connection::Connection;
 use crate::files::{ClientAuth, TlsError, TlsFiles, load_crls, next_update};
-use crate::identity::{Verifiers, names_of};
+use crate::identity::{Verifiers, covers, names_of};
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::Contexts;
 use crate::offer::Backend;
@@ -102,6 +102,13 @@ impl TlsMaterial {
     /// OpenSSL has it.
     pub fn certificate(&self, server_name: Option<&str>) -> Option<&Arc<CertifiedKey>> {
         self.certificates.as_ref().map(|own| own.of(server_name))
+    }
+
+    /// True if the certificate for clients that ask for this host name has it. `None`: there is no certificate, OpenSSL has it, or
+    /// it is no host name.
+    pub fn covers(&self, host: &str) -> Option<bool> {
+        let first = self.certificate(Some(host))?.cert.first()?;
+        Some(covers(first, &ServerName::try_from(host).ok()?))
     }
 
     /// Verifies the certificates of a server that was dialled as `name`, by another protocol (RFC 5922). Returns the names that

@@ -330,6 +330,23 @@ fn sip_uris_are_the_identities_where_there_are_some() {
 }
 
 #[test]
+fn the_certificate_covers_its_names_and_those_of_a_wildcard() {
+    let ca = Ca::new();
+    let covers = |names: &[&str], host: &str| {
+        let pair = ca.issue("names", |params| {
+            let name = |name: &&str| SanType::DnsName((*name).try_into().unwrap());
+            params.subject_alt_names = names.iter().map(name).collect();
+        });
+        ca.files(Some(pair)).load().unwrap().covers(host)
+    };
+    assert_eq!(covers(&["example.org", "sip.example.org"], "SIP.example.org"), Some(true));
+    assert_eq!(covers(&["example.org"], "sip.example.org"), Some(false));
+    assert_eq!(covers(&["*.example.org"], "sip.example.org"), Some(true), "for web clients");
+    assert_eq!(covers(&["*.example.org"], "example.org"), Some(false));
+    assert_eq!(ca.files(None).load().unwrap().covers("example.org"), None);
+}
+
+#[test]
 fn a_server_that_is_addressed_by_an_address_needs_it_in_its_certificate() {
     let ca = Ca::new();
     let pair = ca.issue("address", |params| params.subject_alt_names.push(SanType::IpAddress(remote().ip())));
