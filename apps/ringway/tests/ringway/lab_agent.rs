@@ -97,7 +97,7 @@ fn an_agent_that_goes_away_ends_its_rows_and_not_the_campaign() {
     let folder = folder();
     let (agent, address) = agent(&folder, &["--allow", "ringway"]);
     let target = format!("ringway@{address}");
-    let running = campaign(&folder, &[&target, "ringway"], &["--seconds", "2"]);
+    let running = campaign(&folder, &[&target, "ringway"], &["--seconds", "4"]);
     running.says(&format!("{target}: 40/s"));
     agent.end();
     assert_eq!(agent.wait(), 0);
