@@ -209,6 +209,12 @@ const ERRORS_PER_CALL: usize = 16;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// True for the error of a socket for which an ICMP error came.
+pub(super) fn is_icmp(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+    kinds.contains(&error.kind())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,10 +245,4 @@ mod tests {
         icmp.refill(&sockets, start + SECOND);
         assert_eq!(errors(&mut icmp, &sockets, &counters), 1);
     }
-}
-
-/// True for the error of a socket for which an ICMP error came.
-pub(super) fn is_icmp(error: &io::Error) -> bool {
-    let kinds = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
-    kinds.contains(&error.kind())
 }

@@ -106,7 +106,7 @@ fn cold_ns(numbers: &[Number], operation: impl Fn(&Number)) -> f64 {
     for number in numbers.iter().cycle().step_by(7).take(COLD) {
         black_box(filling.iter().step_by(64).map(|byte| u64::from(*byte)).sum::<u64>());
         // A server has just read it from the request.
-        let number = &black_box(number.clone());
+        let number = &black_box(*number);
         let begun = Instant::now();
         operation(number);
         times.push(begun.elapsed().as_nanos() as f64);
