@@ -30,7 +30,7 @@ use crate::record::{Chart, Failed, Measurement, NOT_AVAILABLE, Record, invalid_t
 use anyhow::Result;
 use data::{Entry, Results};
 use figure::Figure;
-use html::{Markup, Table, Text, amount};
+use html::{Markup, Table, Text, amount, short};
 
 /// Makes the report of one campaign, or of several on the same machine.
 ///
@@ -51,6 +51,46 @@ pub fn html(records: &[Record]) -> Result<String> {
     write_explanation(&mut page);
     page.push(format_args!("</main></html>\n"));
     Ok(page.into_string())
+}
+
+/// A chart of the report as a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Experiment, title and number of the panel: letters, digits and `-`.
+    pub name: String,
+    /// SVG with its style.
+    pub svg: String,
+}
+
+/// Charts of the report.
+///
+/// # Errors
+/// The records are of different machines.
+pub fn pictures(records: &[Record]) -> Result<Vec<Picture>> {
+    let results = Results::new(records)?;
+    let mut pictures = Vec::new();
+    for entry in &results.experiments {
+        for figure in figures(&results, entry) {
+            for ((_, chart), panel) in figure.panels.iter().zip(1..) {
+                let name =
+                    plain_name(&format!("{}-{}-{panel}", entry.experiment.experiment, figure.title));
+                if let Some(rest) = chart.strip_prefix("<svg").and_then(|rest| rest.split_once('>')) {
+                    let (attributes, content) = rest;
+                    let svg = format!(
+                        "<svg xmlns=\"http://www.w3.org/2000/svg\"{attributes}><style>{STYLE}svg{{background:var(--paper);font-family:sans-serif}}</style>{content}\n"
+                    );
+                    pictures.push(Picture { name, svg });
+                }
+            }
+        }
+    }
+    Ok(pictures)
+}
+
+/// The letters and digits of a text in lower case, with `-` between words.
+fn plain_name(text: &str) -> String {
+    let words = text.split(|of: char| !of.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    short(&words.collect::<Vec<_>>().join("-").to_ascii_lowercase(), TITLE_CHARS_MAX)
 }
 
 /// Bytes that may still be written, apart from the remarks about what is not shown.

@@ -23,6 +23,18 @@ fn count(text: &str, part: &str) -> usize {
 }
 
 #[test]
+fn each_chart_is_a_picture_with_its_style() {
+    let (page, pictures) = (html(&fixture()).unwrap(), pictures(&fixture()).unwrap());
+    assert_eq!(pictures.len(), count(&page, "role=\"img\""));
+    let names: std::collections::BTreeSet<_> = pictures.iter().map(|picture| &picture.name).collect();
+    assert_eq!(names.len(), pictures.len(), "{names:?}");
+    for Picture { name, svg } in &pictures {
+        assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{name}");
+        assert_eq!((count(svg, "<svg"), count(svg, "<style>")), (1, 1), "{name}");
+    }
+}
+
+#[test]
 fn every_form_of_chart_is_in_the_report_with_its_command_and_numbers() {
     let page = html(&fixture()).unwrap();
     for (title, figures, pictures) in [

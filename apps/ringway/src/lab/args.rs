@@ -119,6 +119,9 @@ pub(crate) struct ReportArgs {
     /// File to write (default: report.html beside the first results)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Write each chart as an SVG file into this folder, too
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) pictures: Option<PathBuf>,
 }
 
 /// Arguments of `ringway lab load`.

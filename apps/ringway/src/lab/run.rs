@@ -324,7 +324,21 @@ pub(crate) fn write_report(args: &ReportArgs) -> Result<(), Failure> {
     let html = report::html(&records).map_err(|error| Failure::usage(format!("{error:#}")))?;
     fs::write(&out, &html)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", out.display())))?;
+    if let Some(folder) = &args.pictures {
+        write_pictures(folder, &records)?;
+    }
     output::line(&format!("{}: {} records, {} kB", out.display(), records.len(), html.len().div_ceil(1000)))?;
+    Ok(())
+}
+
+/// Writes the charts into a folder.
+fn write_pictures(folder: &Path, records: &[record::Record]) -> Result<(), Failure> {
+    let failed = |path: &Path, error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    for picture in report::pictures(records).map_err(|error| Failure::usage(format!("{error:#}")))? {
+        let path = folder.join(picture.name).with_extension("svg");
+        fs::write(&path, picture.svg).map_err(|error| failed(&path, error))?;
+    }
     Ok(())
 }
 
