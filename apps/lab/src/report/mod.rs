@@ -72,8 +72,7 @@ pub fn pictures(records: &[Record]) -> Result<Vec<Picture>> {
     for entry in &results.experiments {
         for figure in figures(&results, entry) {
             for ((_, chart), panel) in figure.panels.iter().zip(1..) {
-                let name =
-                    plain_name(&format!("{}-{}-{panel}", entry.experiment.experiment, figure.title));
+                let name = plain_name(&format!("{}-{}-{panel}", entry.experiment.experiment, figure.title));
                 if let Some(rest) = chart.strip_prefix("<svg").and_then(|rest| rest.split_once('>')) {
                     let (attributes, content) = rest;
                     let svg = format!(
