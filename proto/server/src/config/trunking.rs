@@ -45,6 +45,9 @@ impl Trunking {
     /// Trunks of a next hop in the order of trial, and the number as they get it; `None`: it leads to no trunk, or the number has no
     /// form that they could get. With weights the order follows from `draw`.
     pub(crate) fn order_of(&self, to: &RouteTo, number: &Number, draw: u64) -> Option<(TrunkOrder, Number)> {
+        if !cfg!(feature = "operator") {
+            return None;
+        }
         match to {
             RouteTo::Trunks { trunks, change } => Some((in_order(trunks, draw), change.of(number)?)),
             RouteTo::ByCost(change) => {
@@ -169,7 +172,7 @@ impl Trunking {
 
     /// The first trunk that has this address, in its URI or its networks, and fits.
     pub(crate) fn find_at(&self, ip: IpAddr, fits: impl Fn(&Trunk) -> bool) -> Option<usize> {
-        if self.trunks.is_empty() {
+        if !cfg!(feature = "operator") || self.trunks.is_empty() {
             return None;
         }
         let (by_uri, by_network) =

@@ -160,6 +160,9 @@ impl Registrations {
 
     /// Begins the attempts that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>, transactions: &mut Transactions) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
         self.ended.drain(..).for_each(|client| transactions.drop_client(client));
         for (name, uri) in self.without_route.drain(..) {
             env.tables.set_service_route(&name, &uri, &ServiceRoute::default());
@@ -262,6 +265,9 @@ impl Registrations {
         if !cfg!(feature = "operator") {
             return;
         }
+        if !cfg!(feature = "operator") {
+            return;
+        }
         while let Some(&(by, index)) = self.connections.range((connection, 0)..).next() {
             if by != connection {
                 return;
@@ -339,6 +345,9 @@ impl Registrations {
         query: u64,
         servers: &LocatedServers,
     ) -> bool {
+        if !cfg!(feature = "operator") {
+            return false;
+        }
         let Some((number, attempt)) = Asker::Registration.read(query) else { return false };
         let Some(index) = self.index_of(number) else { return true };
         let Some(registration) = self.list.get_mut(index) else { return true };
@@ -402,6 +411,9 @@ impl Registrations {
         id: RegistrationId,
         response: &Response<'_, '_>,
     ) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
         let Response { message, status, .. } = *response;
         let Some(index) = self.index_of(id.registration) else { return };
         let Some(registration) = self.list.get_mut(index) else { return };
@@ -530,6 +542,9 @@ impl Registrations {
 
     /// Takes the notices of failed requests out of the list.
     pub(crate) fn take_notices(&mut self, env: &mut Env<'_>, notices: &mut Vec<Notice<Owner>>) {
+        if !cfg!(feature = "operator") {
+            return;
+        }
         notices.retain(|notice| {
             let (Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. }) = *notice;
             let Owner::Registration(id) = owner else { return true };
