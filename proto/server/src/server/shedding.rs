@@ -52,11 +52,13 @@ fn shedding(config: &Config) -> Option<Shedding> {
     let networks = config.networks_of_many(Shedding::ENTRIES_MAX)?;
     let numbers = config.trunking.emergency.numbers.iter();
     let spared_users: Vec<_> = numbers.map(|number| number.dialled.as_bytes().to_vec()).collect();
-    // A trunk calls users at the address of this server, too.
-    let is_name = |host: &&String| Host::parse(host.as_bytes()).is_ok_and(|host| host.ip().is_none());
-    let hosts = config.domains.iter().filter(is_name);
-    let hosts = hosts.map(|host| host.as_bytes().iter().copied().take(Shedding::HOST_BYTES_MAX).collect());
-    let hosts: Vec<Vec<u8>> = hosts.take(Shedding::ENTRIES_MAX).collect();
+    // A trunk calls users at the address of this server, too. And what has parameters may be in a dialog: a GRUU is a user of ours.
+    let is_name = |host: &&String| {
+        host.len() < Shedding::HOST_BYTES_MAX
+            && Host::parse(host.as_bytes()).is_ok_and(|host| host.ip().is_none())
+    };
+    let hosts = config.domains.iter().filter(is_name).take(Shedding::ENTRIES_MAX);
+    let hosts: Vec<Vec<u8>> = hosts.map(|host| [host.as_bytes(), b" "].concat()).collect();
     let spared_sources: Vec<_> = config.listeners.iter().flat_map(addresses_of).collect();
     let fits = |count: usize| count <= Shedding::ENTRIES_MAX;
     (fits(networks.len()) && fits(spared_users.len()) && fits(spared_sources.len())).then(|| Shedding {

@@ -310,6 +310,12 @@ fn with_a_filter_as_many_calls_complete_as_at_the_peak() {
         let after = load.completed(from);
         assert!(during >= least && after >= 0.8, "{multiple} times the peak: {during:.2}, then {after:.2}");
         assert!(load.filtered > 1_000 && load.byes_lost == 0, "{} {}", load.filtered, load.byes_lost);
+        let filter = Shedding { kept: 0, kept_of_many: 0, ..load.filter.clone().unwrap() };
+        let keeps = |uri: &str| {
+            filter.keeps("198.18.0.1:5060".parse().unwrap(), &invite(uri).line(&"X: 1".repeat(40)).wire())
+        };
+        assert!(!keeps("sip:bob@example.org"));
+        assert!(keeps("sip:bob@example.org;gr=urn:uuid:1") && keeps("sip:bob@192.0.2.20"), "in a dialog");
         // The last of those callers gave up 32 s after the load.
         load.run(0.8, Duration::from_secs(29));
         let from = load.world.now;
