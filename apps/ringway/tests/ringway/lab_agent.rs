@@ -8,6 +8,7 @@ use crate::documents::block;
 use crate::lab_run::ONE_AT_A_TIME;
 use crate::program::{Done, Running};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -52,6 +53,11 @@ fn records(folder: &TempDir, kind: &str) -> Vec<Value> {
     records.filter(|record| record["record"] == kind).collect()
 }
 
+/// Number of variants with trials: on a busy machine a trial is invalid, and repeated.
+fn variants(trials: &[Value]) -> usize {
+    trials.iter().map(|trial| trial["variant"].as_str().unwrap()).collect::<BTreeSet<_>>().len()
+}
+
 fn has_children(parent: u32) -> bool {
     let output = Command::new("ps").args(["-o", "pid=", "--ppid", &parent.to_string()]).output().unwrap();
     !output.stdout.trim_ascii().is_empty()
@@ -66,7 +72,7 @@ fn a_server_at_an_agent_is_measured_with_its_cpu_time_and_memory() {
     let done = campaign(&folder, &[&target], &[]).done();
     assert_eq!(done.status, 0, "{done:?}");
     let trials = records(&folder, "measurement");
-    assert_eq!(trials.len(), 2, "{done:?}");
+    assert_eq!(variants(&trials), 2, "{done:?}");
     for trial in &trials {
         assert_eq!(
             (&trial["target"], &trial["successes"]),
@@ -111,7 +117,7 @@ fn an_agent_that_goes_away_ends_its_rows_and_not_the_campaign() {
     // The next variant asks again.
     assert!(errors[1].starts_with(&format!("the agent at {address}: cannot connect")), "{errors:?}");
     let trials = records(&folder, "measurement");
-    assert!(trials.len() == 2 && trials.iter().all(|trial| trial["target"] == "ringway"), "{trials:?}");
+    assert!(variants(&trials) == 2 && trials.iter().all(|trial| trial["target"] == "ringway"), "{trials:?}");
     assert_eq!(records(&folder, "end")[0]["interrupted"], false);
 }
 
