@@ -192,7 +192,7 @@ impl Server {
             && overload::refuses_others(cx.now, waited)
         {
             self.overload.count_admitted(cx.now, request.method);
-            self.overload.count_new(&self.environment.env(cx), waited, request, false);
+            self.overload.shedder.count_new(&self.environment.env(cx), waited, request, false);
         }
         is_refused
     }

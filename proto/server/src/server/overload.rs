@@ -10,7 +10,7 @@ use super::admission::{
 use super::held::HeldIndex;
 use super::peer_control::Demand;
 use super::refusals::{Kind, Refusals, Unparsed};
-use super::shedding::{ManySources, count_new};
+use super::shedding::Shedder;
 use crate::base::{Env, Request, Transactions};
 use crate::location::LocationTable;
 use crate::report::Report;
@@ -97,7 +97,8 @@ pub(super) struct Overload {
     /// Requests of each source in this period; made at the first overload.
     shares: Option<Box<Shares>>,
     refusals: Refusals,
-    many: ManySources,
+    /// New calls, and the part of them that the driver drops.
+    pub(super) shedder: Shedder,
     /// Reduction of the requests of other servers.
     pub(super) demand: Demand,
 }
@@ -113,7 +114,7 @@ impl Overload {
             hash: SeededHash::new(seed),
             shares: None,
             refusals: Refusals::default(),
-            many: ManySources::default(),
+            shedder: Shedder::new(seed),
             demand: Demand::default(),
         }
     }
@@ -124,17 +125,6 @@ impl Overload {
         if method != Method::Ack {
             self.refusals.admitted(now);
         }
-    }
-
-    /// Counts a new call of a queue that is overloaded, handled or refused.
-    pub(super) fn count_new(
-        &self,
-        env: &Env<'_>,
-        waited: Waited<'_>,
-        request: &Request<'_, '_>,
-        is_refused: bool,
-    ) {
-        count_new(env, &self.hash, &self.many, waited, request, is_refused);
     }
 
     /// Requests of a source in this period, this one included.
@@ -304,13 +294,13 @@ pub(super) fn refuses_late(
     let now = env.cx.now;
     let share = if is_of_many { 1 } else { overload.share_of(now, request.flow.remote.ip()) };
     if is_many(share) {
-        overload.many.note(now, request.flow.remote.ip());
+        overload.shedder.note_many(now, request.flow.remote.ip());
     }
     let call_id = request.message.call_id();
     let verdict = overload.judge(now, waited, &env.config.overload, class, share, call_id);
     if verdict == Verdict::Admit {
         overload.count_admitted(now, request.method);
-        overload.count_new(env, waited, request, false);
+        overload.shedder.count_new(env, waited, request, false);
         return false;
     }
     // A request that is under way is answered from its transaction, or waits, and what belongs to an admitted call passes.
@@ -324,7 +314,7 @@ pub(super) fn refuses_late(
     if !is_of_many && class != WorkClass::InDialog {
         overload.refusals.refused(now, Kind::of(request.method == Method::Register, is_many(share)));
     }
-    overload.count_new(env, waited, request, true);
+    overload.shedder.count_new(env, waited, request, true);
     let is_answered = request.method != Method::Ack
         && (verdict == Verdict::Refuse || is_of_many || request.flow.transport.has_connections());
     env.report(request, if is_answered { Report::OverloadRefused } else { Report::OverloadDropped });

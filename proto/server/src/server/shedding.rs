@@ -9,41 +9,58 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Shedding, Waited, source_of};
+use ringway_sansio::{Instant, Seed, Shedding, Waited, source_of};
 use ringway_sip::{Host, Method};
 
-/// Counts a new call that came by a datagram while others of its queue are refused, and tells the driver what to drop.
-#[cold]
-pub(super) fn count_new(
-    env: &Env<'_>,
-    hash: &SeededHash,
-    many: &ManySources,
-    waited: Waited<'_>,
-    request: &Request<'_, '_>,
-    is_refused: bool,
-) {
-    let is_new = request.method == Method::Invite && request.message.to().tag().is_none();
-    if !is_new
-        || request.flow.transport.has_connections()
-        || is_of_ours(env.config, &request.flow)
-        || is_of_many(env, request)
-    {
-        return;
+/// New calls of a shard under overload, from which the work of the driver follows.
+#[derive(Debug)]
+pub(super) struct Shedder {
+    hash: SeededHash,
+    many: ManySources,
+}
+
+impl Shedder {
+    pub(super) fn new(seed: &Seed) -> Self {
+        Self { hash: SeededHash::new(seed), many: ManySources::default() }
     }
-    let (now, queue) = (env.cx.now, waited.queue);
-    let is_of_many = many.has(now, request.flow.remote.ip());
-    if queue.count_new(now, waited.time, is_of_many, is_refused)
-        && let Some(shedding) = shedding(env.config)
-    {
-        let [kept, kept_of_many] = queue.kept_of_new(now);
-        queue.shed(Shedding {
-            kept,
-            kept_of_many,
-            many_from: many.list(now),
-            salt: hash.hash_one(now.as_secs() / SAME_FOR_S) as u32,
-            until: now + EFFECT + waited.time * 2,
-            ..shedding
-        });
+
+    /// Notes a source that sends many requests.
+    pub(super) fn note_many(&mut self, now: Instant, source: IpAddr) {
+        self.many.note(now, source);
+    }
+
+    /// Counts a new call that came by a datagram while others of its queue are refused, and tells the driver what to drop.
+    #[cold]
+    pub(super) fn count_new(
+        &self,
+        env: &Env<'_>,
+        waited: Waited<'_>,
+        request: &Request<'_, '_>,
+        is_refused: bool,
+    ) {
+        let is_new = request.method == Method::Invite && request.message.to().tag().is_none();
+        if !is_new
+            || request.flow.transport.has_connections()
+            || is_of_ours(env.config, &request.flow)
+            || is_of_many(env, request)
+        {
+            return;
+        }
+        let (now, queue) = (env.cx.now, waited.queue);
+        let is_of_many = self.many.has(now, request.flow.remote.ip());
+        if queue.count_new(now, waited.time, is_of_many, is_refused)
+            && let Some(shedding) = shedding(env.config)
+        {
+            let [kept, kept_of_many] = queue.kept_of_new(now);
+            queue.shed(Shedding {
+                kept,
+                kept_of_many,
+                many_from: self.many.list(now),
+                salt: self.hash.hash_one(now.as_secs() / SAME_FOR_S) as u32,
+                until: now + EFFECT + waited.time * 2,
+                ..shedding
+            });
+        }
     }
 }
 
@@ -82,11 +99,11 @@ fn addresses_of(listener: &Listener) -> [SocketAddr; 2] {
 /// Sources that sent many requests a short while ago. Their new calls are dropped by a part of their own, so that a flood of theirs takes no
 /// calls away from others.
 #[derive(Debug, Default)]
-pub(super) struct ManySources(Vec<(IpAddr, Instant)>);
+struct ManySources(Vec<(IpAddr, Instant)>);
 
 impl ManySources {
     /// Notes one that sends many.
-    pub(super) fn note(&mut self, now: Instant, ip: IpAddr) {
+    fn note(&mut self, now: Instant, ip: IpAddr) {
         let source = source_of(ip);
         self.0.retain(|(other, until)| *other != source && *until > now);
         if self.0.len() < Shedding::MANY_MAX {
