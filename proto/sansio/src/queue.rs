@@ -121,7 +121,7 @@ impl NewRequests {
         let kept = u64::from(self.kept);
         let next = if self.refused > allowed {
             let part = kept * u64::from(self.handled + allowed) / u64::from(self.handled + self.refused);
-            // What was refused in one period waited before.
+            // Those that are refused in one period waited before it.
             part.max(kept / 2).max(KEPT_MIN)
         } else {
             kept * 9 / 8

@@ -106,12 +106,17 @@ fn bytes_at(mode: u16, at: u32, bytes: &[u8]) -> Vec<Wanted> {
             _ => (WORD, 4),
         };
         let (part, after) = rest.split_at(len);
-        let value = part.iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        let value = word_of(part);
         let at = at + (bytes.len() - rest.len()) as u32;
         wanted.push(Wanted { load: mode | size, at, mask: u32::MAX, value });
         rest = after;
     }
     wanted
+}
+
+/// Up to four bytes as the filter loads them.
+fn word_of(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
 /// A source address in a network.
@@ -124,7 +129,7 @@ fn source_in(network: IpAddr, bits: u8) -> Vec<Wanted> {
     for ((word, first), at) in octets.chunks_exact(4).zip((0..).step_by(32)).zip((at..).step_by(4)) {
         let bits = u32::from(bits).saturating_sub(first).min(32);
         let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-        let value = word.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)) & mask;
+        let value = word_of(word) & mask;
         wanted.push(Wanted { load: ABSOLUTE | WORD, at, mask, value });
     }
     wanted

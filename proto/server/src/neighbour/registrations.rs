@@ -265,9 +265,6 @@ impl Registrations {
         if !cfg!(feature = "operator") {
             return;
         }
-        if !cfg!(feature = "operator") {
-            return;
-        }
         while let Some(&(by, index)) = self.connections.range((connection, 0)..).next() {
             if by != connection {
                 return;
