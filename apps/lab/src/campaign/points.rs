@@ -296,6 +296,7 @@ impl Points<'_, '_> {
             Ok(None) => self.running.totals.interrupted = true,
             Err(error) => {
                 contestant.has_failed = true;
+                let error = contestant.server.cause(error);
                 self.fail(&contestant.name, &error)?;
             }
         }

@@ -154,13 +154,14 @@ impl Server {
         }
     }
 
-    /// Error of a load that lost the server: the agent is away, or `loss`.
-    pub(super) fn lost(&self, loss: &str) -> anyhow::Error {
+    /// Error of a load: the server has ended, its agent is away, or what the load found.
+    pub(super) fn cause(&mut self, found: anyhow::Error) -> anyhow::Error {
         let error = match &self.source {
-            Source::Address | Source::Process(_) => None,
+            Source::Address | Source::Process(_) => self.check().err(),
+            // It was perhaps asked a moment ago.
             Source::Agent { remote, .. } => remote.read().err(),
         };
-        error.unwrap_or_else(|| anyhow::anyhow!("{loss}"))
+        error.unwrap_or(found)
     }
 
     /// Starts to sample it, with files in `folder`; the window begins later. The load is to come in intervals of `tick`.

@@ -143,7 +143,7 @@ pub(super) fn offer(
 ) -> Result<Option<Outcome>> {
     let read = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.read());
     let lookups = |server: &Option<&mut Server>| server.as_ref().map_or(Ok(None), |server| server.lookups());
-    let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
+    let Some(session) = open(plan, observer)? else { return Ok(None) };
     let session = match server.as_ref().and_then(|server| server.tick()) {
         Some(tick) => session.ticking(tick),
         None => session,
@@ -170,7 +170,7 @@ pub(super) fn offer(
     let (statistics, session) = finished?;
     is_sampled?;
     if let Some(loss) = statistics.target_loss() {
-        return Err(server.map_or_else(|| anyhow!("{loss}"), |server| server.lost(loss)));
+        bail!("{loss}");
     }
     let rest = server.as_ref().map_or(Duration::ZERO, |server| server.rest);
     if pause(rest, observer) {
@@ -244,15 +244,14 @@ fn warm_up_with(
     }
     watched?;
     let (statistics, session) = finished?;
-    match (statistics.target_loss(), server) {
-        (Some(loss), Some(server)) => Err(server.lost(&format!("{loss} (in the warm-up)"))),
-        (Some(loss), None) => bail!("{loss} (in the warm-up)"),
-        (None, _) => Ok(Some(session)),
+    match statistics.target_loss() {
+        Some(loss) => bail!("{loss} (in the warm-up)"),
+        None => Ok(Some(session)),
     }
 }
 
 /// Opens sockets and registers users. `None`: the observer has interrupted it.
-fn open(plan: &Plan, server: Option<&mut Server>, observer: &mut dyn Observer) -> Result<Option<Session>> {
+fn open(plan: &Plan, observer: &mut dyn Observer) -> Result<Option<Session>> {
     let (plan, stop, mut is_interrupted) = (plan.clone(), Stop::default(), false);
     let stopped = stop.clone();
     let opening = std::thread::spawn(move || Session::open_unless(&plan, &stopped));
@@ -272,13 +271,7 @@ fn open(plan: &Plan, server: Option<&mut Server>, observer: &mut dyn Observer) -
         }
         _ if is_interrupted => Ok(None),
         Err(_) if is_interrupted_soon(observer) => Ok(None),
-        Err(error) => {
-            if let Some(server) = server {
-                server.check()?;
-            }
-            Err(error)
-        }
-        Ok(session) => Ok(session),
+        opened => opened,
     }
 }
 
