@@ -358,9 +358,9 @@ impl Running<'_> {
         let profile = self.options.profile_seconds(experiment);
         let of = |variant: &Variant| match &experiment.kind {
             Kind::Rates(_) => variant.rates.of(options.is_quick).len() as f64 * trials * each + profile,
-            Kind::Peak(peak) => points::expected_search(peak, warm_up) + profile,
+            Kind::Peak(peak) => points::expected_search(peak, experiment, options.is_quick) + profile,
             Kind::Overload(peak, multiples) | Kind::Curve(peak, multiples) => {
-                points::expected_search(peak, warm_up)
+                points::expected_search(peak, experiment, options.is_quick)
                     + multiples.of(options.is_quick).len() as f64 * trials * each
                     + experiment.pulse.map_or(0.0, |pulse| pulse.whole_seconds())
                     + profile

@@ -348,12 +348,7 @@ impl Points<'_, '_> {
     /// that a machine that slows down affects all alike.
     fn search_all(&mut self, contestants: &mut [Contestant], peak: &Peak) -> Result<()> {
         let is_quick = self.running.options.is_quick;
-        let mut grid = peak.grid;
-        let mut seconds = [peak.trial_seconds, peak.confirm_seconds];
-        if is_quick {
-            (grid.k, grid.n, grid.step) = (1, 1, grid.step.max(QUICK_STEP));
-            seconds = seconds.map(|seconds| seconds.min(*self.experiment.seconds.of(true)));
-        }
+        let (grid, seconds) = search_of(peak, self.experiment, is_quick);
         let mut searches = vec![Search::new(grid); contestants.len()];
         let mut is_open = vec![true; contestants.len()];
         for round in 0.. {
@@ -369,7 +364,7 @@ impl Points<'_, '_> {
                 *is_open = *is_open && self.search(contestant, search, seconds)?;
                 if *is_open && search.next() == Next::Done {
                     *is_open = false;
-                    self.running.done += expected_search(peak, self.warm_up());
+                    self.running.done += expected_search(peak, self.experiment, is_quick);
                     self.end_search(contestant, search, &grid)?;
                 }
             }
@@ -482,12 +477,23 @@ impl Points<'_, '_> {
     }
 }
 
+/// Grid of a search, and the seconds of its trials and of the one that confirms.
+fn search_of(peak: &Peak, experiment: &Experiment, is_quick: bool) -> (Grid, [f64; 2]) {
+    let (grid, seconds) = (peak.grid, [peak.trial_seconds, peak.confirm_seconds]);
+    if !is_quick {
+        return (grid, seconds);
+    }
+    let grid = Grid { k: 1, n: 1, step: grid.step.max(QUICK_STEP), ..grid };
+    (grid, seconds.map(|seconds| seconds.min(*experiment.seconds.of(true))))
+}
+
 /// Expected seconds of a search.
-pub(super) fn expected_search(peak: &Peak, warm_up: f64) -> f64 {
-    let steps = ((peak.grid.highest / peak.grid.lowest).ln() / peak.grid.step.ln()).max(1.0).log2().ceil();
-    let trials = steps * f64::from(peak.grid.k);
-    let besides = warm_up + TRIAL_OVERHEAD_S;
-    trials * (peak.trial_seconds + besides) + peak.confirm_seconds + besides
+pub(super) fn expected_search(peak: &Peak, experiment: &Experiment, is_quick: bool) -> f64 {
+    let (grid, [trial_seconds, confirm_seconds]) = search_of(peak, experiment, is_quick);
+    let steps = ((grid.highest / grid.lowest).ln() / grid.step.ln()).max(1.0).log2().ceil();
+    let trials = steps * f64::from(grid.k);
+    let besides = experiment.warm_up.of(is_quick) + TRIAL_OVERHEAD_S;
+    trials * (trial_seconds + besides) + confirm_seconds + besides
 }
 
 /// Repeats of an invalid trial.
