@@ -1,10 +1,10 @@
 //! CPU time of the load generator for each new TLS connection, with a request over it, to a running server.
 //!
-//! Usage: `tls_connections HOST:PORT CA_FILE RATE SECONDS [full]`; with `full` no session is resumed.
+//! Usage: `tls_connections HOST:PORT CA_FILE RATE SECONDS full|resumed [1.2|1.3]`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use ringway_lab::load::{ConnectionUse, Flow, LoadTls, Plan, Transport, Users, run};
-use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
+use ringway_tls::{Backend, Observer, Offer, PeerCa, Role, TlsFiles, TlsVersion};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,19 @@ fn main() -> Result<()> {
     let ca = next("give the file of the authority")?;
     let rate: f64 = next("give connections a second")?.parse()?;
     let seconds: f64 = next("give seconds")?.parse()?;
-    let is_full = next("").is_ok();
+    let is_full = match next("give full or resumed")?.as_str() {
+        "full" => true,
+        "resumed" => false,
+        other => bail!("{other} is neither full nor resumed"),
+    };
+    let version =
+        next("").ok().map(|name| name.parse::<TlsVersion>().map_err(|error| anyhow!(error))).transpose()?;
+    let offer = Offer::new(Backend::Rustls, Vec::new(), version, false);
     let defaults = TlsFiles::default();
     let files = TlsFiles {
         peer_ca: PeerCa::File(ca.into()),
         session_timeout: defaults.session_timeout.filter(|_| !is_full),
+        offer: offer.map_err(|error| anyhow!("{error:?}"))?,
         ..defaults
     };
     let users = || Users::by_rule("u", 7, 0, 10_000, "");

@@ -9,6 +9,7 @@ use crate::files::{
 };
 use crate::identity::{ServerVerifier, Verifiers};
 use crate::offer::TlsVersion;
+use crate::sessions::Sessions;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{self, Ticketer};
 use rustls::crypto::{CryptoProvider, GetRandomFailed};
@@ -204,7 +205,7 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
         };
         config.resumption = match self.session_timeout {
-            Some(_) => Resumption::in_memory_sessions(SESSIONS_MAX),
+            Some(_) => Resumption::store(Arc::new(Sessions::new())),
             None => Resumption::disabled(),
         };
         Ok(config)
@@ -257,9 +258,6 @@ fn load_pair(crypto: &CryptoProvider, chain: &Path, key: &Path) -> Result<Certif
         why: why.to_string(),
     })
 }
-
-/// Number of remembered sessions with servers.
-const SESSIONS_MAX: usize = 4096;
 
 /// Keys of tickets. A key makes tickets for one lifetime, and is accepted for one more (RFC 5077 §5.5).
 pub(crate) struct TicketKeys(Arc<dyn ProducesTickets>);

@@ -27,6 +27,7 @@ mod links;
 mod material;
 mod offer;
 mod report;
+mod sessions;
 #[cfg(test)]
 mod tests;
 

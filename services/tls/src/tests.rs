@@ -189,6 +189,24 @@ fn messages_cross_in_both_directions_in_pieces_of_any_size() {
 }
 
 #[test]
+fn of_many_connections_at_a_time_each_resumes_an_earlier_one() {
+    let ca = Ca::new();
+    let files = ca.files(Some(ca.issue("server", |_| {})));
+    let [client, server] = [inline(&files).0, inline(&files).0];
+    for _ in 0..2 {
+        let mut sides: Vec<(Side, Side)> = (0..30)
+            .map(|_| {
+                let caller = Side::new(client.client(remote(), Some("sip.example.org")).unwrap());
+                (caller, Side::new(server.server(remote()).unwrap()))
+            })
+            .collect();
+        sides.iter_mut().for_each(|(caller, called)| exchange(caller, called, 100_000));
+    }
+    let counts = client.counters().counts();
+    assert_eq!((counts.tls_dialled_full, counts.tls_dialled_resumed), (30, 30));
+}
+
+#[test]
 fn the_second_connection_resumes_the_session() {
     let ca = Ca::new();
     let files = ca.files(Some(ca.issue("server", |_| {})));
