@@ -193,6 +193,8 @@ pub struct Limits {
     pub challenge_rounds_max: u8,
     /// Maximum number of redirections (3xx) of one call.
     pub redirects_max: u8,
+    /// Maximum number of times that one call waits for a busy server (503 with a short Retry-After).
+    pub postponements_max: u8,
     /// Maximum number of retries of one change of a session after 491.
     pub glare_retries_max: u8,
     /// Maximum expiry that is accepted from a registrar, in seconds; also for Min-Expires.
@@ -215,6 +217,7 @@ impl Default for Limits {
             routes_max: 16,
             challenge_rounds_max: 3,
             redirects_max: 5,
+            postponements_max: 3,
             glare_retries_max: 5,
             expires_s_max: 7 * 24 * 3600,
             transactions: ringway_transaction::Limits { servers_max: 1024, clients_max: 512 },

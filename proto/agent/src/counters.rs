@@ -67,6 +67,8 @@ ringway_sansio::counters! {
         forks_ended,
         /// Calls made again as RTP/SAVP because RTP/AVP with keys was refused (406, 488, 606).
         srtp_insisted,
+        /// INVITEs that a busy server asked to send later (503 with a short Retry-After).
+        calls_postponed,
         /// Requests over 1,300 bytes sent by TCP.
         switched_to_tcp,
         /// Requests over 1,300 bytes sent by UDP because TCP had failed to that address.

@@ -115,6 +115,13 @@ pub enum AgentEvent {
         /// Call that this one replaces (RFC 3891). Answering ends that one. Its user decides: who sent the INVITE is not proven.
         replaces: Option<CallId>,
     },
+    /// The server is busy (503 with a short Retry-After): the INVITE of a call is sent again after this time.
+    Postponed {
+        /// Call that waits.
+        call: CallId,
+        /// Time to the next INVITE.
+        wait: Duration,
+    },
     /// A caller was refused because its password is wrong, or the user unknown.
     CallerRefused {
         /// URI of the caller in From.

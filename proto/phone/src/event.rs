@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use ringway_agent::{Abilities, MessageDirection};
 use ringway_sansio::Transport;
 
@@ -87,6 +88,13 @@ pub enum PhoneEvent {
     Ringing {
         /// Number of the call.
         call: CallNumber,
+    },
+    /// The server is busy and asked to call later (503 with a short Retry-After): so is done.
+    Postponed {
+        /// Call that waits.
+        call: CallNumber,
+        /// Time to the next INVITE.
+        wait: Duration,
     },
     /// Another provisional response than 100 and 180.
     Progress {

@@ -56,6 +56,7 @@ impl Phone {
                 self.on_incoming(cx, call, incoming, replaces.is_some());
             }
             AgentEvent::Progress { call, .. }
+            | AgentEvent::Postponed { call, .. }
             | AgentEvent::EarlyMedia { call, .. }
             | AgentEvent::Answered { call, .. }
             | AgentEvent::MediaChanged { call, .. }
@@ -107,6 +108,7 @@ impl Phone {
                 cx.emit(PhoneEvent::Ringing { call });
             }
             AgentEvent::Progress { status, .. } => cx.emit(PhoneEvent::Progress { call, status }),
+            AgentEvent::Postponed { wait, .. } => cx.emit(PhoneEvent::Postponed { call, wait }),
             AgentEvent::EarlyMedia { params, .. } => {
                 if let Some(call) = self.call_mut(call) {
                     call.phase = Phase::EarlyMedia;

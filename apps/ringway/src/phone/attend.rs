@@ -108,6 +108,9 @@ impl Attended {
             PhoneEvent::Progress { call, status } if is_ours(call) => {
                 self.say(&format!("progress: {status}"));
             }
+            PhoneEvent::Postponed { call, wait } if is_ours(call) => {
+                self.say(&format!("the server is busy; calling again in {:.1} s", wait.as_secs_f64()));
+            }
             PhoneEvent::Early { call } if is_ours(call) => self.say("sound before the answer"),
             PhoneEvent::Answered { call, .. } if is_ours(call) => {
                 self.answered = Some(at);

@@ -30,7 +30,7 @@ mod transfer;
 
 use alloc::vec::Vec;
 
-use ringway_sansio::{Deadline, Instant, Wheel};
+use ringway_sansio::{Deadline, Instant, TimerKey, Wheel};
 use ringway_sdp::{Codec, LocalMedia};
 use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{Slab, SlabKey};
@@ -59,6 +59,8 @@ pub(crate) struct Calls {
 enum Timer {
     /// The call, or our change of it, was not answered in time.
     Ring(CallId),
+    /// The server was busy, and the call is tried again.
+    Postponed(CallId),
     /// Retransmission of a 2xx without ACK.
     RetransmitSuccess(CallId),
     /// The ACK was not received in time.
@@ -198,6 +200,7 @@ impl Calls {
         while let Some(timer) = self.timers.expire(cx.now()) {
             match timer {
                 Timer::Ring(id) => self.on_ring_timeout(cx, id),
+                Timer::Postponed(id) => self.call_again(cx, id),
                 Timer::RetransmitSuccess(id) => self.retransmit_success(cx, id),
                 Timer::GiveUpOnAck(id) => self.give_up_on_ack(cx, id),
                 Timer::Glare(id) => self.on_glare_timer(cx, id),
@@ -361,10 +364,11 @@ impl Calls {
     fn cancel_call(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         call.state = CallState::Cancelling;
-        let (invite, ring) = (call.invite, call.ring);
+        let (invite, ring, is_postponed) = (call.invite, call.ring, call.postponed.is_some());
         self.timers.cancel(ring);
         let Some(key) = invite else { return };
-        match cx.cancel(key) {
+        // A postponed INVITE has had its final response.
+        match if is_postponed { Cancelled::Unsent } else { cx.cancel(key) } {
             Cancelled::Sent => {}
             Cancelled::Unsent => {
                 self.report_progress(cx, id, 487);
@@ -427,6 +431,7 @@ impl Calls {
         self.stop_changes(cx, id);
         if let Some(call) = self.calls.remove(id.key()) {
             self.timers.cancel(call.ring);
+            self.timers.cancel(call.postponed.map_or(TimerKey::NONE, |postponed| postponed.timer));
         }
     }
 

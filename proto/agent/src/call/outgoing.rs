@@ -1,7 +1,7 @@
 //! Outgoing calls (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the established one.
 
 use crate::body::{Carried, carried};
-use crate::call::state::{Call, Early, Invitation};
+use crate::call::state::{Call, Early, Invitation, Postponed};
 use crate::call::{Calls, Timer};
 use crate::config::Config;
 use crate::core_context::CoreContext;
@@ -13,7 +13,9 @@ use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{NotAcceptable, SDP, Session};
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Scheme, Uri};
 use ringway_transaction::SlabKey;
@@ -253,6 +255,11 @@ impl Calls {
         {
             return;
         }
+        if let (CallState::Calling, 503, Some(message)) = (state, answer.status, answer.message)
+            && self.postpone(cx, id, message)
+        {
+            return;
+        }
         self.report_progress(cx, id, answer.status);
         match state {
             CallState::Cancelling => self.report_ended(cx, id, 487, "cancelled", By::Local),
@@ -298,6 +305,35 @@ impl Calls {
         draft.body = Some(Body { content_type: SDP, bytes });
         cx.counters.srtp_insisted += 1;
         self.invite_again(cx, id, draft)
+    }
+
+    /// Calls again when the time of a busy server has passed (RFC 3261 §21.5.4), if that is short. True if the call continues.
+    fn postpone(&mut self, cx: &mut CoreContext<'_>, id: CallId, message: &Message<'_>) -> bool {
+        let Some(wait) = message.retry_after().filter(|wait| *wait <= RETRY_AFTER_MAX) else { return false };
+        let Some(call) = self.calls.get_mut(id.key()) else { return false };
+        // A phone that has rung has answered itself.
+        let is_first = call.progress == 0;
+        if !is_first || call.postponements >= cx.config.limits.postponements_max {
+            return false;
+        }
+        let Some(draft) = call.invite.and_then(|key| cx.requests.draft(key)).cloned() else { return false };
+        let wait = wait.max(RETRY_AFTER_MIN);
+        let timer = self.timers.arm(cx.now() + wait, Timer::Postponed(id));
+        call.postponements += 1;
+        call.postponed = Some(Postponed { draft: Box::new(draft), timer });
+        cx.counters.calls_postponed += 1;
+        cx.emit(AgentEvent::Postponed { call: id, wait });
+        true
+    }
+
+    /// Sends the postponed INVITE of a call.
+    pub(super) fn call_again(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+        let Some(postponed) = self.call_mut(id).and_then(|call| call.postponed.take()) else { return };
+        if !self.invite_again(cx, id, *postponed.draft) {
+            self.report_progress(cx, id, 503);
+            self.report_ended(cx, id, 503, "the server is busy", By::Local);
+            self.drop_call(cx, id);
+        }
     }
 
     /// Sends a changed INVITE after a refused one: the same call, with the next CSeq. True if it was sent.
@@ -389,3 +425,6 @@ fn best_contact(config: &Config, message: &Message<'_>, but: &[u8]) -> Option<Be
 
 /// Maximum number of contacts of a redirection that are parsed.
 const CONTACTS_MAX: usize = 16;
+/// Longest time of a busy server for which a call waits, and the shortest one.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(8);
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(500);

@@ -8,9 +8,11 @@
 //! ```
 
 use crate::dialog::Dialog;
+use crate::draft::Draft;
 use crate::registration::Sender;
 use crate::session::Session;
 use crate::{AccountId, CallId, RouteError};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -73,8 +75,18 @@ pub(super) struct Call {
     /// Limit of the time to the answer of the call, then of our last change.
     pub(super) ring: TimerKey,
     pub(super) redirects: u8,
+    /// Number of times that a busy server asked to call later.
+    pub(super) postponements: u8,
+    pub(super) postponed: Option<Postponed>,
     /// Last provisional status that was reported.
     pub(super) progress: u16,
+}
+
+/// INVITE that is sent again at the time that a busy server named.
+#[derive(Debug)]
+pub(super) struct Postponed {
+    pub(super) draft: Box<Draft>,
+    pub(super) timer: TimerKey,
 }
 
 /// Hold of a call by either side.
@@ -173,6 +185,8 @@ impl Call {
             referred_by: None,
             ring: TimerKey::NONE,
             redirects: 0,
+            postponements: 0,
+            postponed: None,
             progress: 0,
         }
     }

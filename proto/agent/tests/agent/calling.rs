@@ -242,6 +242,66 @@ fn refusals_and_silence_end_the_call() {
     assert!(table.agent.is_empty());
 }
 
+#[test]
+fn a_busy_server_is_called_again_when_its_time_has_passed() {
+    let mut table = Table::direct();
+    let (call, mut invite) = table.call(&bob());
+    let first = invite.clone();
+    for (round, seconds) in [2, 0, 8].into_iter().enumerate() {
+        let later = format!("Retry-After: {seconds} (busy)\r\n");
+        table.receive(PEER, &answer(&invite, 503, "bob", &later, None));
+        assert!(table.only().line().starts_with("ACK "));
+        let wait = Duration::from_millis(if seconds == 0 { 500 } else { seconds * 1000 });
+        assert_eq!(table.events(), [AgentEvent::Postponed { call, wait }]);
+        table.pass(wait - Duration::from_millis(20));
+        assert!(table.sent().is_empty());
+        table.pass(Duration::from_millis(40));
+        invite = table.only();
+        assert_eq!(invite.field("CSeq"), Some(&*format!("{} INVITE", round + 2)));
+        for field in ["Call-ID", "From", "To", "Contact"] {
+            assert_eq!(first.field(field), invite.field(field));
+        }
+        assert_eq!(first.body(), invite.body());
+    }
+    table.receive(PEER, &answer(&invite, 503, "bob", "Retry-After: 2\r\n", None));
+    let cause = Ended { status: 503, reason: "Reason 503".to_owned(), by: By::Remote };
+    assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    assert_eq!(table.agent.counters().calls_postponed, 3);
+    table.pass_s(100);
+    assert!(table.agent.is_empty());
+}
+
+#[test]
+fn a_call_that_waits_for_a_busy_server_can_be_given_up() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 503, "bob", "Retry-After: 5\r\n", None));
+    table.events();
+    table.sent();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
+    let cause = Ended { status: 487, reason: "cancelled".to_owned(), by: By::Local };
+    assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    table.pass_s(100);
+    assert!(table.sent().is_empty() && table.agent.is_empty());
+}
+
+#[test]
+fn a_call_does_not_wait_long_nor_after_it_has_rung() {
+    for (rings, later) in [(false, "Retry-After: 9\r\n"), (true, "Retry-After: 1\r\n"), (false, "")] {
+        let mut table = Table::direct();
+        let (call, invite) = table.call(&bob());
+        if rings {
+            table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
+            table.events();
+        }
+        table.receive(PEER, &answer(&invite, 503, "bob", later, None));
+        let cause = Ended { status: 503, reason: "Reason 503".to_owned(), by: By::Remote };
+        assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+        table.pass_s(100);
+        assert!(table.agent.is_empty());
+    }
+}
+
 fn optional_srtp() -> SecurityPolicy {
     SecurityPolicy::Opportunistic {
         suites: vec![CryptoSuite::AesCm128HmacSha1_80],

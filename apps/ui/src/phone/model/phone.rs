@@ -57,6 +57,7 @@ impl Model {
                 self.sound_failure = (!is_working).then(|| Shown::new(&what, REASON_CHARS_MAX));
             }
             PhoneEvent::Refused { what } => self.refuse(now, &what),
+            PhoneEvent::Postponed { wait, .. } => self.postpone(now, wait),
             PhoneEvent::HoldRefused { status, reason, .. } => {
                 self.refuse(now, &format!("hold or resume failed: {status} {reason}"));
             }
@@ -91,6 +92,11 @@ impl Model {
             | PhoneEvent::OfferRefused { call, .. }
             | PhoneEvent::Digit { call, .. } => self.on_call(now, call, event),
         }
+    }
+
+    fn postpone(&mut self, now: Now, wait: Duration) {
+        let what = format!("the server is busy; calling again in {:.1} s", wait.as_secs_f64());
+        self.notify(now, Weight::Careful, &what);
     }
 
     fn ring_here(&mut self, now: Now, call: Call, effects: &mut Vec<Effect>) {
