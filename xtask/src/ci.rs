@@ -53,6 +53,8 @@ enum Step {
     Interop,
     /// `cargo xtask metal test`
     Metal,
+    /// `cargo xtask attacks --check`: each attack with its defence, and without
+    Attacks,
     /// The image without an operating system
     Image,
     /// Suites that depend on optimization, with it; `cargo xtask long` runs all
@@ -70,7 +72,7 @@ enum Step {
 /// Steps before the lanes, in order; one that fails ends the run.
 const FIRST: [Step; 4] = [Step::Fmt, Step::Tidy, Step::Crates, Step::Build];
 /// The lane of programs that mostly wait.
-const RUNNING: [Step; 4] = [Step::Test, Step::Package, Step::Interop, Step::Metal];
+const RUNNING: [Step; 5] = [Step::Test, Step::Package, Step::Interop, Step::Metal, Step::Attacks];
 /// The lane of the compiler. The image comes first, because `metal` needs it.
 const COMPILING: [Step; 6] =
     [Step::Image, Step::Release, Step::Instructions, Step::Clippy, Step::Doc, Step::Purity];
@@ -238,6 +240,7 @@ impl Step {
                 let mut metal = Command::new(test::program());
                 succeed(metal.args(["metal", "test", "--server"]).arg(ringway()))?;
             }
+            Self::Attacks => succeed(Command::new(this_program()?).args(["attacks", "--check"]))?,
             Self::Image => {
                 let images = [Image::server(), Image::phone()];
                 compilations::run(&name, &mut image::build_command(&images.each_ref())?)?;
