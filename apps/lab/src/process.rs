@@ -25,7 +25,7 @@ const END_WAIT: Duration = Duration::from_secs(20);
 /// There is no such process.
 pub fn cpu_ns_of(pid: u32) -> Result<u64> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("not the number of a process")?;
-    family(pid)?.into_iter().map(machine::process_cpu_ns).sum()
+    sum_of_family(pid, machine::process_cpu_ns)
 }
 
 /// Memory of a process and all its children in bytes; what they share counts once.
@@ -34,7 +34,7 @@ pub fn cpu_ns_of(pid: u32) -> Result<u64> {
 /// There is no such process.
 pub fn memory_bytes_of(pid: u32) -> Result<u64> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("not the number of a process")?;
-    family(pid)?.into_iter().map(machine::proportional_bytes).sum()
+    sum_of_family(pid, machine::proportional_bytes)
 }
 
 /// Number of the only process with this name whose parent has another one.
@@ -111,7 +111,7 @@ impl Process {
 
     /// CPU time of the server and all its children, in nanoseconds.
     pub fn cpu_ns(&self) -> Result<u64> {
-        family(self.pid)?.into_iter().map(machine::process_cpu_ns).sum()
+        sum_of_family(self.pid, machine::process_cpu_ns)
     }
 
     /// Times of the threads of the server and all its children, by their numbers.
@@ -133,7 +133,7 @@ impl Process {
 
     /// Memory of the server and all its children, in bytes; what they share counts once.
     pub fn memory_bytes(&self) -> Result<u64> {
-        family(self.pid)?.into_iter().map(machine::proportional_bytes).sum()
+        sum_of_family(self.pid, machine::proportional_bytes)
     }
 
     /// The processes with their children, for a profiler.
@@ -206,6 +206,20 @@ fn parents() -> Result<Vec<(Pid, Pid)>> {
         }
     }
     Ok(parents)
+}
+
+/// Sum of a value of a process and all its descendants.
+fn sum_of_family(root: Pid, value: impl Fn(Pid) -> Result<u64>) -> Result<u64> {
+    let has_ended = |error: &anyhow::Error| {
+        let cause = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        matches!(cause, Some(libc::ENOENT | libc::ESRCH))
+    };
+    let values = family(root)?.into_iter().map(|pid| match value(pid) {
+        // A child that has ended since it was found.
+        Err(error) if pid != root && has_ended(&error) => Ok(0),
+        value => value,
+    });
+    values.sum()
 }
 
 /// A process and all its descendants.
