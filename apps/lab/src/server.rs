@@ -8,7 +8,7 @@ pub mod program;
 
 use crate::load::Transport;
 use crate::process::Process;
-use crate::tls::ServerTls;
+use crate::tls::SideTls;
 use anyhow::{Context, Result, bail};
 use kamailio::kamailio_configuration;
 use opensips::opensips_configuration;
@@ -112,7 +112,7 @@ pub struct StreamListener {
     /// Its port.
     pub port: u16,
     /// TLS of a secure transport.
-    pub tls: Option<ServerTls>,
+    pub tls: Option<SideTls>,
 }
 
 impl Settings {
@@ -165,7 +165,7 @@ impl Settings {
             None => (String::new(), String::new()),
             Some(StreamListener { carrier, port, tls }) => {
                 let name = carrier.name();
-                let tls = tls.as_ref().map_or_else(String::new, ServerTls::ringway);
+                let tls = tls.as_ref().map_or_else(String::new, SideTls::ringway);
                 (format!(", \"{name}:{}\"", SocketAddr::new(self.host, *port)), tls)
             }
         };

@@ -5,14 +5,17 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use ringway_tls::{
     Backend, ClientAuth, Observer, Offer, OfferSettings, PeerCa, Role, Suite, TlsFiles, TlsVersion,
 };
+use serde::{Deserialize, Serialize};
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Key of the certificates, and of their authority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KeyKind {
     /// ECDSA on P-256.
     #[default]
@@ -40,24 +43,31 @@ pub struct TlsUse {
     pub is_resumed: bool,
 }
 
-/// Files of certificates with one kind of key.
+/// Files of one side: its certificate and key, and the certificate of the authority that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificates {
-    /// Certificate of the authority.
-    pub ca: PathBuf,
-    /// Certificate and key of the server under test.
-    pub server: (PathBuf, PathBuf),
-    /// Certificate and key of the callers and called users.
-    pub users: (PathBuf, PathBuf),
+pub struct SideFiles {
+    /// Certificate that it shows.
+    pub certificate: PathBuf,
+    /// Key of that.
+    pub key: PathBuf,
+    /// Certificate of the other side's authority.
+    pub peer_ca: PathBuf,
 }
 
-/// TLS of a server under test.
+/// TLS of one side: the server under test, or the callers and called users.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ServerTls {
+pub struct SideTls {
     /// Its use.
     pub tls: TlsUse,
-    /// Its certificates.
-    pub certificates: Certificates,
+    /// Its files.
+    pub files: SideFiles,
+}
+
+/// An authority of the lab, in a folder of its own.
+#[derive(Debug)]
+pub struct Authority {
+    folder: PathBuf,
+    kind: KeyKind,
 }
 
 impl KeyKind {
@@ -125,31 +135,32 @@ impl TlsUse {
             ),
         })
     }
+}
 
+impl SideTls {
     /// Certificates, rules and offer of the callers and called users.
     ///
     /// # Errors
     /// As [`TlsUse::offer`]; a file cannot be used.
-    pub fn load(&self, certificates: &Certificates) -> Result<LoadTls> {
+    pub fn load(&self) -> Result<LoadTls> {
+        let Self { tls, files: SideFiles { certificate, key, peer_ca } } = self;
         let defaults = TlsFiles::default();
         let files = TlsFiles {
-            certificate: Some(certificates.users.clone()),
-            client_auth: if self.is_mutual { ClientAuth::Required } else { ClientAuth::None },
-            client_ca: Some(certificates.ca.clone()),
-            peer_ca: PeerCa::File(certificates.ca.clone()),
-            session_timeout: defaults.session_timeout.filter(|_| self.is_resumed),
-            offer: self.offer()?,
+            certificate: Some((certificate.clone(), key.clone())),
+            client_auth: if tls.is_mutual { ClientAuth::Required } else { ClientAuth::None },
+            client_ca: Some(peer_ca.clone()),
+            peer_ca: PeerCa::File(peer_ca.clone()),
+            session_timeout: defaults.session_timeout.filter(|_| tls.is_resumed),
+            offer: tls.offer()?,
             ..defaults
         };
         LoadTls::load(&files, None, Arc::new(Silent))
     }
-}
 
-impl ServerTls {
     /// Section `[tls]` of a Ringway server.
     pub(crate) fn ringway(&self) -> String {
-        let Self { tls, certificates: Certificates { ca, server: (certificate, key), .. } } = self;
-        let ca = ca.display();
+        let Self { tls, files: SideFiles { certificate, key, peer_ca } } = self;
+        let ca = peer_ca.display();
         let mut text = format!(
             "[tls]\ncertificate = \"{}\"\nprivate_key = \"{}\"\npeer_ca = \"{ca}\"\nsession_resumption = {}\n",
             certificate.display(),
@@ -171,7 +182,7 @@ impl ServerTls {
 
     /// File `tls.cfg` of Kamailio.
     pub(crate) fn kamailio(&self) -> String {
-        let Self { tls, certificates: Certificates { ca, server: (certificate, key), .. } } = self;
+        let Self { tls, files: SideFiles { certificate, key, peer_ca } } = self;
         let method = match (tls.is_legacy(), tls.version) {
             (true, _) => "TLSv1+",
             (false, Some(TlsVersion::V1_3)) => "TLSv1.3",
@@ -192,63 +203,140 @@ impl ServerTls {
                  certificate = {}\nprivate_key = {}\nca_list = {}\n{ciphers}",
                 certificate.display(),
                 key.display(),
-                ca.display()
+                peer_ca.display()
             )
         };
         side("server", tls.is_mutual) + &side("client", true)
     }
 }
 
-impl Certificates {
-    /// Makes an authority, and certificates of the server and of the users, whose addresses are `users`; those that are in the
-    /// folder already are used again.
+impl Authority {
+    /// Makes an authority in a folder below `folder`, or uses the one with this kind of key that is there.
     ///
     /// # Errors
     /// `openssl` is not installed, or fails.
-    pub fn make(folder: &Path, kind: KeyKind, users: &[IpAddr]) -> Result<Self> {
-        let folder = folder.join(format!("tls-{}-{}", kind.name(), users.len()));
-        let pair = |name: &str| (folder.join(format!("{name}.pem")), folder.join(format!("{name}-key.pem")));
-        let made = Self { ca: folder.join("ca.pem"), server: pair("server"), users: pair("users") };
-        if made.users.0.exists() {
-            return Ok(made);
+    pub fn make(folder: &Path, kind: KeyKind) -> Result<Self> {
+        let made = Self { folder: folder.join(format!("tls-{}", kind.name())), kind };
+        if !made.certificate().exists() {
+            fs::create_dir_all(&made.folder).with_context(|| made.folder.display().to_string())?;
+            let mut arguments = vec!["req", "-x509", "-days", "30", "-subj", "/CN=authority of the lab"];
+            arguments.extend(["-keyout", "ca-key.pem"]);
+            arguments.extend(kind.arguments());
+            openssl(&made.folder, &arguments, "ca.pem")?;
         }
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        let mut arguments = vec!["req", "-x509", "-days", "30", "-subj", "/CN=authority of the lab"];
-        arguments.extend(["-out", "ca.pem", "-keyout", "ca-key.pem"]);
-        arguments.extend(kind.arguments());
-        openssl(&folder, &arguments)?;
-        issue(&folder, "server", kind, "DNS:localhost,DNS:example.org,IP:127.0.0.1")?;
-        let addresses: Vec<String> = users.iter().map(|address| format!("IP:{address}")).collect();
-        issue(&folder, "users", kind, &addresses.join(","))?;
         Ok(made)
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// Its certificate in DER, which has no secret.
+    ///
+    /// # Errors
+    /// `openssl` fails; the certificate has more than [`AUTHORITY_BYTES_MAX`] bytes.
+    pub fn der(&self) -> Result<Vec<u8>> {
+        openssl(&self.folder, &["x509", "-in", "ca.pem", "-outform", "DER"], "ca.der")?;
+        let der = fs::read(self.folder.join("ca.der")).context("read a certificate")?;
+        check_length(&der)?;
+        Ok(der)
+    }
+
+    /// Issues the certificate of a server on `host`, with a new key, for a side that trusts `peer_ca`.
+    ///
+    /// # Errors
+    /// `openssl` fails.
+    pub fn server(&self, host: IpAddr, peer_ca: PathBuf) -> Result<SideFiles> {
+        let mut names = "DNS:localhost,DNS:example.org,IP:127.0.0.1".to_owned();
+        if host != Ipv4Addr::LOCALHOST {
+            names.push_str(&format!(",IP:{host}"));
+        }
+        self.issue(&format!("server-{host}"), &names, peer_ca)
+    }
+
+    /// Issues the certificate of users with these addresses, with a new key, for a side that trusts `peer_ca`.
+    ///
+    /// # Errors
+    /// `openssl` fails.
+    pub fn users(&self, addresses: &[IpAddr], peer_ca: PathBuf) -> Result<SideFiles> {
+        let names: Vec<String> = addresses.iter().map(|address| format!("IP:{address}")).collect();
+        let first = addresses.first().context("no users have an address")?;
+        self.issue(&format!("users-{first}-{}", addresses.len()), &names.join(","), peer_ca)
+    }
+
+    /// Issues a certificate with a new key, or uses the one of this name.
+    fn issue(&self, name: &str, alternative_names: &str, peer_ca: PathBuf) -> Result<SideFiles> {
+        let folder = &self.folder;
+        let [file, key, request, extensions] =
+            [".pem", "-key.pem", ".csr", ".ext"].map(|ending| format!("{name}{ending}"));
+        let issued = SideFiles { certificate: folder.join(&file), key: folder.join(&key), peer_ca };
+        if issued.certificate.exists() {
+            return Ok(issued);
+        }
+        let text = format!("subjectAltName={alternative_names}\nbasicConstraints=CA:FALSE\n");
+        fs::write(folder.join(&extensions), text).with_context(|| folder.display().to_string())?;
+        let mut arguments = vec!["req", "-subj", "/CN=lab", "-keyout", &key];
+        arguments.extend(self.kind.arguments());
+        openssl(folder, &arguments, &request)?;
+        let authority = ["-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial"];
+        let arguments = ["x509", "-req", "-in", &request, "-days", "30", "-extfile", &extensions];
+        openssl(folder, &[&arguments[..], &authority].concat(), &file)?;
+        Ok(issued)
     }
 }
 
-/// Issues a certificate with a new key.
-fn issue(folder: &Path, name: &str, kind: KeyKind, alternative_names: &str) -> Result<()> {
-    let [file, key, request, extensions] =
-        [".pem", "-key.pem", ".csr", ".ext"].map(|ending| format!("{name}{ending}"));
-    let text = format!("subjectAltName={alternative_names}\nbasicConstraints=CA:FALSE\n");
-    fs::write(folder.join(&extensions), text).with_context(|| folder.display().to_string())?;
-    let mut arguments = vec!["req", "-subj", "/CN=lab", "-keyout", &key, "-out", &request];
-    arguments.extend(kind.arguments());
-    openssl(folder, &arguments)?;
-    let authority = ["-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial"];
-    let arguments = ["x509", "-req", "-in", &request, "-out", &file, "-days", "30", "-extfile", &extensions];
-    openssl(folder, &[&arguments[..], &authority].concat())
+/// Writes an authority's certificate of another machine as the file `name` in `folder`.
+///
+/// # Errors
+/// It is not a certificate in DER, or is too long.
+pub fn save_authority(folder: &Path, name: &str, der: &[u8]) -> Result<PathBuf> {
+    check_length(der)?;
+    // A SEQUENCE: openssl would read other formats too.
+    ensure!(der.first() == Some(&0x30), "an authority's certificate is not in DER");
+    let [received, file] = [".der", ".pem"].map(|ending| format!("{name}{ending}"));
+    fs::write(folder.join(&received), der).with_context(|| folder.display().to_string())?;
+    let arguments = ["x509", "-inform", "DER", "-in", &received];
+    openssl(folder, &arguments, &file).context("an authority's certificate cannot be read")?;
+    Ok(folder.join(file))
 }
 
-fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let output = match Command::new("openssl").args(arguments).current_dir(folder).output() {
+fn check_length(der: &[u8]) -> Result<()> {
+    let length = der.len();
+    ensure!(
+        length <= AUTHORITY_BYTES_MAX,
+        "an authority's certificate has {length} bytes; at most {AUTHORITY_BYTES_MAX} are possible"
+    );
+    Ok(())
+}
+
+/// Runs openssl in `folder`. Its file `out` is there only if it succeeds.
+fn openssl(folder: &Path, arguments: &[&str], out: &str) -> Result<()> {
+    let part = format!("{out}.part");
+    let mut command = Command::new("openssl");
+    command.args(arguments).args(["-out", &part]).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!("openssl is not installed, and makes the certificates; apt-get install openssl")
         }
-        output => output.context("run openssl")?,
+        child => child.context("run openssl")?,
     };
+    let name = arguments.first().unwrap_or(&"");
+    let until = Instant::now() + OPENSSL_TIME;
+    while child.try_wait().context("run openssl")?.is_none() {
+        if Instant::now() > until {
+            child.kill().context("end openssl")?;
+            child.wait().context("end openssl")?;
+            bail!("openssl {name} has not ended after {} s", OPENSSL_TIME.as_secs());
+        }
+        std::thread::sleep(OPENSSL_LOOK);
+    }
+    let output = child.wait_with_output().context("run openssl")?;
     let error = String::from_utf8_lossy(&output.stderr);
     let last = error.lines().next_back().unwrap_or_default();
-    ensure!(output.status.success(), "openssl {}: {last}", arguments.first().unwrap_or(&""));
-    Ok(())
+    ensure!(output.status.success(), "openssl {name}: {last}");
+    fs::rename(folder.join(part), folder.join(out)).context("rename a file of openssl")
 }
 
 /// Failed handshakes are counted, and the first one is kept by [`LoadTls`].
@@ -258,6 +346,11 @@ impl Observer for Silent {
     fn failed(&self, _remote: SocketAddr, _role: Role, _reason: &str) {}
 }
 
+/// Longest certificate of an authority that is sent to another machine; with RSA-4096 it has 1,340 bytes.
+pub const AUTHORITY_BYTES_MAX: usize = 4096;
+/// Most time of one command of openssl, and the interval of looking for its end.
+const OPENSSL_TIME: Duration = Duration::from_secs(30);
+const OPENSSL_LOOK: Duration = Duration::from_millis(5);
 /// Words of an experiment file in errors; there is no key for the library.
 const NAMES: OfferSettings = OfferSettings { openssl: "a legacy suite", danger_legacy: "a legacy version" };
 
@@ -274,11 +367,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for kind in [KeyKind::P256, KeyKind::Rsa2048] {
             let tls = TlsUse { key: kind, is_mutual: true, ..TlsUse::default() };
-            let made = Certificates::make(folder.path(), kind, &users()).unwrap();
-            tls.load(&made).unwrap();
-            let before = fs::read(&made.users.0).unwrap();
-            assert_eq!(Certificates::make(folder.path(), kind, &users()).unwrap(), made);
-            assert_eq!(fs::read(&made.users.0).unwrap(), before);
+            let make = || {
+                let authority = Authority::make(folder.path(), kind).unwrap();
+                authority.users(&users(), authority.certificate()).unwrap()
+            };
+            let made = make();
+            SideTls { tls, files: made.clone() }.load().unwrap();
+            let before = fs::read(&made.certificate).unwrap();
+            assert_eq!(make(), made);
+            assert_eq!(fs::read(&made.certificate).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn an_authority_of_another_machine_is_a_short_certificate_and_nothing_else() {
+        let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let authority = Authority::make(there.path(), KeyKind::Rsa4096).unwrap();
+        let der = authority.der().unwrap();
+        let saved = save_authority(here.path(), "peer", &der).unwrap();
+        let [ours, theirs] = [saved, authority.certificate()].map(|path| fs::read(path).unwrap());
+        assert_eq!(ours, theirs);
+        let pem = fs::read(authority.certificate()).unwrap();
+        let key = fs::read(there.path().join("tls-RSA-4096/ca-key.pem")).unwrap();
+        let long = [&der[..], &[0; AUTHORITY_BYTES_MAX]].concat();
+        for wrong in [&b""[..], b"0", &der[..der.len() - 1], &pem, &key, &long] {
+            assert!(save_authority(here.path(), "wrong", wrong).is_err(), "{} bytes", wrong.len());
+            assert!(!here.path().join("wrong.pem").exists());
         }
     }
 
@@ -299,12 +413,12 @@ mod tests {
 
     #[test]
     fn servers_get_what_the_variant_has() {
-        let pair = || (PathBuf::from("c.pem"), PathBuf::from("k.pem"));
-        let certificates = Certificates { ca: "ca.pem".into(), server: pair(), users: pair() };
+        let [certificate, key, peer_ca] = ["c.pem", "k.pem", "ca.pem"].map(PathBuf::from);
+        let files = SideFiles { certificate, key, peer_ca };
         let suites = Suite::by_name("AES128-SHA").into_iter().collect();
         let tls = TlsUse { suites, is_mutual: true, is_resumed: false, ..TlsUse::default() };
         assert_eq!(tls.parts(), ["P-256", "AES128-SHA", "mutual", "no resumption"]);
-        let server = ServerTls { tls, certificates };
+        let server = SideTls { tls, files };
         let text = server.ringway();
         for line in ["session_resumption = false", "client_auth = \"required\"", "backend = \"openssl\""] {
             assert!(text.contains(line), "{text}");

@@ -151,7 +151,7 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-const MAGIC: &[u8; 20] = b"ringway-lab-agent/1\n";
+const MAGIC: &[u8; 20] = b"ringway-lab-agent/2\n";
 const NONCE_BYTES: usize = 32;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Requests of a campaign, and responses of an agent.
 
+use super::tls_values::{AuthorityText, TlsValues};
 use crate::record::{Profile, Target};
 use crate::server::program::ServerSetup;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub(super) enum Request {
         program: String,
         /// Values of its configuration.
         setup: ServerSetup,
+        /// TLS of its listener, if the transport has it.
+        tls: Option<TlsValues>,
     },
     /// Watches a running server of the agent's list.
     Watch {
@@ -91,8 +94,10 @@ pub(super) enum Response {
 pub(super) struct StartedServer {
     /// Its port for UDP and TCP.
     pub(super) port: u16,
-    /// Port of its listener for WebSocket.
+    /// Port of its listener for TLS or WebSocket.
     pub(super) stream_port: Option<u16>,
+    /// Certificate of its authority, with TLS.
+    pub(super) authority: Option<AuthorityText>,
     /// Its configuration.
     pub(super) record: Target,
     /// Milliseconds after a load until it has written what it writes later.
@@ -150,6 +155,7 @@ mod tests {
         let written = Response::Started(Box::new(StartedServer {
             port: 5060,
             stream_port: None,
+            authority: None,
             record: Target { version: "1".to_owned(), ..Target::default() },
             rest_ms: 200,
         }));

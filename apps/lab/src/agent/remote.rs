@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::key::AgentKey;
 use super::message::{Reading, Request, Response, StartedServer};
+use super::tls_values::{AuthorityText, RemoteTls, TlsValues};
 use crate::machine;
 use crate::profile::split::Trial;
 use crate::record::{Profile, Target};
@@ -42,6 +43,8 @@ pub enum RemoteServer<'a> {
         name: &'a str,
         /// Values of its configuration.
         setup: &'a ServerSetup,
+        /// TLS of its listener, if the transport has it.
+        tls: Option<RemoteTls<'a>>,
     },
     /// A running server of its list.
     Running {
@@ -80,9 +83,11 @@ impl AgentAccess {
             other => bail!("the agent at {agent}: {}", reason(other)),
         };
         let request = match server {
-            RemoteServer::Program { name, setup } => {
-                Request::Start { program: name.to_owned(), setup: setup.clone() }
-            }
+            RemoteServer::Program { name, setup, tls } => Request::Start {
+                program: name.to_owned(),
+                setup: setup.clone(),
+                tls: tls.map(TlsValues::new),
+            },
             RemoteServer::Running { name } => Request::Watch { name: name.to_owned() },
         };
         let mut ask = || {
@@ -119,9 +124,19 @@ impl Remote {
         SocketAddr::new(self.agent.ip(), self.server.port)
     }
 
-    /// Port of its listener for WebSocket, if it has one.
+    /// Port of its listener for TLS or WebSocket, if it has one.
     pub const fn stream_port(&self) -> Option<u16> {
         self.server.stream_port
+    }
+
+    /// Certificate, in DER, of the authority that its certificate is of.
+    ///
+    /// # Errors
+    /// The agent sent none, or not one.
+    pub fn authority(&self) -> Result<Vec<u8>> {
+        let authority = self.server.authority.as_ref().map(AuthorityText::read);
+        let read = authority.unwrap_or_else(|| Err(anyhow!("no authority's certificate was sent")));
+        read.with_context(|| format!("the agent at {}", self.agent))
     }
 
     /// Its configuration for the results, without the name of the target.

@@ -4,13 +4,15 @@ use super::connection::Connection;
 use super::key::AgentKey;
 use super::list::ProgramList;
 use super::message::{Reading, Request, Response, StartedServer};
+use super::tls_values::{AuthorityText, TlsValues};
 use crate::machine::{self, Ticks};
 use crate::process::{self, Process};
 use crate::profile::Sampler;
 use crate::profile::split::{Processes, Trial};
 use crate::record;
 use crate::server::program::{FINISHING, Program, ServerSetup};
-use crate::server::{Carrier, Environment, Store, StreamListener, free_port_at};
+use crate::server::{Environment, Store, StreamListener, free_port_at};
+use crate::tls::{Authority, SideTls, save_authority};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::ClockId;
 use std::net::{IpAddr, SocketAddr};
@@ -83,8 +85,9 @@ impl<'s> Session<'s> {
     fn handle(&mut self, request: &Request) -> Result<Response> {
         match request {
             Request::Begin { .. } => bail!("the connection has begun already"),
-            Request::Start { program, setup } => {
-                self.start(program, setup).map(|server| Response::Started(Box::new(server)))
+            Request::Start { program, setup, tls } => {
+                let started = self.start(program, setup, tls.as_ref());
+                started.map(|server| Response::Started(Box::new(server)))
             }
             Request::Watch { name } => self.watch(name).map(|server| Response::Started(Box::new(server))),
             Request::Read => self.read().map(Response::Reading),
@@ -124,7 +127,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn start(&mut self, name: &str, setup: &ServerSetup) -> Result<StartedServer> {
+    fn start(&mut self, name: &str, setup: &ServerSetup, tls: Option<&TlsValues>) -> Result<StartedServer> {
         let programs = &self.settings.programs;
         let program = programs.program(name)?;
         ensure!(self.server.is_none(), "the connection has a server already");
@@ -133,14 +136,12 @@ impl<'s> Session<'s> {
             "{} users are not possible; at most {USERS_MAX} are",
             setup.users
         );
-        let secure = match setup.carrier {
-            Carrier::Udp | Carrier::Tcp => None,
-            carrier @ Carrier::Ws => {
-                Some(StreamListener { carrier, port: free_port_at(self.host)?, tls: None })
-            }
-            Carrier::Tls | Carrier::Wss => {
-                bail!("not available: an agent starts no server with certificates")
-            }
+        let carrier = setup.carrier;
+        ensure!(carrier.is_secure() == tls.is_some(), "{} and TLS do not go together", carrier.name());
+        let (tls, authority) = tls.map(|values| self.make_tls(program, values)).transpose()?.unzip();
+        let secure = match carrier.has_own_listener() {
+            true => Some(StreamListener { carrier, port: free_port_at(self.host)?, tls }),
+            false => None,
         };
         let path = |name: &str| programs.path(name).cloned();
         let environment = Environment {
@@ -155,7 +156,24 @@ impl<'s> Session<'s> {
         let started = program.start(&environment, settings, setup.carrier)?;
         self.server = Some(Served::Started { process: started.process, program });
         let rest_ms = u64::try_from(program.rest().as_millis()).unwrap_or_default();
-        Ok(StartedServer { port: started.address.port(), stream_port, record: started.record, rest_ms })
+        let (port, record) = (started.address.port(), started.record);
+        Ok(StartedServer { port, stream_port, authority, record, rest_ms })
+    }
+
+    /// Makes an authority and the server's certificate, once for each kind of key, in the folder of this connection.
+    fn make_tls(&self, program: Program, values: &TlsValues) -> Result<(SideTls, AuthorityText)> {
+        let (tls, users) = values.read()?;
+        match program {
+            // It is this build, or one like it.
+            Program::Ringway(_) => drop(tls.offer()?),
+            Program::Kamailio(_) | Program::OpenSips => {}
+        }
+        let folder = self.folder.path();
+        let peer_ca = save_authority(folder, "users-ca", &users)?;
+        let authority = Authority::make(folder, tls.key)?;
+        let sent = AuthorityText::new(&authority.der()?);
+        let files = authority.server(self.host, peer_ca)?;
+        Ok((SideTls { tls, files }, sent))
     }
 
     fn watch(&mut self, name: &str) -> Result<StartedServer> {
@@ -165,7 +183,8 @@ impl<'s> Session<'s> {
         process::cpu_ns_of(pid).with_context(|| format!("{name}: process {pid}"))?;
         let record = record::Target { command: "a running server".to_owned(), ..record::Target::default() };
         let rest_ms = u64::try_from(FINISHING.as_millis()).unwrap_or_default();
-        let started = StartedServer { port: server.port, stream_port: None, record, rest_ms };
+        let (stream_port, authority) = (None, None);
+        let started = StartedServer { port: server.port, stream_port, authority, record, rest_ms };
         self.server = Some(Served::Running { pid });
         Ok(started)
     }
@@ -213,3 +232,40 @@ const NOT_PROFILED: &str =
 const USERS_MAX: u32 = 400_000;
 /// Longest reason of a refusal.
 const ERROR_CHARS_MAX: usize = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tls_values::RemoteTls;
+    use super::*;
+    use crate::tls::{KeyKind, TlsUse};
+    use std::fs;
+
+    #[test]
+    fn an_agent_makes_certificates_once_for_each_key_and_sends_no_private_one() {
+        let [folder, campaign] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let settings = AgentSettings {
+            key: AgentKey::generate().unwrap(),
+            programs: ProgramList::default(),
+            folder: folder.path().to_owned(),
+            note: Box::new(|_| ()),
+        };
+        let host: IpAddr = "192.0.2.1".parse().unwrap();
+        let session = Session::new(&settings, host).unwrap();
+        let program = Program::by_name("ringway").unwrap();
+        for key in [KeyKind::P256, KeyKind::Rsa2048] {
+            let tls = TlsUse { key, is_mutual: true, ..TlsUse::default() };
+            let users = Authority::make(campaign.path(), key).unwrap();
+            let values = TlsValues::new(RemoteTls { tls: &tls, authority: &users.der().unwrap() });
+            let (server, sent) = session.make_tls(program, &values).unwrap();
+            // The server trusts the campaign's authority, and the campaign that of the server; each key stays where it is.
+            assert_eq!(fs::read(&server.files.peer_ca).unwrap(), fs::read(users.certificate()).unwrap());
+            assert!(server.load().is_ok());
+            let peer_ca = save_authority(campaign.path(), "agent", &sent.read().unwrap()).unwrap();
+            let files = users.users(&["192.0.2.9".parse().unwrap()], peer_ca).unwrap();
+            assert!(SideTls { tls, files }.load().is_ok());
+            let certificate = fs::read(&server.files.certificate).unwrap();
+            let (again, same) = session.make_tls(program, &values).unwrap();
+            assert_eq!((fs::read(again.files.certificate).unwrap(), same), (certificate, sent));
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! An agent and its campaigns on loopback. Tested: a running server that is watched, refusals, a second campaign, strangers and their
-//! limits, an agent that goes away. Not tested here: servers that it starts (`ringway`'s tests), two machines (`cargo xtask interop`).
+//! limits, an agent that goes away, TLS that it refuses. Not tested here: servers that it starts (`ringway`'s tests), two machines (`cargo xtask interop`).
 
 use super::connection::STRANGER_TIME;
 use super::frame::{GREETING_BYTES, Nonces, Sealer, Side, greeting, nonce_in};
 use super::*;
 use crate::server::program::ServerSetup;
 use crate::server::{Carrier, NonceUse, Routing};
+use crate::tls::TlsUse;
+use ringway_tls::{Suite, TlsVersion};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -21,10 +23,14 @@ struct Site {
 
 /// An agent that may watch this process, and start nothing.
 fn site() -> Site {
-    let folder = tempfile::tempdir().unwrap();
-    let key = AgentKey::generate().unwrap();
     let mut programs = ProgramList::default();
     programs.watch(&format!("own={}:5060", std::process::id())).unwrap();
+    site_with(programs)
+}
+
+fn site_with(programs: ProgramList) -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let key = AgentKey::generate().unwrap();
     let notes: Arc<Mutex<Vec<String>>> = Arc::default();
     let theirs = Arc::clone(&notes);
     let note = Box::new(move |text: &str| theirs.lock().unwrap().push(text.to_owned()));
@@ -78,28 +84,62 @@ fn a_running_server_is_watched() {
     assert_eq!(site.agent.counts(), AgentCounts::default());
 }
 
-#[test]
-fn what_is_not_on_the_list_is_refused() {
-    let site = site();
-    let setup = ServerSetup {
+fn setup(carrier: Carrier) -> ServerSetup {
+    ServerSetup {
         users: 4,
         routing: Routing::Stateful,
         digest: None,
         nonces: NonceUse::Count,
         presence: false,
         touches_memory: true,
-        carrier: Carrier::Udp,
-    };
+        carrier,
+    }
+}
+
+#[test]
+fn what_is_not_on_the_list_is_refused() {
+    let site = site();
+    let setup = setup(Carrier::Udp);
     let refused = |server: RemoteServer<'_>| {
         site.access().start(site.agent.address(), server).map(drop).unwrap_err().to_string()
     };
     for name in ["ringway", "kamailio", "/bin/sh", "own"] {
-        let error = refused(RemoteServer::Program { name, setup: &setup });
+        let error = refused(RemoteServer::Program { name, setup: &setup, tls: None });
         assert!(error.contains("is not on the agent's list, which has own"), "{error}");
     }
     let error = refused(RemoteServer::Running { name: "ringway" });
     assert!(error.contains("is not on the agent's list"), "{error}");
     until("the refusals are noted", || site.notes.lock().unwrap().len() == 5);
+}
+
+#[test]
+fn tls_that_an_agent_cannot_give_is_refused() {
+    let mut programs = ProgramList::default();
+    // This test: no server, but no value gets as far as starting it.
+    programs.allow("ringway", std::env::current_exe().unwrap()).unwrap();
+    let site = site_with(programs);
+    let started = |carrier: Carrier, tls: &TlsUse, authority: Option<&[u8]>| {
+        let tls = authority.map(|authority| RemoteTls { tls, authority });
+        let wanted = RemoteServer::Program { name: "ringway", setup: &setup(carrier), tls };
+        format!("{:#}", site.access().start(site.agent.address(), wanted).map(drop).unwrap_err())
+    };
+    let usual = TlsUse::default();
+    assert!(started(Carrier::Tls, &usual, None).contains("tls and TLS do not go together"));
+    assert!(started(Carrier::Udp, &usual, Some(b"0")).contains("udp and TLS do not go together"));
+    for wrong in [&b""[..], b"-----BEGIN CERTIFICATE-----", &[0x30, 0x82], &[0x30; 4097]] {
+        let error = started(Carrier::Wss, &usual, Some(wrong));
+        assert!(error.contains("an authority's certificate"), "{error}");
+    }
+    let suites = Suite::all().chain(Suite::all()).collect();
+    let error = started(Carrier::Tls, &TlsUse { suites, ..usual.clone() }, Some(b"0"));
+    assert!(error.contains("at most 32"), "{error}");
+    if cfg!(not(feature = "legacy-tls")) {
+        let old = TlsUse { version: Some(TlsVersion::V1_0), ..usual };
+        let error = started(Carrier::Tls, &old, Some(b"0"));
+        let begin =
+            format!("not available: the agent at {}: TLS 1.0, P-256 needs OpenSSL", site.agent.address());
+        assert!(error.starts_with(&begin), "{error}");
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::profile::Sampler;
 use crate::profile::split::{Processes, Trial};
 use crate::record::{self, Profile};
 use crate::server::program::{FINISHING, Program};
-use crate::server::{StreamListener, run_command};
+use crate::server::run_command;
+use crate::tls::SideTls;
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,10 @@ pub struct Server {
     pub(super) source: Source,
     /// Its address for UDP and TCP.
     pub address: SocketAddr,
-    /// Its listener for the transport of the variant, if that is another one.
-    pub(super) secure: Option<StreamListener>,
+    /// Port of its listener for the transport of the variant, if that is another one.
+    pub(super) stream_port: Option<u16>,
+    /// TLS of the callers and called users, if the transport of the variant has it.
+    pub(super) tls: Option<SideTls>,
     /// Its domain.
     pub domain: String,
     /// Password of its users; empty for none.
@@ -69,7 +72,8 @@ impl Server {
         Self {
             source,
             address,
-            secure: None,
+            stream_port: None,
+            tls: None,
             domain: String::new(),
             password: String::new(),
             rest: FINISHING,
@@ -83,8 +87,7 @@ impl Server {
 
     /// Address for the transport of the variant that it was started for.
     pub fn variant_address(&self) -> SocketAddr {
-        let port = self.secure.as_ref().map_or(self.address.port(), |listener| listener.port);
-        SocketAddr::new(self.address.ip(), port)
+        SocketAddr::new(self.address.ip(), self.stream_port.unwrap_or(self.address.port()))
     }
 
     /// TLS of the callers and called users; `None` without TLS.
@@ -92,8 +95,7 @@ impl Server {
     /// # Errors
     /// A file cannot be used.
     pub fn load_tls(&self) -> Result<Option<LoadTls>> {
-        let tls = self.secure.as_ref().and_then(|listener| listener.tls.as_ref());
-        tls.map(|server| server.tls.load(&server.certificates)).transpose()
+        self.tls.as_ref().map(SideTls::load).transpose()
     }
 
     /// Its counters; `None` for a server of which only the address is known.

@@ -2,12 +2,12 @@
 
 use super::experiment::Variant;
 use super::server::{Server, Source, Started};
-use crate::agent::{AgentAccess, RemoteServer};
+use crate::agent::{AgentAccess, Remote, RemoteServer, RemoteTls};
 use crate::load::{self, Flow};
 use crate::record;
 use crate::server::program::{Program, ServerSetup};
 use crate::server::{self, Database, Environment, Store, StreamListener, free_port, wait_for_options};
-use crate::tls::{Certificates, ServerTls};
+use crate::tls::{Authority, SideTls, save_authority};
 use anyhow::{Context, Result, bail};
 use ringway_settings::nearest;
 use std::cell::Cell;
@@ -97,22 +97,17 @@ impl Site {
         self.environment.import_users(&settings).map(drop)
     }
 
-    /// Listener of a variant's transport, with certificates, unless that is UDP or TCP.
-    fn listener(&self, variant: &Variant) -> Result<Option<StreamListener>> {
-        let carrier = variant.carrier;
-        if !carrier.has_own_listener() {
-            return Ok(None);
-        }
-        let tls = carrier.is_secure().then(|| {
-            // A build that cannot offer it need not start a server.
-            variant.tls.offer()?;
-            let local = |number| Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number);
-            let users: Vec<IpAddr> =
-                (0..u32::from(self.sources.max(1))).map(|number| local(number).into()).collect();
-            let certificates = Certificates::make(&self.environment.folder, variant.tls.key, &users)?;
-            Ok::<_, anyhow::Error>(ServerTls { tls: variant.tls.clone(), certificates })
-        });
-        Ok(Some(StreamListener { carrier, port: free_port()?, tls: tls.transpose()? }))
+    /// Authority of a variant with TLS.
+    fn authority(&self, variant: &Variant) -> Result<Authority> {
+        // A build that cannot offer it need not start a server.
+        variant.tls.offer()?;
+        Authority::make(&self.environment.folder, variant.tls.key)
+    }
+
+    /// Addresses of the callers and called users towards a server.
+    fn users_towards(&self, server: SocketAddr) -> Vec<IpAddr> {
+        let first = load::local_towards(server);
+        load::Locals { first, sources: self.sources.max(1), sockets: 1 }.addresses().collect()
     }
 
     /// Store of a server for a variant: the database if it reads one.
@@ -195,48 +190,35 @@ impl Target {
                 if variant.reads_database() {
                     bail!("not available: a server at an agent reads no passwords from a database");
                 }
-                let setup = setup(variant, users);
-                let is_started = program.is_some();
-                let wanted = match is_started {
-                    true => RemoteServer::Program { name, setup: &setup },
-                    false => RemoteServer::Running { name },
-                };
-                let remote = access.start(agent, wanted)?;
-                let wait = if is_started { ANSWER_WAIT } else { REMOTE_WAIT };
-                let version = wait_for_options(remote.address(), wait)?;
-                let own = Server::of(Source::Address, remote.address());
-                let mut record = record::Target { target: self.name.clone(), ..remote.record() };
-                let (domain, password, users) = match is_started {
-                    true => (server::DOMAIN.to_owned(), server::PASSWORD.to_owned(), users),
-                    false => {
-                        record.version = version;
-                        (site.domain.clone(), site.password.clone(), u32::MAX)
-                    }
-                };
-                let carrier = variant.carrier;
-                let listener = |port| StreamListener { carrier, port, tls: None };
-                Ok(Server {
-                    secure: remote.stream_port().map(listener),
-                    domain,
-                    password,
-                    rest: remote.rest(),
-                    record,
-                    users,
-                    source: Source::Agent { remote: Box::new(remote), is_started },
-                    ..own
-                })
+                match program {
+                    Some(_) => self.start_there(access, (agent, name), site, variant, users),
+                    None => self.watch_there(access, (agent, name), site),
+                }
             }
         }
     }
 
     fn start_here(&self, program: Program, site: &Site, variant: &Variant, users: u32) -> Result<Server> {
-        let secure = site.listener(variant)?;
-        let store = site.store(variant);
-        let settings = setup(variant, users).settings(Ipv4Addr::LOCALHOST.into(), store, secure.clone());
-        let started = program.start(&site.environment, settings, variant.carrier)?;
+        let (carrier, host) = (variant.carrier, IpAddr::from(Ipv4Addr::LOCALHOST));
+        let sides = carrier.is_secure().then(|| {
+            let authority = site.authority(variant)?;
+            let server = authority.server(host, authority.certificate())?;
+            let users = authority.users(&site.users_towards((host, 0).into()), authority.certificate())?;
+            let side = |files| SideTls { tls: variant.tls.clone(), files };
+            Ok::<_, anyhow::Error>((side(server), side(users)))
+        });
+        let (server_tls, tls) = sides.transpose()?.unzip();
+        let secure = match carrier.has_own_listener() {
+            true => Some(StreamListener { carrier, port: free_port()?, tls: server_tls }),
+            false => None,
+        };
+        let stream_port = secure.as_ref().map(|listener| listener.port);
+        let settings = setup(variant, users).settings(host, site.store(variant), secure);
+        let started = program.start(&site.environment, settings, carrier)?;
         let process = Started { process: started.process, program, sampler: None };
         Ok(Server {
-            secure,
+            stream_port,
+            tls,
             domain: server::DOMAIN.to_owned(),
             password: server::PASSWORD.to_owned(),
             rest: program.rest(),
@@ -246,6 +228,63 @@ impl Target {
             ..Server::of(Source::Process(Box::new(process)), started.address)
         })
     }
+
+    /// Has an agent start a program. With TLS each side makes its own authority and keys; only certificates of authorities are sent.
+    fn start_there(
+        &self,
+        access: &AgentAccess,
+        (agent, name): (SocketAddr, &str),
+        site: &Site,
+        variant: &Variant,
+        users: u32,
+    ) -> Result<Server> {
+        let setup = setup(variant, users);
+        let authority = variant.carrier.is_secure().then(|| site.authority(variant)).transpose()?;
+        let der = authority.as_ref().map(Authority::der).transpose()?;
+        let tls = der.as_deref().map(|authority| RemoteTls { tls: &variant.tls, authority });
+        let remote = access.start(agent, RemoteServer::Program { name, setup: &setup, tls })?;
+        wait_for_options(remote.address(), ANSWER_WAIT)?;
+        let tls = authority.map(|authority| {
+            let folder = &site.environment.folder;
+            let file = format!("agent-{}-{}", agent.ip(), remote.address().port());
+            let peer_ca = save_authority(folder, &file, &remote.authority()?)?;
+            let files = authority.users(&site.users_towards(agent), peer_ca)?;
+            Ok::<_, anyhow::Error>(SideTls { tls: variant.tls.clone(), files })
+        });
+        Ok(Server {
+            stream_port: remote.stream_port(),
+            tls: tls.transpose()?,
+            domain: server::DOMAIN.to_owned(),
+            password: server::PASSWORD.to_owned(),
+            rest: remote.rest(),
+            record: record::Target { target: self.name.clone(), ..remote.record() },
+            users,
+            ..at_agent(remote, true)
+        })
+    }
+
+    /// Has an agent watch a running server.
+    fn watch_there(
+        &self,
+        access: &AgentAccess,
+        (agent, name): (SocketAddr, &str),
+        site: &Site,
+    ) -> Result<Server> {
+        let remote = access.start(agent, RemoteServer::Running { name })?;
+        let version = wait_for_options(remote.address(), REMOTE_WAIT)?;
+        Ok(Server {
+            domain: site.domain.clone(),
+            password: site.password.clone(),
+            rest: remote.rest(),
+            record: record::Target { target: self.name.clone(), version, ..remote.record() },
+            ..at_agent(remote, false)
+        })
+    }
+}
+
+fn at_agent(remote: Remote, is_started: bool) -> Server {
+    let address = remote.address();
+    Server::of(Source::Agent { remote: Box::new(remote), is_started }, address)
 }
 
 fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {

@@ -46,6 +46,7 @@ use crate::machine;
 use bindings::Bindings;
 pub use bindings::Stop;
 pub use criterion::{Criteria, Criterion, CriterionError, percentile_name};
+pub(crate) use locals::Locals;
 pub use locals::{local_towards, resolve};
 use log::Log;
 pub use log::{LogLine, Taken};

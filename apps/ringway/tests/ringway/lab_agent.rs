@@ -1,7 +1,7 @@
 //! `ringway lab agent` in the built program, on loopback.
 //!
 //! Tested: the key and its file; the commands of its page; a server that the agent starts with CPU time and memory in the results; one that it
-//! watches; an agent that goes away in the middle of a campaign; another key, programs that are not on its list, bad usage; several generators and the sum of their results. Not tested
+//! watches; an agent that goes away in the middle of a campaign; a server with TLS; another key, programs that are not on its list, bad usage; several generators and the sum of their results. Not tested
 //! here: two machines (`cargo xtask interop --only lab/agent`), Kamailio at an agent (there too).
 
 use crate::documents::block;
@@ -95,6 +95,41 @@ fn a_server_at_an_agent_is_measured_with_its_cpu_time_and_memory() {
     agent.end();
     assert_eq!(agent.wait(), 0);
     assert!(!agent.said().contains("not served"), "{}", agent.said());
+}
+
+#[test]
+fn a_server_with_tls_at_an_agent_is_measured() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder();
+    // Connections to the server, and from it to the called users; certificates of both sides.
+    let experiment = "scenario = \"call\"\nrates = [10]\nusers = 20\nquick_seconds = 0.5\n\
+                      fail_if = [\"success<1%\"]\n[[variant]]\ntransport = \"tls\"\ndigest = \"MD5\"\nmutual = true\ncalled = \"contact\"\n\
+                      [[variant]]\ntransport = \"tls\"\nversion = \"1.0\"\n";
+    fs::write(folder.path().join("own.toml"), experiment).unwrap();
+    let (agent, address) = agent(&folder, &["--allow", "ringway"]);
+    let target = format!("ringway@{address}");
+    let done = campaign(&folder, &[&target], &[]).done();
+    let trials = records(&folder, "measurement");
+    let mutual: Vec<&Value> =
+        trials.iter().filter(|trial| trial["variant"].as_str().unwrap().contains("mutual")).collect();
+    assert!(!mutual.is_empty(), "{done:?}");
+    for trial in mutual {
+        assert_eq!(trial["successes"], trial["started"], "{trial} {done:?}");
+        let tls = &trial["tls"];
+        let count = |name: &str| tls[name].as_u64().unwrap_or_default();
+        assert!(count("full") + count("resumed") > 0, "{trial}");
+        assert!(count("accepted_full") + count("accepted_resumed") > 0 && count("failed") == 0, "{trial}");
+        assert!(trial["server_cpu_us"].as_f64().unwrap() > 1.0, "{trial}");
+    }
+    // What neither this build nor the agent's has is a row that says so.
+    if cfg!(not(feature = "legacy-tls")) {
+        let failed = records(&folder, "failed");
+        let error = failed[0]["error"].as_str().unwrap();
+        assert!(error.starts_with("not available: TLS 1.0") && failed.len() == 1, "{failed:?}");
+    }
+    assert_eq!(done.status, 0, "{done:?}");
+    agent.end();
+    assert_eq!(agent.wait(), 0);
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Machines {
     }
 }
 
-/// Registrations and calls on Ringway and Kamailio, over UDP and TCP, with digest: all succeed, with the CPU time and memory of the server, and without
+/// Registrations and calls on Ringway and Kamailio, over UDP, TCP and TLS, with digest: all succeed, with the CPU time and memory of the server, and without
 /// permission nothing is sent.
 fn measured(stage: &Stage) -> Result<()> {
     let Some(machines) = Machines::make(stage)? else { return Ok(()) };
@@ -108,6 +108,7 @@ fn measured(stage: &Stage) -> Result<()> {
                     let of = format!("{out}, {}, {}", trial.variant, trial.target);
                     ensure!(trial.successes == trial.started, "{of}: {:?}", trial.failures);
                     ensure!(trial.challenges > 0, "{of}: no challenge");
+                    ensure!(trial.tls.as_ref().is_none_or(|tls| tls.failed == 0), "{of}: {:?}", trial.tls);
                     ensure!(
                         trial.server_cpu_us.is_some_and(|us| us > 1.0),
                         "{of}: {:?}",
@@ -121,7 +122,7 @@ fn measured(stage: &Stage) -> Result<()> {
         }
     }
     ensure!(
-        measured.values().all(|count| *count >= 4) && measured.len() == 2,
+        measured.values().all(|count| *count >= 6) && measured.len() == 2,
         "only {measured:?} were measured"
     );
     machines.agent.stop();
@@ -207,7 +208,7 @@ const AGENT: &str = "192.168.78.10:8061";
 const LINK: &str = "lan";
 
 const CALLS: &str = "scenario = \"call\"
-transports = [\"udp\", \"tcp\"]
+transports = [\"udp\", \"tcp\", \"tls\"]
 digests = [\"MD5\"]
 rates = [20]
 users = 20
@@ -215,7 +216,7 @@ quick_seconds = 0.5
 ";
 
 const REGISTRATIONS: &str = "scenario = \"register\"
-transports = [\"udp\", \"tcp\"]
+transports = [\"udp\", \"tcp\", \"tls\"]
 digests = [\"MD5\"]
 rates = [50]
 quick_seconds = 0.5
