@@ -12,6 +12,7 @@
 pub mod agent;
 pub mod attack;
 pub mod campaign;
+pub mod capture;
 pub mod documents;
 pub mod floor;
 pub mod handshake_cost;

@@ -1,7 +1,7 @@
 //! Scenarios: the steps of an attempt.
 
 use crate::arrivals::Length;
-use crate::script::Script;
+use crate::script::{Script, ScriptAction};
 use crate::template::{Keyword, Kind, Template};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,6 +17,8 @@ pub struct Scenario {
     scripts: Vec<Script>,
     /// For each step the needs of the messages that are sent after it.
     needs: Vec<Needs>,
+    /// A step plays a recording.
+    plays: bool,
 }
 
 /// Parts of a received message that later messages need.
@@ -201,7 +203,9 @@ impl Scenario {
     fn with_needs(steps: Vec<Step>, scripts: Vec<Script>) -> Self {
         let has_jumps = scripts.iter().any(|script| script.next.is_some());
         let needs = (0..steps.len()).map(|step| needs_after(&steps, &scripts, step, has_jumps)).collect();
-        Self { steps, scripts, needs }
+        let mut actions = scripts.iter().flat_map(|script| &script.actions);
+        let plays = actions.any(|action| matches!(action, ScriptAction::Play(_)));
+        Self { steps, scripts, needs, plays }
     }
 
     /// The scenario with the values of the keywords that `constant` has a value for.
@@ -222,6 +226,11 @@ impl Scenario {
     /// True if the scenario begins with a request that is sent.
     pub fn is_caller(&self) -> bool {
         matches!(first_message(&self.steps), Some(Step::Send(_)))
+    }
+
+    /// True if a step plays a recording: then the attempts send no streams of their own.
+    pub const fn plays(&self) -> bool {
+        self.plays
     }
 
     /// Script of a step.

@@ -1,6 +1,7 @@
 //! Actions, variables and jumps of the steps of a scenario, as SIPp has them.
 
 use crate::outcome::Outcome;
+use crate::recording::Recording;
 use crate::template::{Keyword, Text};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -68,6 +69,8 @@ pub enum ScriptAction {
     Log(Text),
     /// Writes a warning to the log.
     Warning(Text),
+    /// Plays a recording to the peer.
+    Play(Arc<Recording>),
 }
 
 /// Search of a text.
@@ -186,7 +189,8 @@ impl Script {
             | ScriptAction::Number(..)
             | ScriptAction::Calculate(..)
             | ScriptAction::ToNumber(..)
-            | ScriptAction::Test(..) => None,
+            | ScriptAction::Test(..)
+            | ScriptAction::Play(_) => None,
         })
     }
 
@@ -203,7 +207,8 @@ impl Script {
                 | ScriptAction::Number(..)
                 | ScriptAction::Calculate(..)
                 | ScriptAction::ToNumber(..)
-                | ScriptAction::Test(..) => {}
+                | ScriptAction::Test(..)
+                | ScriptAction::Play(_) => {}
             }
         }
         script
@@ -236,7 +241,7 @@ impl Script {
                 ScriptAction::Test(to, left, _, right) => {
                     all.extend([Some(*to), Some(*left), operand(right)].into_iter().flatten());
                 }
-                ScriptAction::Log(_) | ScriptAction::Warning(_) => {}
+                ScriptAction::Log(_) | ScriptAction::Warning(_) | ScriptAction::Play(_) => {}
             }
         }
         all.into_iter().map(|variable| variable.0).max()
@@ -354,7 +359,8 @@ impl Values {
             ScriptAction::Text(..)
             | ScriptAction::CompareText(..)
             | ScriptAction::Log(_)
-            | ScriptAction::Warning(_) => Ok(()),
+            | ScriptAction::Warning(_)
+            | ScriptAction::Play(_) => Ok(()),
         }
     }
 

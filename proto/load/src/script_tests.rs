@@ -1,9 +1,9 @@
 //! Attempts with actions and jumps, on virtual time.
 
 use crate::{
-    Action, Arrivals, Check, Comparison, Config, Generator, Jump, Length, Operand, Operator, Outcome,
-    Pattern, Place, Receive, Received, Scenario, ScenarioError, Script, ScriptAction, Search, Send, Spacing,
-    Step, Template, Text, Users, Variable,
+    Action, Arrivals, Check, Comparison, Config, Generator, Jump, Length, MediaEvent, MediaPlay,
+    MediaRefusal, Operand, Operator, Outcome, Pattern, Place, Receive, Received, Recording, Scenario,
+    ScenarioError, Script, ScriptAction, Search, Send, Spacing, Step, Template, Text, Users, Variable,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -68,6 +68,7 @@ struct Played {
     outcomes: Vec<Outcome>,
     requests: Vec<String>,
     logs: Vec<(u64, bool, String)>,
+    media: Vec<(Instant, MediaEvent)>,
 }
 
 /// Plays 4 attempts against a peer that answers each request with `answer`, a status line and header fields.
@@ -93,7 +94,8 @@ fn play(scenario: Scenario, users: Users, answer: &str) -> Played {
     };
     let mut generator = Generator::new(config, &Seed::from_number(1), START);
     let (mut out, mut found) = (Outbox::new(), Vec::new());
-    let mut played = Played { outcomes: Vec::new(), requests: Vec::new(), logs: Vec::new() };
+    let mut played =
+        Played { outcomes: Vec::new(), requests: Vec::new(), logs: Vec::new(), media: Vec::new() };
     let mut now = START;
     while let Some(deadline) =
         generator.next_deadline().filter(|deadline| deadline.at < START + Duration::from_secs(60))
@@ -119,7 +121,8 @@ fn play(scenario: Scenario, users: Users, answer: &str) -> Played {
                 Action::Log { attempt, is_warning, text } => {
                     played.logs.push((attempt, is_warning, String::from_utf8(text).unwrap()));
                 }
-                Action::Release(_) | Action::Media(_) => {}
+                Action::Media(event) => played.media.push((now, event)),
+                Action::Release(_) => {}
             }
         }
     }
@@ -279,4 +282,81 @@ fn attempts_take_the_lines_of_their_lists() {
     // The part of a thread has the lines of its users.
     let part = users().with_lists(lists(FieldOrder::User)).part(1, 2).unwrap();
     assert_eq!(subjects(part)[..2], ["3 c 3", "4 d 4"]);
+}
+
+/// Request of a call; the peer answers with the body of the INVITE.
+fn request(line: &str, body: &str) -> Step {
+    let method = line.split(' ').next().unwrap();
+    let text = [
+        line,
+        " sip:x SIP/2.0\nVia: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]\nFrom: <sip:[user]@x>;tag=1\n\
+         To: <sip:x>;tag=2\nCall-ID: [call_id]\nCSeq: [cseq] ",
+        method,
+        "\nContact: <sip:u@127.0.0.1:5060>\nContent-Length: [len]\n\n",
+        body,
+    ]
+    .concat();
+    Step::Send(Send { template: Template::parse(&text).unwrap() })
+}
+
+/// Attempts that play a recording in the given steps, without streams of their own.
+fn play_recording(sdp: &str, plays: &[usize]) -> Vec<(Instant, MediaEvent)> {
+    let mut recording = Recording::default();
+    recording.push(Duration::ZERO, 0, b"x").unwrap();
+    let recording = Arc::new(recording);
+    let steps = vec![
+        request("INVITE", sdp),
+        response(100, true),
+        response(200, false),
+        request("ACK", ""),
+        Step::Nop,
+        Step::Pause(Length::Fixed(Duration::from_secs(1))),
+        request("BYE", ""),
+        response(200, false),
+    ];
+    let of_step = |step| match plays.contains(&step) {
+        true => actions(vec![ScriptAction::Play(Arc::clone(&recording))]),
+        false => Script::default(),
+    };
+    let scripts = (0..steps.len()).map(of_step).collect();
+    let scenario = Scenario::scripted(steps, scripts).unwrap();
+    assert!(scenario.plays() != plays.is_empty());
+    let played = play(scenario, users(), "SIP/2.0 200 OK");
+    assert_eq!(played.outcomes, [Outcome::Success; 4]);
+    played.media
+}
+
+#[test]
+fn a_recording_is_played_to_the_address_of_the_answer_until_the_end_of_the_call() {
+    let sdp = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.7\nt=0 0\nm=audio 4400 RTP/AVP 18\n";
+    // In the 2xx, and after the ACK; the codec is that of the file.
+    for step in [2, 4] {
+        let media = play_recording(sdp, &[step]);
+        assert_eq!(media.len(), 8, "{media:?}");
+        let (MediaEvent::Play(play), ended) = (&media[0].1, &media[1]) else { panic!("{media:?}") };
+        let MediaPlay { call, remote, recording } = &**play;
+        assert_eq!((*call, *remote, recording.len()), (1, ([127, 0, 0, 7], 4400).into(), 1));
+        assert!(media.contains(&(media[0].0 + Duration::from_secs(1), MediaEvent::Ended(1))), "{ended:?}");
+    }
+    // Without a step that plays there are no media.
+    assert!(play_recording(sdp, &[]).is_empty());
+    // After the end nothing is played.
+    let plays = |media: &[(Instant, MediaEvent)]| {
+        media.iter().filter(|(_, event)| matches!(event, MediaEvent::Play(_))).count()
+    };
+    assert_eq!(plays(&play_recording(sdp, &[4, 7])), 4);
+}
+
+#[test]
+fn a_recording_without_an_address_of_the_peer_is_refused_with_its_reason() {
+    let refusals = |sdp: &str, step: usize| {
+        let media = play_recording(sdp, &[step]);
+        assert!(!media.iter().any(|(_, event)| matches!(event, MediaEvent::Play(_))), "{media:?}");
+        media[0].1.clone()
+    };
+    let early = MediaEvent::Refused(MediaRefusal::Early);
+    assert_eq!(refusals("v=0\n", 0), early);
+    assert_eq!(refusals("", 4), MediaEvent::Refused(MediaRefusal::Malformed));
+    let no_audio = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.7\nt=0 0\nm=audio 0 RTP/AVP 0\n";
+    assert_eq!(refusals(no_audio, 4), MediaEvent::Refused(MediaRefusal::NoAudio));
 }

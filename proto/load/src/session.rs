@@ -1,6 +1,8 @@
 //! Media sessions of attempts: what our SDP says, and what the peer's SDP says (RFC 4566, RFC 4568, RFC 5576).
 
+use crate::recording::Recording;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base64ct::{Base64, Encoding};
 use core::net::SocketAddr;
@@ -27,6 +29,8 @@ pub enum MediaEvent {
     Started(Box<MediaStart>),
     /// The peer has the answer: packets may be sent to it.
     Confirmed(u64),
+    /// The attempt plays a recording, from now on.
+    Play(Box<MediaPlay>),
     /// The attempt sends no more packets.
     Ended(u64),
     /// The attempt has no media.
@@ -52,6 +56,17 @@ pub struct MediaStart {
     pub protection: Protection,
 }
 
+/// Recording that an attempt plays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaPlay {
+    /// Number of the attempt, unique in its generator.
+    pub call: u64,
+    /// Address at which the peer receives.
+    pub remote: SocketAddr,
+    /// Its packets.
+    pub recording: Arc<Recording>,
+}
+
 /// Reason why an attempt has no media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MediaRefusal {
@@ -69,6 +84,8 @@ pub enum MediaRefusal {
     Full,
     /// Another call has the same address, and neither SDP has an SSRC.
     Ambiguous,
+    /// A recording was to be played before offer and answer are complete.
+    Early,
 }
 
 impl MediaRefusal {
@@ -82,6 +99,7 @@ impl MediaRefusal {
             Self::Protection => "no_key",
             Self::Full => "limit",
             Self::Ambiguous => "ambiguous_address",
+            Self::Early => "played_early",
         }
     }
 }
@@ -89,6 +107,8 @@ impl MediaRefusal {
 /// Media of one attempt.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Address at which the peer receives.
+    remote: Result<SocketAddr, MediaRefusal>,
     /// The peer's description.
     pub(crate) peer: Result<Peer, MediaRefusal>,
     pub(crate) state: State,
@@ -116,7 +136,23 @@ pub(crate) struct Peer {
 impl Session {
     /// Reads the peer's SDP.
     pub(crate) fn read(body: &[u8], media: MediaUse) -> Self {
-        Self { peer: Peer::read(body, media), state: State::Described }
+        let description = SessionDescription::parse(body, &Limits::default());
+        let audio = description.as_ref().map_err(|_| MediaRefusal::Malformed).and_then(audio_of);
+        let peer = audio.and_then(|(section, remote)| Peer::of(section, remote, media));
+        Self { remote: audio.map(|(_, remote)| remote), peer, state: State::Described }
+    }
+
+    /// Playing of a recording; `None` after the end of the media.
+    pub(crate) fn play(&self, call: u64, recording: &Arc<Recording>) -> Option<MediaEvent> {
+        match (self.state, self.remote) {
+            (State::Ended, _) => None,
+            (State::Described, _) => Some(MediaEvent::Refused(MediaRefusal::Early)),
+            (_, Err(refusal)) => Some(MediaEvent::Refused(refusal)),
+            (_, Ok(remote)) => {
+                let recording = Arc::clone(recording);
+                Some(MediaEvent::Play(Box::new(MediaPlay { call, remote, recording })))
+            }
+        }
     }
 
     /// Tag of our `a=crypto` line: in an answer that of the offer (RFC 4568 §5.1.2).
@@ -154,14 +190,8 @@ impl Session {
 }
 
 impl Peer {
-    fn read(body: &[u8], media: MediaUse) -> Result<Self, MediaRefusal> {
-        let description =
-            SessionDescription::parse(body, &Limits::default()).map_err(|_| MediaRefusal::Malformed)?;
-        let is_audio = |section: &&MediaDescription| section.medium() == b"audio" && section.port() != 0;
-        let section = description.media().iter().find(is_audio).ok_or(MediaRefusal::NoAudio)?;
-        let connection = section.connections().first().or(description.connection());
-        let ip = connection.and_then(|connection| connection.unicast()).filter(|ip| !ip.is_unspecified());
-        let remote = SocketAddr::new(ip.ok_or(MediaRefusal::Address)?, section.port());
+    /// The peer that a section describes.
+    fn of(section: &MediaDescription, remote: SocketAddr, media: MediaUse) -> Result<Self, MediaRefusal> {
         let payload_type = section.formats().find_map(|format| match format {
             b"0" => Some(0),
             b"8" => Some(8),
@@ -174,12 +204,22 @@ impl Peer {
             MediaUse::None | MediaUse::Rtp => None,
         };
         Ok(Self {
-            remote: Flow::canonical(remote),
+            remote,
             ssrc: section.values("ssrc").find_map(ssrc_of),
             payload_type: payload_type.ok_or(MediaRefusal::Codec)?,
             key,
         })
     }
+}
+
+/// First audio section that is not disabled, and its address.
+fn audio_of(description: &SessionDescription) -> Result<(&MediaDescription, SocketAddr), MediaRefusal> {
+    let is_audio = |section: &&MediaDescription| section.medium() == b"audio" && section.port() != 0;
+    let section = description.media().iter().find(is_audio).ok_or(MediaRefusal::NoAudio)?;
+    let connection = section.connections().first().or(description.connection());
+    let ip = connection.and_then(|connection| connection.unicast()).filter(|ip| !ip.is_unspecified());
+    let remote = SocketAddr::new(ip.ok_or(MediaRefusal::Address)?, section.port());
+    Ok((section, Flow::canonical(remote)))
 }
 
 /// Tag and key of the first `a=crypto` line of a suite.
@@ -248,7 +288,7 @@ mod tests {
     }
 
     fn refusal(text: &str, media: MediaUse) -> MediaRefusal {
-        Peer::read(text.as_bytes(), media).unwrap_err()
+        Session::read(text.as_bytes(), media).peer.unwrap_err()
     }
 
     #[test]

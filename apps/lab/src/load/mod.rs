@@ -296,7 +296,7 @@ impl Session {
         let mut threads = Vec::new();
         for (index, mut company) in (0_u32..).zip(self.companies) {
             company.start(side, scenario, arrivals(start, index))?;
-            if plan.media != MediaUse::None && company.media.is_none() {
+            if plan.has_media() && company.media.is_none() {
                 bail!("a session makes one load with media; open another");
             }
             let shared = Arc::clone(&shared);
@@ -365,16 +365,15 @@ impl Company {
         {
             plan.target = *callee.locals()?.first().context("a player has a socket")?;
         }
-        let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
-        let (mut media, mut registering) = (None, None);
+        let mut caller = Player::open(&plan, &epoll, 0, now())?;
+        let (mut media, mut registering, mut called_media) = (None, None, None);
+        if plan.has_media() {
+            let ([callers, called], thread) = MediaThread::open(&plan, mark)?;
+            (media, caller.media, called_media) = (Some(thread), Some(callers), Some(called));
+        }
+        let mut players = vec![caller];
         if let Some((scenario, mut callee)) = callee {
-            if plan.media != MediaUse::None {
-                let (sides, thread) = MediaThread::open(&plan, mark)?;
-                media = Some(thread);
-                for (player, side) in players.iter_mut().chain([&mut callee]).zip(sides) {
-                    player.media = Some(side);
-                }
-            }
+            callee.media = called_media.take();
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
                 let player = (players.len(), &mut callee);

@@ -290,8 +290,12 @@ impl Plan {
                 self.local
             );
         }
-        if self.media != MediaUse::None && !matches!(self.flow, Flow::Call | Flow::Redirect) {
+        let is_call = self.files.is_some() || matches!(self.flow, Flow::Call | Flow::Redirect);
+        if self.media != MediaUse::None && !is_call {
             bail!("only calls have media: leave out the media, or take the scenario call or redirect");
+        }
+        if self.plays() && matches!(self.media, MediaUse::Srtp(_)) {
+            bail!("recorded RTP is sent as it is: give --media rtp or none for a scenario that plays it");
         }
         if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= RATE_MAX) {
             bail!("the rate must be above 0 and at most {RATE_MAX} a second");
@@ -394,6 +398,17 @@ impl Plan {
             Some(files) => files.callee.is_some(),
             None => self.flow.callee(self.ring).is_some(),
         }
+    }
+
+    /// True if a side plays recordings.
+    fn plays(&self) -> bool {
+        let scenarios = self.files.iter().flat_map(|files| [Some(&files.caller), files.callee.as_ref()]);
+        scenarios.flatten().any(|scenario| scenario.plays())
+    }
+
+    /// True if the calls have media of their own, or play recordings.
+    pub(crate) fn has_media(&self) -> bool {
+        self.media != MediaUse::None || self.plays()
     }
 
     pub(crate) fn caller(&self) -> Result<Arc<Scenario>> {

@@ -89,6 +89,7 @@ impl Reader<'_> {
             "todouble" => &["assign_to", "variable"],
             "test" | "strcmp" => &["assign_to", "variable", "compare", "value", "variable2"],
             "log" | "warning" => &["message"],
+            "exec" if action.has_attribute(PLAY) => &[PLAY],
             _ => return Err(self.refuse(action, refused_action(name))),
         };
         self.attributes(action, known)?;
@@ -136,10 +137,16 @@ impl Reader<'_> {
                 ScriptAction::CompareText(self.assigned(action)?, self.needed(action, "variable")?, right)
             }
             "log" => ScriptAction::Log(self.text(action, "message")?),
+            "exec" => self.play(action)?,
             _ => ScriptAction::Warning(self.text(action, "message")?),
         };
         out.push(read);
         Ok(())
+    }
+
+    fn play(&mut self, action: Element<'_, '_>) -> Result<ScriptAction, SippError> {
+        let recording = self.recordings.get(self.attribute(action, PLAY)?);
+        recording.map(ScriptAction::Play).map_err(|reason| self.refuse(action, reason))
     }
 
     fn search(&mut self, action: Element<'_, '_>, kind: Kind) -> Result<ScriptAction, SippError> {
@@ -266,7 +273,9 @@ fn operator(name: &str) -> Operator {
 
 fn refused_action(name: &str) -> String {
     let reason = match name {
-        "exec" => "commands are not run, and RTP is sent by --media rtp or srtp",
+        "exec" => {
+            "commands are not run, of recorded packets only `play_pcap_audio` is played, and other RTP is that of --media"
+        }
         "setdest" => "messages go to the server, the peer's Contact or the Route only",
         "jump" => "the target of a jump is a label; take `next` with `test`",
         "rtp_echo" => "the called users send streams of their own with --media",
@@ -277,12 +286,14 @@ fn refused_action(name: &str) -> String {
         _ => {
             return format!(
                 "the action <{name}> is not supported; known are ereg, assign, assignstr, add, subtract, multiply, divide, todouble, \
-                 test, strcmp, log and warning"
+                 test, strcmp, log, warning and exec"
             );
         }
     };
     format!("the action <{name}> is not supported: {reason}; remove it")
 }
 
+/// Attribute with the file of a recording.
+const PLAY: &str = "play_pcap_audio";
 /// Maximum number of a match and its groups.
 const GROUPS_MAX: usize = 10;

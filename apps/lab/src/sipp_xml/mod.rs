@@ -10,11 +10,13 @@ mod keywords;
 mod list;
 mod pattern;
 mod read;
+mod recordings;
 mod write;
 
 pub use error::SippError;
 pub use list::{CredentialColumns, InputList, InputLists, List, ListError, is_list, read_list};
 pub use read::{FILE_BYTES_MAX, ScenarioFile, read, read_with};
+pub use recordings::Recordings;
 use ringway_load::Scenario;
 pub use write::{Style, write};
 

@@ -4,6 +4,7 @@ use super::Scenario;
 use super::error::SippError;
 use super::keywords::{Keywords, Names, unknown_keyword};
 use super::list::{CredentialColumns, InputLists};
+use super::recordings::Recordings;
 use ringway_load::{Length, Receive, Received, ScenarioError, Script, Send, Step, Template, TemplateError};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 /// Text that is no XML, an element or attribute that is not supported, a message or an order of steps that makes no sense.
 pub fn read(text: &str, pause: Length) -> Result<Scenario, SippError> {
-    read_with(text, pause, &InputLists::default()).map(|file| file.scenario)
+    read_with(text, pause, &InputLists::default(), &mut Recordings::default()).map(|file| file.scenario)
 }
 
 /// Scenario of a file, and what it says of the list of users.
@@ -50,11 +51,16 @@ pub struct ScenarioFile {
     pub credentials: Option<CredentialColumns>,
 }
 
-/// Reads a scenario file whose messages have fields of lists.
+/// Reads a scenario file whose messages have fields of lists, and which plays recordings.
 ///
 /// # Errors
-/// As [`read`], and fields that the lists do not have.
-pub fn read_with(text: &str, pause: Length, lists: &InputLists) -> Result<ScenarioFile, SippError> {
+/// As [`read`], fields that the lists do not have, and recordings that cannot be read.
+pub fn read_with(
+    text: &str,
+    pause: Length,
+    lists: &InputLists,
+    recordings: &mut Recordings,
+) -> Result<ScenarioFile, SippError> {
     if text.len() > FILE_BYTES_MAX {
         return Err(SippError { line: 1, reason: format!("the file has more than {FILE_BYTES_MAX} bytes") });
     }
@@ -73,6 +79,7 @@ pub fn read_with(text: &str, pause: Length, lists: &InputLists) -> Result<Scenar
         text,
         pause,
         lists,
+        recordings,
         steps: Vec::new(),
         scripts: Vec::new(),
         jumps: Vec::new(),
@@ -120,6 +127,7 @@ pub(super) struct Reader<'t> {
     text: &'t str,
     pause: Length,
     lists: &'t InputLists,
+    pub(super) recordings: &'t mut Recordings,
     steps: Vec<Step>,
     /// Script of each step.
     scripts: Vec<Script>,

@@ -185,6 +185,26 @@ fn what_is_not_supported_is_refused_with_its_line_and_advice() {
             "<ereg> needs the attribute `regexp`",
         ),
         ("<nop>\n<action>\n\n<exec/></action></nop>", 5, "<exec> is not supported: commands are not run"),
+        (
+            "<nop>\n<action><exec command='id'/></action></nop>",
+            3,
+            "<exec> is not supported: commands are not run",
+        ),
+        (
+            "<nop><action><exec play_pcap_video='a.pcap'/></action></nop>",
+            2,
+            "only `play_pcap_audio` is played",
+        ),
+        (
+            "<nop><action><exec play_pcap_audio='a.pcap' command='id'/></action></nop>",
+            2,
+            "the attribute `command` of <exec>",
+        ),
+        (
+            "<nop>\n<action><exec play_pcap_audio='/nowhere/a.pcap'/></action></nop>",
+            3,
+            "/nowhere/a.pcap: No such file",
+        ),
         ("<recv/>", 2, "either `response` or `request`"),
         ("<recv response='200' request='BYE'/>", 2, "either `response` or `request`"),
         ("<recv response='99'/>", 2, "from 100 to 699"),
@@ -449,7 +469,7 @@ fn fields_are_those_of_the_lists() {
         let text = format!(
             "<scenario><send>OPTIONS sip:x SIP/2.0\nVia: v;branch=[branch]\nX: {words}\n\n</send><recv response='200'/></scenario>"
         );
-        read_with(&text, PAUSE, &lists)
+        read_with(&text, PAUSE, &lists, &mut Recordings::default())
     };
     let read = message(
         "[field0] [field1] [field2] [field3] [field4] [field1 file='more.csv'] [field0 file=\"more.csv\"]",
@@ -471,4 +491,41 @@ fn fields_are_those_of_the_lists() {
         let error = message(words).unwrap_err();
         assert!(error.line == 3 && error.reason.contains(advice), "{words}: {error}");
     }
+}
+
+#[test]
+fn recordings_are_found_beside_the_scenario_file_and_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = |names: &[&str]| {
+        let plays: String = names
+            .iter()
+            .map(|name| format!("<nop>\n<action><exec play_pcap_audio='{name}'/></action></nop>\n"))
+            .collect();
+        format!("<scenario>\n<recv request='MESSAGE'/>\n{plays}</scenario>")
+    };
+    let mut recordings = Recordings::of(&folder.path().join("call.xml"));
+    let mut read = |names: &[&str]| {
+        read_with(&scenario(names), PAUSE, &InputLists::default(), &mut recordings)
+            .map(|file| file.scenario.plays())
+            .map_err(|error| (error.line, error.reason))
+    };
+    // One UDP packet over IPv4, without a link header, and one of TCP.
+    let header = [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32].map(u32::to_be_bytes).concat();
+    let packet = |protocol: u8| {
+        let ip = [0x45, 0, 0, 29, 0, 0, 0, 0, 64, protocol, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
+        [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 29][..], &ip, &[0, 9, 0, 9, 0, 9, 0, 0], b"x"]
+            .concat()
+    };
+    std::fs::create_dir(folder.path().join("pcap")).unwrap();
+    std::fs::write(folder.path().join("pcap/a.pcap"), [header, packet(17), packet(6)].concat()).unwrap();
+    assert_eq!(read(&[]), Ok(false));
+    assert_eq!(read(&["pcap/a.pcap", "pcap/a.pcap"]), Ok(true));
+    // It is not read again.
+    std::fs::write(folder.path().join("pcap/a.pcap"), "").unwrap();
+    assert_eq!(read(&["pcap/a.pcap"]), Ok(true));
+    std::fs::write(folder.path().join("empty.pcap"), "").unwrap();
+    let (line, reason) = read(&["pcap/a.pcap", "empty.pcap"]).unwrap_err();
+    assert!(line == 6 && reason.contains("it is too short"), "{line}: {reason}");
+    let note = recordings.notes().concat();
+    assert!(note.ends_with("pcap/a.pcap: packets that are not played: 1 not UDP"), "{note}");
 }

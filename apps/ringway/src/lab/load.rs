@@ -10,7 +10,9 @@ use ringway_lab::load::{
     Files, Length, LoadTls, Plan, Run, Session, Spacing, Statistics, Stop, Taken, Timers, local_towards,
     resolve,
 };
-use ringway_lab::sipp_xml::{self, CredentialColumns, FILE_BYTES_MAX, InputLists, ScenarioFile, Style};
+use ringway_lab::sipp_xml::{
+    self, CredentialColumns, FILE_BYTES_MAX, InputLists, Recordings, ScenarioFile, Style,
+};
 use ringway_lab::times::SECONDS_MAX;
 use ringway_lab::{process, text_file};
 use ringway_linux::process::{Signal, watch};
@@ -314,8 +316,13 @@ fn files(args: &LoadArgs, lists: &InputLists) -> Result<Option<(Files, Option<Cr
 fn read(file: &Path, pause: Length, lists: &InputLists) -> Result<ScenarioFile, Failure> {
     let text = text_file::read_xml(file, FILE_BYTES_MAX)
         .map_err(|error| Failure::usage(format!("{error:#}; give a scenario file of SIPp")))?;
-    sipp_xml::read_with(&text, pause, lists)
-        .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))
+    let mut recordings = Recordings::of(file);
+    let read = sipp_xml::read_with(&text, pause, lists, &mut recordings)
+        .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))?;
+    for note in recordings.notes() {
+        eprintln!("ringway: {note}");
+    }
+    Ok(read)
 }
 
 /// Output of the lines of `<log>` and `<warning>`.

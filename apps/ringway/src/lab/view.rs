@@ -477,6 +477,7 @@ pub(super) fn json(media_use: MediaUse, media: &MediaStatistics) -> Value {
         "streams": media.streams(),
         "silent_streams": media.silent_streams(),
         "refused_streams": media.refused(),
+        "recordings_played": media.played(),
         "packets_sent": media.sent(),
         "packets_received": media.received(),
         "packets_lost": media.lost(),
@@ -528,6 +529,9 @@ fn media_lines(media_use: MediaUse, media: &MediaStatistics) -> Vec<String> {
             media.cpu_per_stream_second().unwrap_or_default().as_secs_f64() * 1e6
         ),
     ];
+    if media.played() > 0 {
+        lines.push(format!("  recordings  {} played", media.played()));
+    }
     let refused: Vec<String> =
         media.refused().iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
     if !refused.is_empty() {

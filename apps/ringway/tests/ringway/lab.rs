@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const USERS: usize = 20;
 
 /// Server with users `u0` to `u19`, and the file of these users for the generator.
-fn serve() -> (TempDir, Running, String) {
+pub(crate) fn serve() -> (TempDir, Running, String) {
     let (folder, server) = serve_at(&["udp:127.0.0.1:0"]);
     let address = server.address();
     (folder, server, address)
@@ -57,7 +57,7 @@ fn address_of(server: &Running, listener: &str) -> String {
 }
 
 /// Records of a run, and its exit status.
-fn load(folder: &TempDir, target: &str, more: &[&str]) -> (Vec<Value>, i32) {
+pub(crate) fn load(folder: &TempDir, target: &str, more: &[&str]) -> (Vec<Value>, i32) {
     let mut args = vec!["lab", "load", target, "--users-file", "users.csv", "--json"];
     args.extend(more);
     let done = Running::start(folder.path(), &args, "").done();

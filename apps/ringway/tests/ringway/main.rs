@@ -18,6 +18,7 @@ mod forward_live;
 mod hidden_users;
 mod lab;
 mod lab_agent;
+mod lab_recordings;
 mod lab_run;
 mod log;
 mod media_relay;

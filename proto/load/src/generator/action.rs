@@ -12,7 +12,7 @@ pub enum Action {
     /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`](crate::ConnectionUse::PerAttempt)): write what is queued, and
     /// close it.
     Release(ConnectionId),
-    /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
+    /// The media of an attempt starts or ends. With [`MediaUse::None`](crate::MediaUse::None) only of a scenario that plays recordings.
     Media(MediaEvent),
     /// A line for the log.
     Log {

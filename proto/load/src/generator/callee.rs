@@ -100,8 +100,9 @@ impl Generator {
         let is_ack = method == Method::Ack;
         if is_ack && let Some(sent) = attempt.unacknowledged.take() {
             self.wheel.cancel(sent.timer);
-            Self::confirm_media(cx, attempt);
+            self.confirm_media(cx, key);
         }
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
         let scenario = Arc::clone(&self.config.scenario);
         let is_expected = |expected: &Expected| match expected {
             Expected::Request(name) => **name == *method.as_bytes(),
@@ -118,7 +119,7 @@ impl Generator {
             attempt.server = start_server(&mut self.transactions, found, flow, message, key);
             if method == Method::Invite {
                 attempt.invite = Invite::Pending;
-                Self::note_session(attempt, self.config.media_use, message);
+                Self::note_session(attempt, &self.config, message);
             }
         }
         if !attempt.keep(&scenario, place, message) {

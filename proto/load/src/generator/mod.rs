@@ -361,7 +361,7 @@ impl Generator {
             if message.method() == Method::Invite {
                 attempt.note_invite_final(status);
                 if status / 100 == 2 {
-                    Self::note_session(attempt, self.config.media_use, message);
+                    Self::note_session(attempt, &self.config, message);
                 }
             }
             // Further responses, such as retransmitted 2xx, are not for a step.

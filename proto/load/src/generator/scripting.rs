@@ -67,6 +67,10 @@ impl Generator {
             ScriptAction::Text(to, text) => (Some((*to, None)), text),
             ScriptAction::CompareText(to, left, text) => (Some((*to, Some(*left))), text),
             ScriptAction::Log(text) | ScriptAction::Warning(text) => (None, text),
+            ScriptAction::Play(recording) => {
+                self.play(cx, key, recording);
+                return Ok(());
+            }
             ScriptAction::Search(_)
             | ScriptAction::Number(..)
             | ScriptAction::Calculate(..)

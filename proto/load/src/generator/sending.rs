@@ -5,8 +5,9 @@ use crate::attempt::{Attempt, Filling, Invite, Unacknowledged};
 use crate::authentication::Challenge;
 use crate::session::{MediaEvent, Session, State};
 use crate::template::Template;
-use crate::{MediaUse, Outcome};
+use crate::{Config, MediaRefusal, MediaUse, Outcome, Recording};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use ringway_sansio::{Context, Token};
 use ringway_sip::{Message, Method};
 use ringway_transaction::{Outgoing, SlabKey};
@@ -150,26 +151,58 @@ impl Generator {
 
 impl Generator {
     /// Keeps the peer's description: the offer in an INVITE, or the answer in a 2xx.
-    pub(super) fn note_session(attempt: &mut Attempt, media: MediaUse, message: &Message<'_>) {
-        if media != MediaUse::None {
-            attempt.session = Some(Session::read(message.body(), media).into());
+    pub(super) fn note_session(attempt: &mut Attempt, config: &Config, message: &Message<'_>) {
+        if config.media_use != MediaUse::None || config.scenario.plays() {
+            attempt.session = Some(Session::read(message.body(), config.media_use).into());
         }
     }
 
-    /// Starts the media of an attempt, if there is a description of the peer.
+    /// Starts the media of an attempt, if there is a description of the peer. The stream of a scenario that plays recordings only
+    /// receives.
     pub(super) fn start_media(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, is_confirmed: bool) {
         let Some(attempt) = self.attempts.get_mut(key) else { return };
+        let Config { media_use, ref scenario, .. } = self.config;
         let own = attempt.own_media(&self.media_seed, self.run);
-        if let Some(session) = attempt.session.as_mut().filter(|session| session.state == State::Described) {
-            cx.emit(Action::Media(session.start(&own, self.config.media_use, is_confirmed)));
+        let Some(session) = attempt.session.as_mut().filter(|session| session.state == State::Described)
+        else {
+            return;
+        };
+        match media_use {
+            MediaUse::None => session.state = State::Started,
+            MediaUse::Rtp | MediaUse::Srtp(_) => {
+                let event = session.start(&own, media_use, is_confirmed && !scenario.plays());
+                cx.emit(Action::Media(event));
+            }
         }
     }
 
     /// Lets a callee send, whose answer has arrived.
-    pub(super) fn confirm_media(cx: &mut Context<'_, Action>, attempt: &mut Attempt) {
-        if let Some(session) = attempt.session.as_mut().filter(|session| session.state == State::Started) {
+    pub(super) fn confirm_media(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
+        let is_sending = !self.config.scenario.plays();
+        let session = self.attempts.get_mut(key).and_then(|attempt| {
+            let number = attempt.number;
+            Some((number, attempt.session.as_mut().filter(|session| session.state == State::Started)?))
+        });
+        if let Some((number, session)) = session.filter(|_| is_sending) {
             session.state = State::Confirmed;
-            cx.emit(Action::Media(MediaEvent::Confirmed(attempt.number)));
+            cx.emit(Action::Media(MediaEvent::Confirmed(number)));
+        }
+    }
+
+    /// Plays a recording to the peer.
+    pub(super) fn play(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, recording: &Arc<Recording>) {
+        let is_answered = self.attempts.get(key).is_some_and(|attempt| attempt.invite == Invite::Accepted);
+        if is_answered && self.config.scenario.is_caller() {
+            // An action of the 2xx itself.
+            self.start_media(cx, key, true);
+        }
+        let Some(attempt) = self.attempts.get(key) else { return };
+        let event = match &attempt.session {
+            Some(session) => session.play(attempt.number, recording),
+            None => Some(MediaEvent::Refused(MediaRefusal::Early)),
+        };
+        if let Some(event) = event {
+            cx.emit(Action::Media(event));
         }
     }
 

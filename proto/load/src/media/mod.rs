@@ -4,9 +4,12 @@
 //! MediaEvent::Started ──► receives ── Confirmed ──► sends and receives ── Ended ──► receives for LINGER ──► StreamReport
 //! ```
 //!
+//! A scenario that plays recordings ([`MediaEvent::Play`]) sends their packets in place of those of its streams.
+//!
 //! All streams of a side share one address. A packet belongs to the stream of its source address and SSRC, if the peer's SDP
 //! has an SSRC (RFC 5576), or else to the stream of its source address (symmetric RTP, RFC 4961).
 
+mod players;
 mod stream;
 
 #[cfg(test)]
@@ -21,6 +24,7 @@ use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use hashbrown::HashTable;
+use players::Players;
 use ringway_media::rtp::{DatagramKind, RtpPacket};
 use ringway_sansio::{Deadline, Flow, Instant, ListenerId, Outbox, Rng, Seed};
 use ringway_transaction::{Slab, SlabKey};
@@ -38,6 +42,7 @@ pub struct MediaStreams {
     /// Streams that send no more, with the time of their end, in order.
     lingering: VecDeque<(Instant, SlabKey)>,
     ended: VecDeque<StreamReport>,
+    players: Players,
     rng: Rng,
     hash_key: [u8; 16],
     mark: u64,
@@ -49,13 +54,15 @@ pub struct MediaStreams {
 pub struct MediaCounters {
     /// Streams that were started.
     pub started: u64,
+    /// Recordings that were started.
+    pub played: u64,
     /// Packets sent.
     pub sent: u64,
     /// Packets sent more than [`MediaStreams::LATE`] after their planned time.
     pub late: u64,
     /// Longest time from a planned time to sending.
     pub late_max: Duration,
-    /// Packets that were not sent because the generator was more than 200 ms late.
+    /// Packets that were not sent because the generator was more than 200 ms late, or that a recording has for a port above 65,535.
     pub skipped: u64,
     /// Packets that were not sent because their SRTP key was used up.
     pub unprotected: u64,
@@ -90,6 +97,7 @@ impl MediaStreams {
             by_peer: HashTable::new(),
             lingering: VecDeque::new(),
             ended: VecDeque::new(),
+            players: Players::default(),
             rng: Rng::new(&seed.part(0)),
             hash_key,
             mark,
@@ -116,7 +124,12 @@ impl MediaStreams {
                     self.confirm(now, key);
                 }
             }
+            MediaEvent::Play(play) => match self.players.start(now, listener, play, self.streams_max) {
+                Ok(()) => self.counters.played += 1,
+                Err(refusal) => self.refuse(refusal),
+            },
             MediaEvent::Ended(call) => {
+                self.players.stop(listener, *call);
                 if let Some(key) = self.stream_of(listener, *call) {
                     self.linger(now, key);
                 }
@@ -130,8 +143,9 @@ impl MediaStreams {
         *self.counters.refused.entry(refusal).or_default() += 1;
     }
 
-    /// Ends all streams.
+    /// Ends all streams and recordings.
     pub fn end_all(&mut self, now: Instant) {
+        self.players.stop_all();
         let open = self.streams.iter().filter(|(_, stream)| stream.state != Sending::Ended);
         let keys: alloc::vec::Vec<SlabKey> = open.map(|(key, _)| key).collect();
         for key in keys {
@@ -139,10 +153,11 @@ impl MediaStreams {
         }
     }
 
-    /// Writes up to `packets_max` packets that are due; true if more are. The time in their payload is `now`.
+    /// Writes up to `packets_max` packets that are due; true if more are. The time in the payload of a stream's packet is `now`.
     pub fn send_due(&mut self, now: Instant, packets_max: usize, out: &mut Outbox) -> bool {
+        let played = self.players.send_due(now, packets_max, &mut self.counters, out);
         self.counters.skipped += self.ring.skip_late(now);
-        for _ in 0..packets_max {
+        for _ in played..packets_max {
             let Some(turn) = self.ring.take_due(now) else { return false };
             let Some(stream) =
                 self.streams.get_mut(turn.key).filter(|stream| stream.state == Sending::Active)
@@ -194,7 +209,8 @@ impl MediaStreams {
     pub fn next_deadline(&self) -> Option<Deadline> {
         let packet = self.ring.next_due().map(|at| Deadline { at, reason: "a media packet" });
         let end = self.lingering.front().map(|&(at, _)| Deadline { at, reason: "the end of a stream" });
-        packet.into_iter().chain(end).min_by_key(|deadline| deadline.at)
+        let played = self.players.next_due().map(|at| Deadline { at, reason: "a recorded packet" });
+        packet.into_iter().chain(played).chain(end).min_by_key(|deadline| deadline.at)
     }
 
     /// Result of the next stream that has ended.
@@ -207,9 +223,9 @@ impl MediaStreams {
         self.streams.len()
     }
 
-    /// True if there are no streams.
+    /// True if there are no streams, and nothing is played.
     pub fn is_empty(&self) -> bool {
-        self.streams.is_empty()
+        self.streams.is_empty() && self.players.is_empty()
     }
 
     /// Counters since the start.

@@ -1,7 +1,10 @@
 //! Stories of media streams on a virtual clock: two sides with a network between them that delays, loses and reorders packets.
 
 use super::*;
+use crate::session::MediaPlay;
+use crate::{Recording, RecordingError};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sdp::{CryptoSuite, MasterKey, Protection};
@@ -246,4 +249,94 @@ fn a_peer_without_ssrc_is_recognized_by_its_address() {
     network.event(CALLER, &MediaEvent::Started(MediaStart { call: 3, ..again }.into()));
     assert_eq!(network.streams.len(), 1);
     assert!(network.streams.counters().refused.is_empty());
+}
+
+/// Recording of packets with their numbers as payload: milliseconds after the first packet, and offset of the port.
+fn recording(packets: &[(u64, u16)]) -> Arc<Recording> {
+    let mut recording = Recording::default();
+    for (number, (millis, offset)) in (0_u8..).zip(packets) {
+        recording.push(Duration::from_millis(*millis), *offset, &[number]).unwrap();
+    }
+    Arc::new(recording)
+}
+
+fn play(call: u64, port: u16, recording: &Arc<Recording>) -> MediaEvent {
+    let remote = ([127, 0, 0, 9], port).into();
+    MediaEvent::Play(Box::new(MediaPlay { call, remote, recording: Arc::clone(recording) }))
+}
+
+/// Packets of the next `millis`: their millisecond, port and number.
+fn sent_in(network: &mut Network, millis: u64) -> Vec<(u64, u16, u8)> {
+    let mut sent = Vec::new();
+    for millisecond in 0..millis {
+        let mut out = Outbox::new();
+        while network.streams.send_due(network.now, 2, &mut out) {}
+        let of = |flow: Flow, bytes: &[u8]| (millisecond, flow.remote.port(), bytes[0]);
+        sent.extend(out.packets().map(|(packet, bytes)| of(packet.flow, bytes)));
+        network.now = network.now + Duration::from_millis(1);
+        network.streams.on_timeout(network.now);
+    }
+    sent
+}
+
+#[test]
+fn a_recording_is_played_at_its_times() {
+    let mut network = Network::new();
+    // A packet that the file has too late is sent with the one before.
+    let recording = recording(&[(0, 0), (20, 0), (20, 1), (10, 0), (300, 0)]);
+    assert_eq!((recording.len(), recording.duration()), (5, Duration::from_millis(300)));
+    network.event(CALLER, &play(1, 4000, &recording));
+    assert_eq!(network.streams.next_deadline().unwrap().at, network.now);
+    let sent = sent_in(&mut network, 290);
+    assert_eq!(sent, [(0, 4000, 0), (20, 4000, 1), (20, 4001, 2), (20, 4000, 3)]);
+    assert!(!network.streams.is_empty());
+    assert_eq!(sent_in(&mut network, 100), [(10, 4000, 4)]);
+    assert!(network.streams.is_empty() && network.streams.next_deadline().is_none());
+    let counters = network.streams.counters();
+    assert_eq!((counters.played, counters.sent, counters.late, counters.skipped), (1, 5, 0, 0));
+}
+
+#[test]
+fn the_end_of_a_call_and_another_recording_end_one_and_late_packets_are_skipped() {
+    let mut network = Network::new();
+    let long = recording(&[(0, 0), (20, 0), (40, 0), (60, 0)]);
+    let other = recording(&[(0, 0), (5, 0)]);
+    network.event(CALLER, &play(1, 4000, &long));
+    network.event(CALLEE, &play(1, 5000, &long));
+    assert_eq!(sent_in(&mut network, 10), [(0, 4000, 0), (0, 5000, 0)]);
+    network.event(CALLER, &MediaEvent::Ended(1));
+    network.event(CALLEE, &play(1, 6000, &other));
+    assert_eq!(sent_in(&mut network, 100), [(0, 6000, 0), (5, 6000, 1)]);
+    // The thread slept.
+    network.event(CALLER, &play(2, 4000, &long));
+    network.now = network.now + Duration::from_millis(250);
+    assert_eq!(sent_in(&mut network, 1), [(0, 4000, 3)]);
+    // There is no port 65,536.
+    network.event(CALLER, &play(3, u16::MAX, &recording(&[(0, 0), (0, 1)])));
+    assert_eq!(sent_in(&mut network, 1), [(0, u16::MAX, 0)]);
+    let counters = network.streams.counters();
+    assert_eq!((counters.played, counters.skipped, counters.late), (5, 4, 1));
+    assert!(counters.late_max == Duration::from_millis(190) && network.streams.is_empty());
+    // All of them end together.
+    network.event(CALLER, &play(4, 4000, &long));
+    network.streams.end_all(network.now);
+    assert!(network.streams.is_empty());
+}
+
+#[test]
+fn recordings_have_limits() {
+    let mut recording = Recording::default();
+    let long = [0; Recording::PAYLOAD_BYTES_MAX + 1];
+    for wrong in [&long[..], b""] {
+        assert_eq!(recording.push(Duration::ZERO, 0, wrong), Err(RecordingError::Length));
+    }
+    for _ in 0..Recording::PACKETS_MAX {
+        recording.push(Duration::ZERO, 0, b"x").unwrap();
+    }
+    assert_eq!(recording.push(Duration::ZERO, 0, b"x"), Err(RecordingError::Full));
+    let (mut network, recording) = (Network::new(), Arc::new(recording));
+    network.streams.set_streams_max(1);
+    network.event(CALLER, &play(1, 4000, &recording));
+    network.event(CALLER, &play(2, 4000, &recording));
+    assert_eq!(network.streams.counters().refused, [(MediaRefusal::Full, 1)].into());
 }

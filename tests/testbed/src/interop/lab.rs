@@ -22,6 +22,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = vec![
         Scenario::new("lab/xml-read", |stage: &Stage| read(stage, "uac")),
         Scenario::new("lab/xml-regexp", |stage: &Stage| read(stage, "regexp")),
+        Scenario::new("lab/xml-recorded", recorded),
         Scenario::new("lab/xml-refused", refused),
     ];
     for digest in [false, true] {
@@ -58,14 +59,43 @@ fn read(stage: &Stage, caller: &str) -> Result<()> {
     Ok(())
 }
 
-/// SIPp's scenarios with media and with third-party call control are refused with the line of the first action. Those with jumps are
+/// SIPp's call with recorded RTP, unchanged, with SIPp's own recordings: the called side receives them.
+fn recorded(stage: &Stage) -> Result<()> {
+    std::fs::create_dir_all(stage.path("pcap"))?;
+    for name in ["g711a.pcap", "dtmf_2833_1.pcap"] {
+        let installed = std::path::Path::new("/usr/share/sip-tester").join(name);
+        std::fs::copy(&installed, stage.path("pcap").join(name))
+            .with_context(|| format!("{} belongs to the package sip-tester", installed.display()))?;
+    }
+    for (name, file) in [("uac_pcap", "uac.xml"), ("uas", "uas.xml")] {
+        std::fs::write(stage.path(file), of_sipp(name)?)?;
+    }
+    let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+    std::fs::write(stage.path("list.csv"), rows(&callers)?)?;
+    let wanted = Wanted { digest: false, domain: "127.0.0.1", ..Wanted::default() };
+    let server = Server::start(stage, wanted, &named(&[callers, callees].concat()))?;
+    let mut command = Command::new(program(stage)?);
+    command.args(["lab", "load", &format!("127.0.0.1:{}", server.port), "--domain", "127.0.0.1"]);
+    command.args(["--scenario-file", "uac.xml", "--callee-file", "uas.xml", "--users-file", "list.csv"]);
+    command.args(["--rate", "1", "--seconds", "1", "--media", "rtp", "--json", "--fail-if", "success<100%"]);
+    let running = Process::start("lab", &mut command, &stage.folder)?;
+    let status = running.wait_for(2 * PATIENCE)?;
+    let said = running.output();
+    ensure!(status.success(), "lab load ended with {status}: {said}");
+    let has = |part: &str| said.contains(part);
+    ensure!(has("\"recordings_played\":2") && has("\"silent_streams\":0"), "not two recordings: {said}");
+    ensure!(has("\"refused_streams\":{}"), "a call has no stream: {said}");
+    Ok(())
+}
+
+/// SIPp's scenarios with third-party call control are refused with the line of the first action. Those with jumps are
 /// read: they fail later, for lack of a server.
 fn refused(stage: &Stage) -> Result<()> {
     for name in ["branchc", "branchs"] {
         ringway_lab::sipp_xml::read(&of_sipp(name)?, ringway_lab::load::Length::Fixed(Duration::ZERO))
             .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     }
-    for (name, reason) in [("uac_pcap", "<exec>"), ("3pcc-C-A", "<sendCmd>")] {
+    for (name, reason) in [("3pcc-C-A", "<sendCmd>"), ("3pcc-C-B", "<recvCmd>")] {
         let text = of_sipp(name)?;
         let word = reason.trim_matches(['<', '>']);
         // Comments name the actions too, so the element is searched for.

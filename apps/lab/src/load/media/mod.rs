@@ -140,9 +140,14 @@ impl MediaThread {
     }
 
     fn on_event(&mut self, listener: ListenerId, event: &MediaEvent) {
-        if let MediaEvent::Started(start) = event
-            && !(start.remote.is_ipv4() == self.is_ipv4 && may_send(start.remote.ip(), &self.allowed))
-        {
+        let remote = match event {
+            MediaEvent::Started(start) => Some(start.remote),
+            MediaEvent::Play(play) => Some(play.remote),
+            MediaEvent::Confirmed(_) | MediaEvent::Ended(_) | MediaEvent::Refused(_) => None,
+        };
+        let is_permitted =
+            |remote: SocketAddr| remote.is_ipv4() == self.is_ipv4 && may_send(remote.ip(), &self.allowed);
+        if remote.is_some_and(|remote| !is_permitted(remote)) {
             return self.streams.refuse(MediaRefusal::Address);
         }
         self.streams.on_event(now(), listener, event);

@@ -137,6 +137,11 @@ impl MediaStatistics {
         self.ended.silent
     }
 
+    /// Recordings that calls played.
+    pub fn played(&self) -> u64 {
+        self.sum(|counters| counters.played)
+    }
+
     /// Packets sent.
     pub fn sent(&self) -> u64 {
         self.sum(|counters| counters.sent)
@@ -223,7 +228,7 @@ impl MediaStatistics {
         percentile_of(&self.histograms.as_ref()?.delay_us, percentile)
     }
 
-    /// CPU time of the media threads for each second of a stream: 50 packets sent, and those received.
+    /// CPU time of the media threads for each second of a stream: 50 packets sent, also recorded ones, and those received.
     pub fn cpu_per_stream_second(&self) -> Option<Duration> {
         let stream_seconds = self.sent() as f64 / 50.0;
         let cpu_ns: u64 = self.threads.values().map(|thread| thread.cpu_ns).sum();
