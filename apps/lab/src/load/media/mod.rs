@@ -262,8 +262,7 @@ const IDLE_MAX: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
     use crate::load::{Flow as Kind, MediaUse, Users};
-    use ringway_load::MediaStart;
-    use ringway_load::Protection;
+    use ringway_load::{MediaPlay, MediaStart, Protection, Recording};
 
     fn plan() -> Plan {
         let users = Users::by_rule("u", 1, 0, 1, "").unwrap();
@@ -283,6 +282,12 @@ mod tests {
         }))
     }
 
+    fn played(remote: SocketAddr) -> MediaEvent {
+        let mut recording = Recording::default();
+        recording.push(Duration::ZERO, 0, b"recorded").unwrap();
+        MediaEvent::Play(Box::new(MediaPlay { call: 2, remote, recording: Arc::new(recording) }))
+    }
+
     #[test]
     fn packets_go_to_permitted_addresses_only() {
         let shared = Arc::new(Shared::new(now(), Duration::from_secs(1)));
@@ -294,12 +299,17 @@ mod tests {
         let mut packet = [0; 400];
         let (len, from) = phone.recv_from(&mut packet).unwrap();
         assert_eq!((len, packet[0], from), (172, 0x80, sides[0].address));
+        sides[1].report(played("192.0.2.1:4000".parse().unwrap()));
+        sides[1].report(played(phone.local_addr().unwrap()));
+        let recorded = std::iter::repeat_with(|| phone.recv_from(&mut packet).unwrap())
+            .find(|(_, from)| *from == sides[1].address);
+        assert_eq!(recorded, Some((8, sides[1].address)));
         drop(sides);
         thread.join().unwrap().unwrap();
         let statistics = shared.statistics.lock().unwrap();
         let media = statistics.media().unwrap();
-        assert_eq!((media.streams(), media.silent_streams()), (1, 1));
-        assert_eq!(media.refused().into_iter().collect::<Vec<_>>(), [("refused_address", 1)]);
+        assert_eq!((media.streams(), media.silent_streams(), media.played()), (1, 1, 1));
+        assert_eq!(media.refused().into_iter().collect::<Vec<_>>(), [("refused_address", 2)]);
         assert!(media.sent() >= 1);
     }
 }
