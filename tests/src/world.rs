@@ -5,7 +5,7 @@ use crate::relay::Relay;
 use crate::signers;
 use crate::softphone::Softphone;
 use crate::tls::{Authority, HostLayers, TLS_SERVER};
-use crate::{Account, Behaviour, Phone, PhoneEvent, check};
+use crate::{Account, Behaviour, Phone, PhoneEvent, Rules, check, registrar};
 use ringway_linux::Hosts;
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, Server};
@@ -362,11 +362,16 @@ impl World {
             );
         }
         if self.config.stateful {
-            check::calls(&self.services);
+            check::calls(&self.services, SERVER);
         }
         self.check_softphones();
         self.check_handshakes();
         check::wire(self.sim.trace(), SERVER, &self.named, &self.config);
+    }
+
+    /// Checks the registrar and who was reached.
+    pub fn check_registrar(&self, rules: Rules) {
+        registrar::check(self.sim.trace(), SERVER, rules);
     }
 
     /// Sent packets and events of the phones, for an error message.

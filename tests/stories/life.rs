@@ -6,17 +6,19 @@
 use ringway_sansio::{Rng, Seed, Transport};
 use ringway_server::{ForwardUri, Forwards, NoAnswer};
 use ringway_sim::{Faults, HostId};
-use ringway_tests::{Behaviour, PhoneEvent, Story, World};
+use ringway_tests::{Behaviour, PhoneEvent, Rules, Story, World};
 use std::time::Duration;
 
 #[test]
 fn no_state_is_left_after_random_actions() {
-    Story::new("life").run(|world| live(world, true));
+    Story::new("life").run(|world| live(world, true, false));
 }
 
 #[test]
 fn random_actions_through_a_stateless_proxy() {
-    Story::new("stateless life").configure(|config| config.stateful = false).run(|world| live(world, false));
+    Story::new("stateless life")
+        .configure(|config| config.stateful = false)
+        .run(|world| live(world, false, false));
 }
 
 #[test]
@@ -29,11 +31,11 @@ fn random_actions_of_users_who_forward() {
         world.set_forwards("carol", &Forwards { busy: Some(to("bob")), ..Forwards::default() });
         world.set_forwards("dave", &Forwards { always: Some(to("eve")), ..Forwards::default() });
         world.set_forwards("eve", &Forwards { unregistered: Some(to("dave")), ..Forwards::default() });
-        live(world, true);
+        live(world, true, true);
     });
 }
 
-fn live(world: &mut World, agree: bool) {
+fn live(world: &mut World, agree: bool, forwards: bool) {
     let mut rng = Rng::new(&Seed::from_number(world.seed()).part(50));
     let phones = people(world);
     world.sim.set_faults(weather(&mut rng));
@@ -52,6 +54,7 @@ fn live(world: &mut World, agree: bool) {
         world.wait(2);
     }
     world.wait(100);
+    world.check_registrar(Rules { only_bindings: !forwards });
     let everybody_events = phones.iter().all(|&phone| {
         !world.events(phone).iter().any(|events| {
             matches!(

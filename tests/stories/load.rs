@@ -78,6 +78,7 @@ fn streams(events: &[MediaEvent]) -> BTreeMap<u32, MediaStart> {
             }
             MediaEvent::Confirmed(call) => assert!(confirmed.insert(*call) && !ended.contains(call)),
             MediaEvent::Ended(call) => assert!(ended.insert(*call)),
+            MediaEvent::Play(play) => panic!("{play:?}"),
             MediaEvent::Refused(refusal) => panic!("refused: {}", refusal.name()),
         }
     }
