@@ -1,7 +1,7 @@
 //! Files of recorded packets: pcap and pcapng, and the UDP packets in them that a scenario plays.
 //!
 //! Does: read both formats in both byte orders with their resolutions of time ([`read`]), and the frames of the usual link types
-//! ([`packet`]). Each length that a file declares is checked against the bytes that are there; nothing is allocated by one.
+//! (`packet`). Each length that a file declares is checked against the bytes that are there; nothing is allocated by one.
 //!
 //! Does not: write files, put fragments together, decompress, decrypt.
 //!

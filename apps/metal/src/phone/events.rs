@@ -145,9 +145,7 @@ impl<C: Card> PhoneMachine<C> {
             }
             PhoneEvent::Ringing { .. } => self.say(now, "call: it rings there"),
             PhoneEvent::Progress { .. } => self.say(now, "call: it goes on there"),
-            PhoneEvent::Postponed { wait, .. } => {
-                self.say(now, &format!("call: the server is busy; calling again in {} ms", wait.as_millis()));
-            }
+            PhoneEvent::Postponed { .. } => self.say(now, "call: the server is busy; calling again"),
             PhoneEvent::Answered { codec, .. } => self.say(now, &format!("call: connected, {codec}")),
             PhoneEvent::Held { hold, .. } => self.log_hold(now, *hold),
             PhoneEvent::HoldRefused { status, reason, .. } => {
