@@ -17,6 +17,7 @@ mod machine;
 mod network;
 mod phone;
 mod program;
+mod steps;
 mod view;
 
 pub use machine::Machine;
@@ -45,6 +46,8 @@ pub struct Hardware {
     pub words: &'static [&'static str],
     /// Maker of the tables of a server, with locks of this hardware.
     pub tables: MakeTables,
+    /// Clock of the server's timing points, which never goes back; `None`: they are off.
+    pub step_clock: Option<fn() -> u64>,
     /// Sound card, for programs with [`Program::HAS_SOUND`]; `None`: there is none.
     pub sound: Option<Box<dyn SoundCard>>,
 }

@@ -12,6 +12,7 @@
 
 use crate::consoles::Consoles;
 use crate::network::{fixed_lease, lease_in_words};
+use crate::steps::PrintedSteps;
 use crate::{Hardware, Memory, Program};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -47,6 +48,7 @@ pub struct Machine<C> {
     pub(crate) started: Instant,
     pub(crate) memory: Memory,
     pub(crate) is_short: bool,
+    pub(crate) printed_steps: PrintedSteps,
     /// Maximum time that a frame can have waited, in this second and in the last one.
     pub(crate) queue_delay: Delays,
     /// True once the station can accept TLS connections.
@@ -121,6 +123,7 @@ impl<C: Card> Program<C> for Machine<C> {
             started: now,
             memory: Memory::default(),
             is_short: false,
+            printed_steps: PrintedSteps::default(),
             queue_delay: Delays { empty_at: now, ..Delays::default() },
             has_tls: false,
             tls_report_at: now,
@@ -173,6 +176,7 @@ impl<C: Card> Program<C> for Machine<C> {
         self.show_changes(now);
         self.report_failed_handshake(now);
         self.check_memory(now);
+        self.report_steps(now);
     }
 
     fn stream_messages(&self) -> u64 {
@@ -378,7 +382,10 @@ impl<C: Card> Machine<C> {
         let has_no_users = settings.server.auth.enabled && host.users().is_empty();
         let is_open = !settings.server.auth.enabled;
         let message_bytes_max = settings.server.message_limits.message_bytes_max;
-        let server = Server::new(config, Arc::clone(&host) as _, Arc::new(tables), 0, self.seed.part(5), now);
+        let mut server =
+            Server::new(config, Arc::clone(&host) as _, Arc::new(tables), 0, self.seed.part(5), now);
+        server.measure_steps(self.hardware.step_clock);
+        self.printed_steps = PrintedSteps::default();
         self.station.serve(CountedNode::new(server), ports.clone(), message_bytes_max);
         self.host = Some(host);
         self.stage = Stage::Serving;

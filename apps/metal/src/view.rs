@@ -12,11 +12,20 @@ use ringway_sansio::Instant;
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
 use ringway_tls_bare::{HANDSHAKES_MAX, TlsLayers};
+use ringway_ui::Level;
 use ringway_ui::admin::{
     self, Authentication, Facts, Limit, Mode, Prefix, RegistrationSource, Row, Totals, Users,
 };
 
 impl<C: Card> Machine<C> {
+    /// Logs the steps of the messages that were handled since the last line, if they are measured.
+    pub(crate) fn report_steps(&mut self, now: Instant) {
+        let table = self.station.node().and_then(|node| node.inner().steps());
+        if let Some(text) = table.and_then(|table| self.printed_steps.next_line(table)) {
+            self.log(now, Level::Info, &text);
+        }
+    }
+
     /// Draws the page if due. False: it was not due.
     pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
         let is_up = self.station.is_up();

@@ -437,6 +437,8 @@ pub(crate) enum Shown {
     Cluster,
     /// Counters and gauges
     Stats,
+    /// Time of each step of handling a message, with `[log] steps = true`
+    Steps,
 }
 
 /// Arguments of `ringway trace`.

@@ -4,7 +4,9 @@ use crate::admin_client::{AdminClient, escape};
 use crate::args::{ShowArgs, Shown};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use ringway_admin::{Call, CallRecord, Cluster, ClusterNode, Connection, Registration, Relay, Trunk};
+use ringway_admin::{
+    Call, CallRecord, Cluster, ClusterNode, Connection, Registration, Relay, StepTime, StepTimes, Trunk,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -24,6 +26,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         Shown::Relays => list::<Relay>(&server, "relays", args.json),
         Shown::Cluster => cluster(&server, args.json),
         Shown::Stats => stats(&server, args.json),
+        Shown::Steps => steps(&server, args.json),
     }
 }
 
@@ -143,6 +146,16 @@ impl Row for ClusterNode {
     }
 }
 
+impl Row for StepTime {
+    const HEADER: &[&str] = &["MESSAGE", "STEP", "MESSAGES", "MEAN NS", "SHARE"];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { message, step, messages, mean_ns, share } = self;
+        let numbers = [messages.to_string(), format!("{mean_ns:.0}"), format!("{share:.1} %")];
+        [message.clone(), step.clone()].into_iter().chain(numbers).collect()
+    }
+}
+
 /// Prints a listing page by page, so that memory does not grow with the number of rows.
 fn list<T: Row>(server: &AdminClient, name: &str, is_json: bool) -> Result<(), Failure> {
     let mut out = output::buffered();
@@ -238,6 +251,22 @@ fn cluster(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
         writeln!(out, "store error: {}", printable(error))?;
     }
     write_table(&mut out, &cluster.nodes, &mut Vec::new())?;
+    Ok(out.flush()?)
+}
+
+/// Prints the times of the steps.
+fn steps(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
+    let answer = server.get("/api/steps")?;
+    if is_json {
+        return Ok(output::line(&answer.to_string())?);
+    }
+    if answer.get("steps").is_none_or(Value::is_null) {
+        return Ok(output::line("off: set [log] steps = true and reload; then each step is measured")?);
+    }
+    let times: StepTimes = serde_json::from_value(answer).map_err(|error| unexpected(server, &error))?;
+    let mut out = output::buffered();
+    write_table(&mut out, &times.steps, &mut Vec::new())?;
+    writeln!(out, "{} ns of each timing point are taken off", times.mark_ns)?;
     Ok(out.flush()?)
 }
 

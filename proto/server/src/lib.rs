@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod location;
 
@@ -30,6 +32,7 @@ mod tables;
 mod token;
 
 pub use base::{Action, Host, NameForm, NodeNameStatus, StoreFailed, StoreStatus, store_failed_reply};
+pub use base::{Step, StepClass, StepSum, StepTable};
 pub use config::{Advertised, AdvertisedHost, Aor, Authenticated};
 pub use config::{
     AuthConfig, CallerCheck, CallerLimits, CallerNumber, CallerPrivacy, CertificateHost, CertificateRules,

@@ -25,7 +25,7 @@ use crate::policy::Authenticator;
 use crate::presence::{Events, Parts};
 use crate::proxy::{Proxy, RingingCall};
 use crate::registrar::Registrar;
-use crate::{Action, Config, Counters, Forwards, Host, SharedTables};
+use crate::{Action, Config, Counters, Forwards, Host, SharedTables, Step, StepClass, StepTable};
 use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ use locating::Locating;
 use overload::Overload;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
-use ringway_sip::{Limits, Message, Start};
+use ringway_sip::{Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 pub use shard::{shard_of_aor, shard_of_user};
 pub use sizes::table_sizes;
@@ -277,6 +277,17 @@ impl Server {
         self.environment.counters()
     }
 
+    /// Measures the time of each step of handling a message from now on, by a clock that never goes back; `None` ends it. The sums of
+    /// before stay while it is on.
+    pub fn measure_steps(&mut self, clock: Option<fn() -> u64>) {
+        self.environment.set_step_clock(clock);
+    }
+
+    /// Times of the steps, in units of the clock of [`Server::measure_steps`]; `None`: they are not measured.
+    pub fn steps(&self) -> Option<&StepTable> {
+        self.environment.step_table()
+    }
+
     /// Number of server and of client transactions.
     pub fn transactions_len(&self) -> (usize, usize) {
         self.transactions.len()
@@ -333,30 +344,6 @@ impl Server {
         self.transactions.is_idle() && self.locating.is_empty() && self.verifying.is_empty()
     }
 
-    /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
-    fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
-        let changes = self.registrar.take_changes();
-        let env = &mut self.environment.env(cx);
-        if self.messages.is_active() {
-            let (transactions, table) = (&mut self.transactions, self.registrar.table());
-            changes.iter().for_each(|change| self.messages.on_change(env, transactions, table, change));
-        }
-        if self.events.is_on() {
-            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
-            self.events.on_changes(env, parts, changes.into_iter());
-        }
-    }
-
-    /// Keeps the messages that no phone took.
-    fn keep_released(&mut self, cx: &mut Context<'_, Action>) {
-        for released in self.proxy.take_released() {
-            let env = &mut self.environment.env(cx);
-            let Ok(message) = &Message::parse(&released.request, &Limits::STORED) else { continue };
-            let Some(request) = Request::of(message, released.flow, released.grant) else { continue };
-            self.messages.keep(env, &request, &released.candidate);
-        }
-    }
-
     /// Applies the effects of the transactions.
     fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
         if self.registrar.has_changes() {
@@ -399,7 +386,7 @@ impl Node for Server {
         if matches!(bytes, [0 | 1, ..]) && flow.transport == Transport::Udp {
             return admission::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
-        self.environment.begin_input();
+        self.environment.begin_message_input();
         if !bytes.starts_with(b"SIP/") {
             let env = &mut self.environment.env(cx);
             if !admission::is_admitted(env, &self.transactions, &mut self.urgent, flow, bytes) {
@@ -412,8 +399,11 @@ impl Node for Server {
             return;
         }
         let first = cx.out.len();
+        self.environment.steps_mut().mark(Step::Rest);
         // Borrowed from the parser's result: a message is a kilobyte.
-        match &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len())) {
+        let parsed = &Message::parse(bytes, &self.environment.config().limits_of(&flow, bytes.len()));
+        self.environment.steps_mut().mark_parsed(|| StepClass::of(parsed));
+        match parsed {
             Ok(message) => {
                 self.environment.begin_message(message, &flow);
                 match *message.start() {
@@ -433,6 +423,7 @@ impl Node for Server {
         }
         self.apply_notices(cx);
         self.end_input(cx, first);
+        self.environment.steps_mut().end();
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {

@@ -49,7 +49,8 @@ pub use control::{
 use pages::Source;
 pub use view::{
     Call, CallRecord, Cluster, ClusterNode, Connection, MetricKind, Page, Registration, Relay, ServerInfo,
-    SharedStore, Stat, Stats, TraceEntry, TracePage, TraceRefusal, Traces, Trunk, View, page_over_shards,
+    SharedStore, Stat, Stats, StepTime, StepTimes, TraceEntry, TracePage, TraceRefusal, Traces, Trunk, View,
+    page_over_shards,
 };
 
 /// The longest request head.

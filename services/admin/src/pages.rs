@@ -3,7 +3,7 @@
 use crate::access::{AccessCheck, TokenProof};
 use crate::clients::Clients;
 use crate::dashboard;
-use crate::view::{MetricKind, Page, Stat, Stats, TraceRefusal, Traces, View};
+use crate::view::{MetricKind, Page, Stat, Stats, StepTimes, TraceRefusal, Traces, View};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{
@@ -89,6 +89,7 @@ pub(crate) fn router(
         .route("/api/trunks", get(trunks))
         .route("/api/relays", get(async |State(shown): Shared| whole("relays", &shown.view.relays())))
         .route("/api/cluster", get(cluster))
+        .route("/api/steps", get(async |State(shown): Shared| steps(shown.view.steps())))
         .route("/api/stats", get(async |State(shown): Shared| json_of(&stats(&shown.stats()))))
         .route(
             "/metrics",
@@ -174,6 +175,11 @@ async fn cluster(State(shown): Shared) -> Response {
             .cluster()
             .map_or_else(|| json!({ "node": null, "store": null, "nodes": [] }), |cluster| json!(cluster)),
     )
+}
+
+/// Times of the steps; without any, `steps` is null.
+fn steps(times: Option<StepTimes>) -> Response {
+    json_of(&times.map_or_else(|| json!({ "mark_ns": null, "steps": null }), |times| json!(times)))
 }
 
 fn page<T: Serialize>(

@@ -37,6 +37,11 @@ pub trait View: Send + Sync {
         None
     }
 
+    /// Times of the steps of messages; `None`: they are not measured.
+    fn steps(&self) -> Option<StepTimes> {
+        None
+    }
+
     /// Traces of users, if the server has them.
     fn traces(&self) -> Option<&dyn Traces> {
         None
@@ -276,6 +281,30 @@ pub struct ClusterNode {
     pub seen_s: u64,
     /// Version of the protocol between nodes that it has.
     pub version: u32,
+}
+
+/// Times of the steps of messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTimes {
+    /// Time of one timing point in nanoseconds, which is taken off all others.
+    pub mark_ns: u64,
+    /// Steps by kind of message; after those of each kind a row `all`.
+    pub steps: Vec<StepTime>,
+}
+
+/// Time of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTime {
+    /// Kind of message: a method, `other request`, `response` or `rejected`.
+    pub message: String,
+    /// `parse`, `find user`, `authenticate`, `add user`, `format`, `rest`, or `all`.
+    pub step: String,
+    /// Messages of the kind that had the step.
+    pub messages: u64,
+    /// Mean time in these in nanoseconds.
+    pub mean_ns: f64,
+    /// Percent of the time of all steps of the kind.
+    pub share: f64,
 }
 
 /// Figures, in the order they are shown.

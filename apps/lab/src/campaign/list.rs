@@ -97,11 +97,7 @@ fn parse(name: &str, file: &str, text: &str) -> Result<Campaign> {
 }
 
 /// Measurements of the documents that no experiment repeats yet: subject and documents.
-pub const NOT_YET: [(&str, &str); 4] = [
-    (
-        "Internal functions",
-        "time of parsing, finding a user, authenticating, adding a user and formatting (dissertation, figure 29); by samples: any experiment with --profile",
-    ),
+pub const NOT_YET: [(&str, &str); 3] = [
     ("Power", "watts against rate with each security method (signalling thesis)"),
     (
         "Primitives",

@@ -4,7 +4,8 @@
 //! It covers the time from polling the card's receive ring to the notification for the replies, in cycles of the
 //! time-stamp counter; with QEMU's `-icount shift=0` these are instructions, independent of the computer's load. Polls
 //! without a frame are not counted. With `measure=stream` an operation is one message over TCP or TLS, and the task Main, which
-//! answers it, is counted when a frame began work for it; so are the frames with the peer's acknowledgements.
+//! answers it, is counted when a frame began work for it; so are the frames with the peer's acknowledgements. `measure=steps`
+//! turns on the server's own timing points, which the machine prints.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -171,7 +172,7 @@ enum What {
 
 impl Measure {
     /// Creates a measurement of operations with that many datagrams each, or of one message over a stream; `None` if it is
-    /// neither `stream` nor a positive number.
+    /// neither `stream` nor a positive number, as for `steps`.
     pub(crate) fn of(word: &str) -> Option<Self> {
         let what = match word {
             "stream" => What::StreamMessage(0),

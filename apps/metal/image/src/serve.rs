@@ -35,6 +35,7 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         boot_file: boot.file,
         sound,
         tables: tables_with::<CoreLocks>(),
+        step_clock: (boot.value("measure") == Some("steps")).then_some(tsc as fn() -> u64),
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
     let mut measure = boot.value("measure").and_then(Measure::of);

@@ -134,6 +134,8 @@ impl AdminConfig {
 pub(crate) struct Log {
     pub(crate) level: Level,
     pub(crate) format: LogFormat,
+    /// The time of each step of a message is measured.
+    pub(crate) steps: bool,
 }
 
 /// Log level.

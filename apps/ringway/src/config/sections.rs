@@ -186,6 +186,7 @@ fn log(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Log {
     let log = Log {
         level: section.word(reader, "level", Level::Info, &levels),
         format: section.word(reader, "format", LogFormat::Text, &formats),
+        steps: section.switch(reader, "steps", false),
     };
     section.finish(reader);
     log

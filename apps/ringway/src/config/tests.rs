@@ -150,7 +150,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.limits, limits);
     assert_eq!(config.server.message_limits.message_bytes_max, 65_535);
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
-    assert_eq!(config.log, Log { level: Level::Info, format: LogFormat::Text });
+    assert_eq!(config.log, Log { level: Level::Info, format: LogFormat::Text, steps: false });
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn every_key_is_read() {
     assert_eq!(config.limits, limits);
     assert_eq!(config.server.message_limits.message_bytes_max, 4000);
     assert_eq!(config.admin.token, "s3cret-s3cret-s3cret");
-    assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
+    assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json, steps: false });
 }
 
 /// Invalid text, line of the error, key, and a part of the remedy.

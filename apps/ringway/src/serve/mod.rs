@@ -30,6 +30,7 @@ mod settings;
 mod sharing;
 mod signers;
 mod start;
+mod steps;
 mod tls;
 mod trace;
 mod trunks;
@@ -200,8 +201,10 @@ impl Running {
         running.start_background()
     }
 
-    /// Starts what needs the running server: requests for the public address, orders of certificates.
+    /// Starts what needs the running server: timing points, requests for the public address, orders of certificates.
     fn start_background(mut self) -> Result<Self, Failure> {
+        let step_clock = steps::clock(self.config.log.steps);
+        self.runtime.shards().with_each(|node| node.measure_steps(step_clock));
         self.watch_public_address();
         self.tls.start_orders(&self.config)?;
         Ok(self)

@@ -11,8 +11,8 @@ use super::tls::{self, ServerTls};
 use super::trunks::TrunkRow;
 use super::{Node, provisioning, signers};
 use ringway_admin::{
-    Call, CallRecord, Cluster, Connection, Page, Registration, Relay, ServerInfo, Stat, Stats, Traces, Trunk,
-    View, page_over_shards,
+    Call, CallRecord, Cluster, Connection, Page, Registration, Relay, ServerInfo, Stat, Stats, StepTimes,
+    Traces, Trunk, View, page_over_shards,
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
@@ -272,6 +272,10 @@ impl View for ServerView {
     fn cluster(&self) -> Option<Cluster> {
         let location = self.host.location()?;
         Some(location.cluster(|link| self.host.is_linked(link)))
+    }
+
+    fn steps(&self) -> Option<StepTimes> {
+        self.step_times()
     }
 
     fn traces(&self) -> Option<&dyn Traces> {

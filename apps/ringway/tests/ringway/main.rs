@@ -36,6 +36,7 @@ mod reload_live;
 mod restart;
 mod routes_live;
 mod scripted_peer;
+mod steps;
 mod terminal;
 mod tls;
 mod tls_clients;

@@ -2,6 +2,7 @@
 
 use super::host::{Host, observe};
 use super::keys::Keys;
+use super::steps::{Step, StepTable, Steps};
 use crate::base::request::Request;
 use crate::base::{EndedInvites, RefusedInDialog};
 use crate::config::Features;
@@ -35,8 +36,17 @@ pub(crate) struct Environment {
     forwards: ForwardTable,
     calls_checked_at: Option<Instant>,
     started_s: u64,
-    answer_info: Vec<u8>,
+    input: InputState,
     is_tracing: bool,
+}
+
+/// State of the input that is being handled.
+#[derive(Default)]
+pub(crate) struct InputState {
+    /// Value of Authentication-Info for the response to the request; usually none.
+    pub(crate) answer_info: Vec<u8>,
+    /// Timing points.
+    pub(crate) steps: Steps,
 }
 
 /// Context and environment of one input.
@@ -56,10 +66,9 @@ pub(crate) struct Env<'e> {
     pub(crate) calls_checked_at: &'e mut Option<Instant>,
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
-    /// Value of Authentication-Info for the response to the request that is being handled; usually none.
-    pub(crate) answer_info: &'e mut Vec<u8>,
-    /// True if decisions are wanted while this input is handled.
-    pub(crate) is_tracing: bool,
+    /// State of this input.
+    pub(crate) input: &'e mut InputState,
+    is_tracing: bool,
 }
 
 /// Parts of the environment by which changed bindings are kept: in the journal of this server, or in the store that nodes share.
@@ -97,7 +106,7 @@ impl Environment {
             forwards: ForwardTable::new(&seed.part(FORWARDS_KEY)),
             calls_checked_at: None,
             started_s: now.as_secs(),
-            answer_info: Vec::new(),
+            input: InputState::default(),
             is_tracing: false,
         }
     }
@@ -147,6 +156,21 @@ impl Environment {
         &self.counters
     }
 
+    /// Turns the timing points on with a clock, or off.
+    pub(crate) fn set_step_clock(&mut self, clock: Option<fn() -> u64>) {
+        self.input.steps.set_clock(clock);
+    }
+
+    /// Times of the steps; `None`: they are not measured.
+    pub(crate) fn step_table(&self) -> Option<&StepTable> {
+        self.input.steps.table()
+    }
+
+    /// Timing points, for the steps of a whole message.
+    pub(crate) const fn steps_mut(&mut self) -> &mut Steps {
+        &mut self.input.steps
+    }
+
     pub(crate) const fn calls_checked_at(&self) -> Option<Instant> {
         self.calls_checked_at
     }
@@ -163,17 +187,25 @@ impl Environment {
     }
 
     /// Begins an input: decides once whether its decisions are wanted.
+    #[inline]
     pub(crate) fn begin_input(&mut self) {
-        self.is_tracing = cfg!(feature = "operator") && self.host.is_traced(None);
+        self.is_tracing = TRACES && self.host.is_traced(None);
+    }
+
+    /// The same for a message, whose steps may be measured.
+    #[inline]
+    pub(crate) fn begin_message_input(&mut self) {
+        self.input.steps.begin();
+        self.begin_input();
     }
 
     /// Reports that a message was received, and whether the decisions about it are wanted.
     pub(crate) fn begin_message(&mut self, message: &Message<'_>, flow: &Flow) {
-        self.is_tracing = self.is_tracing && self.host.is_traced(Some((message, flow)));
+        self.is_tracing = TRACES && self.is_tracing && self.host.is_traced(Some((message, flow)));
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e> {
-        self.answer_info.clear();
+        self.input.answer_info.clear();
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
             config: &self.config,
@@ -187,8 +219,8 @@ impl Environment {
             forwards: &self.forwards,
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
-            answer_info: &mut self.answer_info,
-            is_tracing: self.is_tracing,
+            input: &mut self.input,
+            is_tracing: TRACES && self.is_tracing,
         }
     }
 }
@@ -213,6 +245,17 @@ impl<'e> Env<'e> {
 }
 
 impl Env<'_> {
+    /// Gives the time since the last timing point to a step.
+    #[inline]
+    pub(crate) fn mark(&mut self, step: Step) {
+        self.input.steps.mark(step);
+    }
+
+    /// True if decisions are wanted while this input is handled.
+    pub(crate) const fn is_tracing(&self) -> bool {
+        TRACES && self.is_tracing
+    }
+
     /// Reports an event to the log.
     #[inline]
     pub(crate) fn observe(&self, event: &LogEvent<'_>) {
@@ -274,7 +317,7 @@ impl Env<'_> {
     /// Reports that a message was received that is refused before it is parsed.
     #[inline]
     pub(crate) fn received(&self, message: &[u8], flow: &Flow) {
-        if self.is_tracing {
+        if self.is_tracing() {
             self.observe(&LogEvent::Received { message, flow });
         }
     }
@@ -288,7 +331,7 @@ impl Env<'_> {
     /// The same for a request as it was received.
     #[inline]
     pub(crate) fn decided_about(&self, message: &[u8], reason: Reason, detail: Detail<'_>) {
-        if self.is_tracing {
+        if self.is_tracing() {
             report(self.host, self.cx.now, message, Decision { reason, detail });
         }
     }
@@ -337,6 +380,9 @@ fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
 fn report(host: &dyn Host, now: Instant, message: &[u8], decision: Decision<'_>) {
     observe(host, now, &LogEvent::Decided { message, decision });
 }
+
+/// False: nobody can want decisions, and nothing tests it.
+const TRACES: bool = cfg!(feature = "operator");
 
 /// Parts of a shard's seed that are the keys of [`ForwardTable`] and [`EndedInvites`].
 const FORWARDS_KEY: u64 = 2;

@@ -4,6 +4,7 @@ use crate::base::env::Env;
 use crate::base::grant::Sender;
 use crate::base::keys::Keys;
 use crate::base::request::Request;
+use crate::base::steps::Step;
 use crate::report::Report;
 use crate::token::sender::as_its_sender_has;
 use crate::{Action, Aor, CallStep, Detail, LogEvent, Reason};
@@ -26,9 +27,11 @@ impl Env<'_> {
         let Keys { tag, route, hidden, .. } = self.keys;
         // The ACK of its sender is translated before it is recognised.
         let tag = to_tag(tag, request.message);
+        self.input.steps.mark(Step::Rest);
         as_its_sender_has(self.config, route, hidden, request.message, &request.flow, |message| {
             write_reply(&mut self.cx, &tag, message, &request.flow, status, phrase, add);
         });
+        self.input.steps.mark(Step::Format);
         let is_over =
             self.cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
         if self.cx.out.len() > before && is_over && !request.is_verified() {
@@ -121,7 +124,7 @@ impl Env<'_> {
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
         let hides = self.hides_users(request);
         // A lookup that finds takes longer than one that does not: without a trace there is none.
-        let is_known = (hides && !self.is_tracing) || self.host.is_known(aor.user(), aor.domain());
+        let is_known = (hides && !self.is_tracing()) || self.host.is_known(aor.user(), aor.domain());
         let reason = if is_known { Reason::NotRegistered } else { Reason::NoSuchUser };
         let (status, phrase) = match is_known || hides {
             true => (480, "Temporarily Unavailable"),

@@ -288,7 +288,7 @@ impl Messages {
         };
         let host = env.config.sent_by(flow.listener, flow.remote.ip());
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Message(key) };
-        let (is_tracing, mut sent) = (env.is_tracing, Vec::new());
+        let (is_tracing, mut sent) = (env.is_tracing(), Vec::new());
         let client = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
             let start = out.len();
             write_message(&record, &call_id, hop, host, branch, offers_alias, out);

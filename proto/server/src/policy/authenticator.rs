@@ -1,6 +1,6 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
-use crate::base::{Env, Request, derive};
+use crate::base::{Env, InputState, Request, Step, Steps, derive};
 use crate::report::Report;
 use crate::tables::SharedTables;
 use crate::token::UserHash;
@@ -119,8 +119,8 @@ impl Authenticator {
         header: HeaderName,
         domain: &[u8],
     ) -> Option<Vec<u8>> {
-        let (now, auth) = (env.cx.now, &env.config.auth);
-        let realm = auth.realms.of(domain);
+        env.mark(Step::Rest);
+        let (now, auth, realm) = (env.cx.now, &env.config.auth, env.config.auth.realms.of(domain));
         let opaque = opaque(auth, &self.opaque_key, realm);
         // The transaction of an INVITE may end before the time of retransmissions: it must not ring again. Those of other methods
         // last longer.
@@ -128,23 +128,26 @@ impl Authenticator {
         env.counters.invites_replayed += u64::from(is_over);
         let repeats = if is_over { Repeats::Absorbed } else { Repeats::Retransmitted };
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow, repeats);
+        let InputState { answer_info, steps } = &mut *env.input;
         let mut verifier = Verifier {
             now,
             realm: realm.as_bytes(),
             algorithms: &auth.algorithms,
             policy: auth.digest,
             opaque: opaque.as_ref().map(|digits| digits.as_slice()),
-            logins: ServerLogins { config: env.config, host: env.host, tables: env.tables },
+            logins: ServerLogins { config: env.config, host: env.host, tables: env.tables, steps },
             nonces: &mut self.nonces,
             domain,
             source: request.client(env.config),
-            info: env.answer_info,
+            info: answer_info,
             response_body: match header {
                 HeaderName::ProxyAuthorization => ResponseBody::Unknown,
                 _ => ResponseBody::Empty,
             },
         };
-        match verifier.verify(request.message, &request.uri, header, mark) {
+        let outcome = verifier.verify(request.message, &request.uri, header, mark);
+        env.mark(Step::Authenticate);
+        match outcome {
             Outcome::Proven { user, uri, has_domain } => {
                 env.counters.authenticated += 1;
                 env.counters.full_usernames += u64::from(has_domain);
@@ -246,6 +249,7 @@ impl Authenticator {
         self.nonce.clear();
         let client = request.client(env.config);
         self.nonces.write(env.cx.now, client, &mut self.nonce);
+        env.input.steps.mark(Step::Authenticate);
         let (auth, nonce) = (&env.config.auth, &self.nonce);
         let opaque = opaque(auth, &self.opaque_key, realm);
         let mut challenge = Challenge {
@@ -270,15 +274,25 @@ struct ServerLogins<'s> {
     config: &'s Config,
     host: &'s dyn Host,
     tables: &'s SharedTables,
+    steps: &'s mut Steps,
+}
+
+impl ServerLogins<'_> {
+    fn find(&mut self, user: &[u8], domain: &[u8], form: NameForm) -> Option<Ha1> {
+        self.steps.mark(Step::Authenticate);
+        let found = self.host.credentials(user, domain, form);
+        self.steps.mark(Step::FindUser);
+        found
+    }
 }
 
 impl Logins for ServerLogins<'_> {
     fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
-        self.host.credentials(user, domain, NameForm::User)
+        self.find(user, domain, NameForm::User)
     }
 
     fn full_credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
-        self.host.credentials(user, domain, NameForm::WithDomain)
+        self.find(user, domain, NameForm::WithDomain)
     }
 
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
@@ -349,7 +363,7 @@ fn observe_login(env: &Env<'_>, request: &Request<'_, '_>, user: &[u8], reason: 
 
 /// Reports an accepted login with its algorithm, if that is wanted.
 fn note_login(env: &Env<'_>, request: &Request<'_, '_>, header: HeaderName) {
-    if !env.is_tracing {
+    if !env.is_tracing() {
         return;
     }
     let given = request.message.lines_of(header).find_map(|value| Credentials::parse(value).ok()?);

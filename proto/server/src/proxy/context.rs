@@ -213,7 +213,7 @@ impl Contexts {
     /// Reports a decision about the stored request of a context.
     #[inline]
     pub(super) fn decided(&self, env: &Env<'_>, key: SlabKey, reason: Reason, detail: Detail<'_>) {
-        if env.is_tracing
+        if env.is_tracing()
             && let Some(context) = self.get(key)
         {
             context.decided(env, reason, detail);
@@ -321,7 +321,7 @@ impl ResponseContext {
 
     /// Reports a decision about the stored request.
     pub(super) fn decided(&self, env: &Env<'_>, reason: Reason, detail: Detail<'_>) {
-        if env.is_tracing
+        if env.is_tracing()
             && let Some(message) = self.request.as_deref()
         {
             env.decided_about(message, reason, detail);

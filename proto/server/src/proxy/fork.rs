@@ -11,7 +11,7 @@ use super::stages;
 use super::states::KeptStates;
 use super::targets::{StoredTarget, Target, Targets, target_uri};
 use super::{Proxy, reach};
-use crate::base::{BranchId, Env, Owner, Request, Transactions};
+use crate::base::{BranchId, Env, Owner, Request, Step, Transactions};
 use crate::dialog::route::{NextHop, Routed, preprocess};
 use crate::neighbour::Sending;
 use crate::report::Report;
@@ -45,8 +45,10 @@ impl Proxy {
         }
         let (branches, flows) = (planned.targets.list().len(), planned.targets.flows_len());
         let of_branch = branch_cost_of(message) + stages::bytes_of_branch(env, message);
-        let cost =
-            cost_of(message) + flows * of_branch + planned.targets.rewrite_bytes() + env.answer_info.len();
+        let cost = cost_of(message)
+            + flows * of_branch
+            + planned.targets.rewrite_bytes()
+            + env.input.answer_info.len();
         let strangers_user = planned.strangers_user;
         let Some(reserved) = self.pending.reserve(env, request, strangers_user, cost, of_branch) else {
             return refuse_now(env, request, "Too Many Requests Under Way");
@@ -66,8 +68,8 @@ impl Proxy {
         }
         let mut context =
             ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
-        if !env.answer_info.is_empty() {
-            context.answer_info = env.answer_info.as_slice().into();
+        if !env.input.answer_info.is_empty() {
+            context.answer_info = env.input.answer_info.as_slice().into();
         }
         if let Some(counted) = counted.take() {
             context.states.keep(counted);
@@ -495,8 +497,11 @@ fn start_client(
     space: &mut EditSpace,
 ) -> Option<ClientId> {
     let mut skipped = 0;
+    let steps = &mut env.input.steps;
     let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+        steps.mark(Step::Rest);
         skipped = plan.write(space, branch, offers_alias, arena);
+        steps.mark(Step::Format);
     });
     env.counters.header_changes_skipped += skipped;
     client
@@ -518,11 +523,13 @@ fn answer_trying(
     message: &Message<'_>,
     source: Flow,
 ) {
+    env.mark(Step::Rest);
     as_its_sender_has(env.config, &env.keys.route, &env.keys.hidden, message, &source, |message| {
         transactions.respond(&mut env.cx, server, 100, |arena| {
             let _ = MessageWriter::answer(arena, message, 100, "Trying", source.remote, None).finish();
         });
     });
+    env.mark(Step::Format);
 }
 
 /// Time in which the TCP connection for a long request is to be established.

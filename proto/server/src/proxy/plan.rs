@@ -6,7 +6,7 @@ use super::reach;
 use super::stages::{self, Point};
 use super::states::States;
 use super::targets::SipsMismatch;
-use crate::base::{Env, Reach, Request};
+use crate::base::{Env, Reach, Request, Step};
 use crate::dialog::gruu::{self, Gruu};
 use crate::dialog::route::Routed;
 use crate::location::LocationTable;
@@ -118,6 +118,7 @@ fn find_users_targets(
     }
     let is_sips = routed.uri.scheme() == Scheme::Sips;
     let mut mismatch = None;
+    call.env.mark(Step::Rest);
     for offer in table.offers(planned.aor.as_bytes(), call.env.cx.now, call.env.host) {
         if let Some(gruu) = &gruu {
             if !gruu.is_of(key, offer.binding) {
@@ -129,6 +130,7 @@ fn find_users_targets(
             mismatch = Some(why);
         }
     }
+    call.env.mark(Step::FindUser);
     if is_in_dialog {
         if planned.targets.list().is_empty() {
             for offer in table.offers(planned.aor.as_bytes(), call.env.cx.now, call.env.host) {
@@ -224,7 +226,7 @@ fn refuse_fork(env: &mut Env<'_>, request: &Request<'_, '_>, reason: TooBroad) {
 /// Reports the target set of a request. Routes and lookups of numbers were reported when they were found.
 #[inline]
 fn report(env: &Env<'_>, request: &Request<'_, '_>, routed: &Routed<'_>, planned: &Planned<'_>) {
-    if env.is_tracing {
+    if env.is_tracing() {
         report_targets(env, request, routed, planned);
     }
 }

@@ -6,7 +6,7 @@ use super::forward::write_cseq;
 use super::reach::WITHHELD;
 use super::stages;
 use super::{Proxy, ends};
-use crate::base::{BranchId, Env, Grant, Keys, Reach, Response, Transactions};
+use crate::base::{BranchId, Env, Grant, Keys, Reach, Response, Step, Transactions};
 use crate::dialog::edge;
 use crate::tables::CallResult;
 use crate::token::sender::as_its_sender_has;
@@ -340,7 +340,9 @@ impl Proxy {
         let (source, branch) = (context.source, context.branches.get(id.parts().1));
         let (border, mut skipped) = (stages::border_of_response(env, &source), 0);
         let topology = stages::topology_of(env, branch);
+        let steps = &mut env.input.steps;
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
+            steps.mark(Step::Rest);
             let start = arena.len();
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
@@ -358,6 +360,7 @@ impl Proxy {
             if !border.is_without_rules() {
                 skipped = border.apply(env.config, start, arena);
             }
+            steps.mark(Step::Format);
         });
         env.counters.header_changes_skipped += skipped;
         end_unanswered(transactions, server, status, was_sent);

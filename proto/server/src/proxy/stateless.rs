@@ -5,7 +5,7 @@ use super::lookups::{Lookup, Lookups, Waiting};
 use super::reach::{charge, failed_last, hop_to_target, refusal, take_reachable};
 use super::stages::{self, Memory};
 use super::targets::{Targets, target_uri};
-use crate::base::{Env, Request, Response, Transactions};
+use crate::base::{Env, Request, Response, Step, Transactions};
 use crate::dialog::route::{NextHop, preprocess};
 use crate::neighbour::Sending;
 use crate::tables::CallRequest;
@@ -125,9 +125,11 @@ impl Stateless {
         branch.clear();
         parts.transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
         let mut skipped = 0;
+        env.mark(Step::Rest);
         env.cx.out.send_with(over, Token::NONE, |arena| {
             skipped = plan.write(space, branch, offers_alias, arena);
         });
+        env.mark(Step::Format);
         env.counters.header_changes_skipped += skipped;
         charge(env, plan, &over);
     }
@@ -159,6 +161,7 @@ impl Stateless {
         let response = &Response { message: parsed.as_ref().unwrap_or(message), ..*response };
         let border = stages::border_of_response(env, &flow);
         let (space, mut skipped) = (&mut self.space, 0);
+        env.mark(Step::Rest);
         env.cx.out.send_with(flow, Token::NONE, |arena| {
             let start = arena.len();
             let mut edit = Edit::new(response.message, space);
@@ -167,6 +170,7 @@ impl Stateless {
             let _ = edit.write_into(arena);
             skipped = border.apply(env.config, start, arena);
         });
+        env.mark(Step::Format);
         env.counters.header_changes_skipped += skipped;
     }
 }

@@ -2,8 +2,7 @@
 
 use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
-use crate::base::DateText;
-use crate::base::{Env, Request, write_q, write_reply, write_unfolded};
+use crate::base::{DateText, Env, Request, Step, write_q, write_reply, write_unfolded};
 use crate::dialog::gruu;
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
@@ -181,15 +180,16 @@ impl Registrar {
         if env.config.cluster.is_some() {
             self.removed = Removed::default();
             if env.host.store_status().name == NodeNameStatus::Taken {
-                return refuse_name_taken(env, request);
+                return refuse_now(env, request, Report::NameTaken, "Node Not Ready");
             }
         }
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
-            Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
+            Ok(Contacts::Absent) => Ok(self.unchanged(env, aor)),
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 self.removed.all = env.config.cluster.is_some();
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
+                env.mark(Step::Rest);
                 let cleared = self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor));
                 let key = self.table.key_of(aor.as_bytes());
                 cleared
@@ -204,24 +204,7 @@ impl Registrar {
                 self.report_accepted(env, request, aor, before, &accepted);
                 self.confirm(env, request, aor, accepted, &path);
             }
-            Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
-            Err(Refusal::TooBrief) => {
-                let min_s = u64::from(env.config.registrar.min_expires_s);
-                env.report(request, Report::TooBrief { min_s });
-                env.reply(request, 423, "Interval Too Brief", |response| {
-                    response.header_number(HeaderName::MinExpires, min_s);
-                });
-            }
-            Err(Refusal::FirstHopLacksOutbound) => {
-                env.report(request, Report::NoOutbound);
-                env.reply(request, 439, "First Hop Lacks Outbound Support", |_| {});
-            }
-            Err(Refusal::StoreFailed) => {
-                env.report(request, Report::StoreFailed);
-                env.reply(request, 503, "Store Failed", |response| {
-                    response.header_number(HeaderName::RetryAfter, 5);
-                });
-            }
+            Err(refusal) => refuse(env, request, refusal),
         }
     }
 
@@ -247,7 +230,7 @@ impl Registrar {
         env.host.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
         env.observe(&LogEvent::Registered { aor, change, message, flow });
-        if env.is_tracing {
+        if env.is_tracing() {
             self.note_bindings(env, request, change, accepted.saved.key);
         }
     }
@@ -280,8 +263,9 @@ impl Registrar {
         }
     }
 
-    fn unchanged(&self, aor: &Aor) -> Accepted {
+    fn unchanged(&self, env: &mut Env<'_>, aor: &Aor) -> Accepted {
         let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false };
+        env.mark(Step::FindUser);
         Accepted { saved, by_flow: false }
     }
 
@@ -333,6 +317,7 @@ impl Registrar {
         proof: &Authenticated<&Aor>,
         changes: &[Change<'_>],
     ) -> Result<Saved, SaveError> {
+        env.mark(Step::Rest);
         let cseq = request.message.cseq().number;
         let room = room(env, proof.subject());
         if env.config.cluster.is_some() {
@@ -370,9 +355,10 @@ impl Registrar {
         } else {
             0
         };
+        env.mark(Step::AddUser);
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
-        let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
+        let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.input.answer_info);
         let keys = env.keys;
         let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu.current, aor));
         let tag = to_tag(&env.keys.tag, request.message);
@@ -398,6 +384,7 @@ impl Registrar {
             }
         });
         env.cx.out.hold_last(change);
+        env.mark(Step::Format);
     }
 
     /// Marks a connection as in use for as long as the contact that was registered over it.
@@ -408,6 +395,26 @@ impl Registrar {
         if let Some(until) = over_it.map(|binding| binding.expires).max() {
             cx.out.keep(&request.flow, until);
         }
+    }
+}
+
+/// Refuses a REGISTER that changes nothing.
+#[cold]
+fn refuse(env: &mut Env<'_>, request: &Request<'_, '_>, refusal: Refusal) {
+    match refusal {
+        Refusal::Plain(status, phrase) => env.refuse_plainly(request, status, phrase),
+        Refusal::TooBrief => {
+            let min_s = u64::from(env.config.registrar.min_expires_s);
+            env.report(request, Report::TooBrief { min_s });
+            env.reply(request, 423, "Interval Too Brief", |response| {
+                response.header_number(HeaderName::MinExpires, min_s);
+            });
+        }
+        Refusal::FirstHopLacksOutbound => {
+            env.report(request, Report::NoOutbound);
+            env.reply(request, 439, "First Hop Lacks Outbound Support", |_| {});
+        }
+        Refusal::StoreFailed => refuse_now(env, request, Report::StoreFailed, "Store Failed"),
     }
 }
 
@@ -534,10 +541,10 @@ fn refuse_path(env: &mut Env<'_>, request: &Request<'_, '_>, error: PathError) {
     }
 }
 
-/// Refuses a REGISTER of a node whose name another server has.
-fn refuse_name_taken(env: &mut Env<'_>, request: &Request<'_, '_>) {
-    env.report(request, Report::NameTaken);
-    env.reply(request, 503, "Node Not Ready", |response| {
+/// Refuses a REGISTER that may succeed later.
+fn refuse_now(env: &mut Env<'_>, request: &Request<'_, '_>, why: Report<'_>, phrase: &str) {
+    env.report(request, why);
+    env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
 }
@@ -587,9 +594,7 @@ const OWN_PARAMS: [&[u8]; 4] = [b"expires", b"q", b"pub-gruu", b"temp-gruu"];
 const CSEQ_MAX: u32 = (1 << 31) - 1;
 /// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
-
 /// Maximum length in bytes of a record of a user in the store that nodes share, without what each entry adds.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
-
 /// Minimum number of contacts that are parsed in one request.
 const CONTACTS_READ_MIN: usize = 16;

@@ -60,6 +60,7 @@ pub(super) fn may_call_emergency(
 
 /// Applies the access rules. `None` if the request was answered or dropped. An emergency call needs a password as any other, unless the
 /// network of its phone needs none.
+#[inline(always)]
 pub(super) fn accept_caller(
     env: &mut Env<'_>,
     authenticator: &mut Authenticator,

@@ -39,38 +39,38 @@ impl Server {
         {
             return self.on_translated(cx, request, &bytes, line);
         }
-        self.on_own_request(cx, request);
+        self.on_own_request(cx, &request);
     }
 
     /// Handles a request whose header fields are those that this server gave to the sides.
     #[inline]
-    fn on_own_request(&mut self, cx: &mut Context<'_, Action>, mut request: Request<'_, '_>) {
-        let Request { message, method, uri, .. } = request;
+    fn on_own_request(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>) {
+        let Request { message, method, uri, .. } = *request;
         let had = self.environment.had_features();
         let env = &mut self.environment.env(cx);
         if env.features.neighbours() {
-            env.note_alias(&request);
+            env.note_alias(request);
         }
-        if !may_use_link(env, &request) {
+        if !may_use_link(env, request) {
             return;
         }
         let drains = self.registrar.is_draining();
-        if refuses_new_work(env, &mut self.transactions, &request, self.refuses, drains) {
+        if refuses_new_work(env, &mut self.transactions, request, self.refuses, drains) {
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
         if method == Method::Register && is_for_registrar(env.config, message, &uri) {
-            return self.registrar.on_register(env, &mut self.authenticator, &request);
+            return self.registrar.on_register(env, &mut self.authenticator, request);
         }
         let key = match self.transactions.receive_request(&mut env.cx, message) {
             // An ACK ends the retransmissions of a response.
             Incoming::Absorbed if method == Method::Ack => return,
-            Incoming::Absorbed => return env.decided(&request, Reason::Absorbed, Detail::None),
+            Incoming::Absorbed => return env.decided(request, Reason::Absorbed, Detail::None),
             Incoming::New(key) => key,
             // The ACK of a 2xx is end-to-end, even with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
-        request.key = Some(key);
+        let request = Request { key: Some(key), ..*request };
         let holds = had.cluster() || had.stir();
         if (holds && absorbs(env, had, &self.locating, &self.verifying, &request))
             || (method == Method::Ack && env.acknowledges_us(message, key))
@@ -160,7 +160,7 @@ impl Server {
         let Request { flow, peer, key, grant, .. } = request;
         let Some(request) = Request::of(message, flow, grant) else { return };
         // The new target has no token, and To is not the one that the carrier has.
-        self.on_own_request(cx, Request { peer, key, line, ..request });
+        self.on_own_request(cx, &Request { peer, key, line, ..request });
     }
 
     /// True for a datagram that is dropped before it is parsed: it and others wait too long, and refusing takes too much already.
@@ -228,6 +228,30 @@ impl Server {
         let now = cx.now;
         if is_of_participant(&self.environment.env(cx), request) {
             self.overload.demand.count(now, is_refused);
+        }
+    }
+
+    /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
+    pub(super) fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
+        let changes = self.registrar.take_changes();
+        let env = &mut self.environment.env(cx);
+        if self.messages.is_active() {
+            let (transactions, table) = (&mut self.transactions, self.registrar.table());
+            changes.iter().for_each(|change| self.messages.on_change(env, transactions, table, change));
+        }
+        if self.events.is_on() {
+            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+            self.events.on_changes(env, parts, changes.into_iter());
+        }
+    }
+
+    /// Keeps the messages that no phone took.
+    pub(super) fn keep_released(&mut self, cx: &mut Context<'_, Action>) {
+        for released in self.proxy.take_released() {
+            let env = &mut self.environment.env(cx);
+            let Ok(message) = &Message::parse(&released.request, &Limits::STORED) else { continue };
+            let Some(request) = Request::of(message, released.flow, released.grant) else { continue };
+            self.messages.keep(env, &request, &released.candidate);
         }
     }
 

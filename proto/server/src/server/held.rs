@@ -43,7 +43,7 @@ impl Held {
                 .line
                 .and_then(|line| Some((line, env.config.trunking.trunks.get(line)?.name.as_str().into()))),
             call: request.call.copied(),
-            answer_info: env.answer_info.clone(),
+            answer_info: env.input.answer_info.clone(),
         })
     }
 

@@ -208,7 +208,7 @@ impl Server {
         let env = &mut self.environment.env(cx);
         let line = held.line(env.config);
         let Held { request, flow, grant, call, answer_info, .. } = held;
-        env.answer_info.clone_from(&answer_info);
+        env.input.answer_info.clone_from(&answer_info);
         let Ok(message) = &Message::parse(&request, &Limits::STORED) else { return };
         let Some(request) = Request::of(message, flow, grant) else { return };
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };

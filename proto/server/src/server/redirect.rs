@@ -1,6 +1,6 @@
 //! Redirect server (RFC 3261 §8.3).
 
-use crate::base::{Env, Request, write_q};
+use crate::base::{Env, Request, Step, write_q};
 use crate::dialog::gruu::Gruu;
 use crate::dialog::route::Routed;
 use crate::location::LocationTable;
@@ -35,6 +35,7 @@ pub(crate) fn redirect(
         return answer(env, request, &[forward]);
     }
     // RFC 3261 §8.3: never to the Request-URI itself.
+    env.mark(Step::Rest);
     let mut found: Vec<Found> = table
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
@@ -50,6 +51,7 @@ pub(crate) fn redirect(
             expires_s: binding.seconds_left(env.cx.now),
         })
         .collect();
+    env.mark(Step::FindUser);
     if found.is_empty() {
         let forward = match gruu {
             None => forward(env, request, routed, &aor, Condition::Unregistered),

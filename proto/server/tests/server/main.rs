@@ -88,6 +88,7 @@ mod serial;
 mod shared;
 mod sips;
 mod stateless;
+mod steps;
 mod stir;
 mod stun;
 mod topology;

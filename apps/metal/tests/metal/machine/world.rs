@@ -59,6 +59,7 @@ impl World {
             boot_file,
             words: &["fault"],
             tables: tables_with::<SimLocks>(),
+            step_clock: None,
             sound: None,
         };
         Self {

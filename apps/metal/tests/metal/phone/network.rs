@@ -102,6 +102,7 @@ impl Network {
             boot_file: None,
             words: &["fault"],
             tables: tables_with::<SimLocks>(),
+            step_clock: None,
             sound,
         };
         let machine = PhoneMachine::start(End::plug_in(&mut self.ends), words, hardware, self.now);

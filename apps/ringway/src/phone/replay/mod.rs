@@ -187,6 +187,7 @@ impl Image {
             boot_file: None,
             words: &[],
             tables: tables_with::<SystemLocks>(),
+            step_clock: None,
             sound: None,
         };
         let mut machine = PhoneMachine::start(card, words, hardware, now);

@@ -9,6 +9,7 @@ mod boot;
 mod instructions;
 mod screen;
 mod sound_card;
+mod steps;
 mod tls;
 mod wire;
 
@@ -89,6 +90,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     all.extend(tls::checks());
     all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
+    all.extend(steps::checks());
     all.extend(screen::checks(args.pictures));
     all.extend(sound_card::checks());
     all.extend(bad_input::checks());
