@@ -81,8 +81,11 @@ fn recorded(stage: &Stage) -> Result<()> {
     let running = Process::start("lab", &mut command, &stage.folder)?;
     let status = running.wait_for(2 * PATIENCE)?;
     let said = running.output();
-    ensure!(status.success(), "lab load ended with {status}: {said}");
     let has = |part: &str| said.contains(part);
+    // Beside other scenarios packets may be late, which makes the run invalid as a measurement.
+    let is_late = has("of the media packets were sent more than 5 ms late");
+    ensure!(status.success() || is_late, "lab load ended with {status}: {said}");
+    ensure!(has("\"success_share\":1.0"), "a call failed: {said}");
     ensure!(has("\"recordings_played\":2") && has("\"silent_streams\":0"), "not two recordings: {said}");
     ensure!(has("\"refused_streams\":{}"), "a call has no stream: {said}");
     Ok(())
