@@ -364,11 +364,10 @@ impl Calls {
     fn cancel_call(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         call.state = CallState::Cancelling;
-        let (invite, ring, is_postponed) = (call.invite, call.ring, call.postponed.is_some());
+        let (invite, ring) = (call.invite, call.ring);
         self.timers.cancel(ring);
         let Some(key) = invite else { return };
-        // A postponed INVITE has had its final response.
-        match if is_postponed { Cancelled::Unsent } else { cx.cancel(key) } {
+        match cx.cancel(key) {
             Cancelled::Sent => {}
             Cancelled::Unsent => {
                 self.report_progress(cx, id, 487);
