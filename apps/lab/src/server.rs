@@ -115,6 +115,17 @@ pub struct StreamListener {
     pub tls: Option<SideTls>,
 }
 
+impl StreamListener {
+    /// The listener of a transport on a free port of `host`; `None` for UDP and TCP, which each server has.
+    ///
+    /// # Errors
+    /// As [`free_port_at`].
+    pub fn open(host: IpAddr, carrier: Carrier, tls: Option<SideTls>) -> Result<Option<Self>> {
+        let port = carrier.has_own_listener().then(|| free_port_at(host)).transpose()?;
+        Ok(port.map(|port| Self { carrier, port, tls }))
+    }
+}
+
 impl Settings {
     /// Settings without store and authentication, on loopback.
     pub fn open(users: u32, routing: Routing) -> Self {

@@ -66,28 +66,10 @@ impl Recording {
         self.packets.is_empty()
     }
 
-    /// Time from the first to the last packet.
-    pub fn duration(&self) -> Duration {
-        self.packets.last().map_or(Duration::ZERO, |last| last.at)
-    }
-
-    /// Time of the packet with this index.
-    pub(crate) fn at(&self, index: usize) -> Option<Duration> {
-        self.packets.get(index).map(|packet| packet.at)
-    }
-
-    /// Offset of the port, and payload, of the packet with this index.
-    pub(crate) fn packet(&self, index: usize) -> Option<(u16, &[u8])> {
-        self.packets.get(index).map(|packet| (packet.port_offset, self.payload(packet)))
-    }
-
-    /// Packets in their order: time, offset of the port, payload.
-    pub fn packets(&self) -> impl Iterator<Item = (Duration, u16, &[u8])> {
-        self.packets.iter().map(|packet| (packet.at, packet.port_offset, self.payload(packet)))
-    }
-
-    fn payload(&self, packet: &Recorded) -> &[u8] {
-        self.bytes.get(packet.start..packet.start + packet.length).unwrap_or_default()
+    /// Time, offset of the port, and payload, of the packet with this index.
+    pub fn packet(&self, index: usize) -> Option<(Duration, u16, &[u8])> {
+        let Recorded { at, port_offset, start, length } = *self.packets.get(index)?;
+        Some((at, port_offset, self.bytes.get(start..start + length)?))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::profile::Sampler;
 use crate::profile::split::{Processes, Trial};
 use crate::record;
 use crate::server::program::{FINISHING, Program, ServerSetup};
-use crate::server::{Environment, Store, StreamListener, free_port_at};
+use crate::server::{Environment, Store, StreamListener};
 use crate::tls::{Authority, SideTls, save_authority};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::ClockId;
@@ -139,10 +139,7 @@ impl<'s> Session<'s> {
         let carrier = setup.carrier;
         ensure!(carrier.is_secure() == tls.is_some(), "{} and TLS do not go together", carrier.name());
         let (tls, authority) = tls.map(|values| self.make_tls(program, values)).transpose()?.unzip();
-        let secure = match carrier.has_own_listener() {
-            true => Some(StreamListener { carrier, port: free_port_at(self.host)?, tls }),
-            false => None,
-        };
+        let secure = StreamListener::open(self.host, carrier, tls)?;
         let path = |name: &str| programs.path(name).cloned();
         let environment = Environment {
             ringway: path("ringway").unwrap_or_default(),

@@ -6,7 +6,7 @@ use crate::agent::{AgentAccess, Remote, RemoteServer, RemoteTls};
 use crate::load::{self, Flow};
 use crate::record;
 use crate::server::program::{Program, ServerSetup};
-use crate::server::{self, Database, Environment, Store, StreamListener, free_port, wait_for_options};
+use crate::server::{self, Database, Environment, Store, StreamListener, wait_for_options};
 use crate::tls::{Authority, SideTls, save_authority};
 use anyhow::{Context, Result, bail};
 use ringway_settings::nearest;
@@ -208,10 +208,7 @@ impl Target {
             Ok::<_, anyhow::Error>((side(server), side(users)))
         });
         let (server_tls, tls) = sides.transpose()?.unzip();
-        let secure = match carrier.has_own_listener() {
-            true => Some(StreamListener { carrier, port: free_port()?, tls: server_tls }),
-            false => None,
-        };
+        let secure = StreamListener::open(host, carrier, server_tls)?;
         let stream_port = secure.as_ref().map(|listener| listener.port);
         let settings = setup(variant, users).settings(host, site.store(variant), secure);
         let started = program.start(&site.environment, settings, carrier)?;

@@ -10,7 +10,7 @@
 mod formats;
 mod packet;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use anyhow::{Context, Result, bail, ensure};
 use formats::Frame;

@@ -1,5 +1,6 @@
 use super::read::RANDOM;
 use super::*;
+use crate::capture::tests::{Order, ip, pcap};
 use ringway_load::{Classic, Length, Receive, Received, Step, User};
 use ringway_sansio::{Rng, Seed};
 use std::time::Duration;
@@ -510,14 +511,12 @@ fn recordings_are_found_beside_the_scenario_file_and_read_once() {
             .map_err(|error| (error.line, error.reason))
     };
     // One UDP packet over IPv4, without a link header, and one of TCP.
-    let header = [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32].map(u32::to_be_bytes).concat();
-    let packet = |protocol: u8| {
-        let ip = [0x45, 0, 0, 29, 0, 0, 0, 0, 64, protocol, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
-        [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 29][..], &ip, &[0, 9, 0, 9, 0, 9, 0, 0], b"x"]
-            .concat()
-    };
+    let udp = ip(4, 9, b"x");
+    let mut tcp = udp.clone();
+    tcp[9] = 6;
+    let file = pcap(Order::Big, false, 101, &[(0, udp), (0, tcp)]);
     std::fs::create_dir(folder.path().join("pcap")).unwrap();
-    std::fs::write(folder.path().join("pcap/a.pcap"), [header, packet(17), packet(6)].concat()).unwrap();
+    std::fs::write(folder.path().join("pcap/a.pcap"), file).unwrap();
     assert_eq!(read(&[]), Ok(false));
     assert_eq!(read(&["pcap/a.pcap", "pcap/a.pcap"]), Ok(true));
     // It is not read again.

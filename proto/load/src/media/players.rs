@@ -108,12 +108,12 @@ impl Players {
 impl Player {
     /// Time of the next packet.
     fn due(&self) -> Option<Instant> {
-        self.recording.at(self.next).map(|at| self.begun + at)
+        self.recording.packet(self.next).map(|(at, ..)| self.begun + at)
     }
 
     /// Writes the next packet. False: there is no port with its number.
     fn send(&self, out: &mut Outbox) -> bool {
-        let Some((port_offset, payload)) = self.recording.packet(self.next) else { return false };
+        let Some((_, port_offset, payload)) = self.recording.packet(self.next) else { return false };
         let mut flow = self.flow;
         let Some(port) = flow.remote.port().checked_add(port_offset) else { return false };
         flow.remote.set_port(port);

@@ -2,7 +2,7 @@
 //! `ringway lab run` with Kamailio as a target, and with a database.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -40,22 +40,9 @@ const NAMES: [&str; 7] = ["register", "logout", "call", "call-not-found", "redir
 
 /// The lab plays both sides of SIPp's basic call, or of that with regular expressions, unchanged, through the server.
 fn read(stage: &Stage, caller: &str) -> Result<()> {
-    for (name, file) in [(caller, "uac.xml"), ("uas", "uas.xml")] {
-        std::fs::write(stage.path(file), of_sipp(name)?)?;
-    }
-    let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
-    std::fs::write(stage.path("list.csv"), rows(&callers)?)?;
-    // SIPp's callers name the callees at the address of the server.
-    let wanted = Wanted { digest: false, domain: "127.0.0.1", ..Wanted::default() };
-    let server = Server::start(stage, wanted, &named(&[callers, callees].concat()))?;
-    let mut command = Command::new(program(stage)?);
-    command.args(["lab", "load", &format!("127.0.0.1:{}", server.port), "--domain", "127.0.0.1"]);
-    command.args(["--scenario-file", "uac.xml", "--callee-file", "uas.xml", "--users-file", "list.csv"]);
-    command.args(["--rate", "20", "--seconds", "2", "--talk", "50ms", "--fail-if", "success<100%"]);
-    let running = Process::start("lab", &mut command, &stage.folder)?;
-    let status = running.wait_for(2 * PATIENCE)?;
-    ensure!(status.success(), "lab load ended with {status}: {}", running.output());
-    ensure!(running.output().contains("40 (100.00 %)"), "not 40 calls: {}", running.output());
+    let (status, said) = play_both(stage, caller, &["--rate", "20", "--seconds", "2", "--talk", "50ms"])?;
+    ensure!(status.success(), "lab load ended with {status}: {said}");
+    ensure!(said.contains("40 (100.00 %)"), "not 40 calls: {said}");
     Ok(())
 }
 
@@ -67,20 +54,8 @@ fn recorded(stage: &Stage) -> Result<()> {
         std::fs::copy(&installed, stage.path("pcap").join(name))
             .with_context(|| format!("{} belongs to the package sip-tester", installed.display()))?;
     }
-    for (name, file) in [("uac_pcap", "uac.xml"), ("uas", "uas.xml")] {
-        std::fs::write(stage.path(file), of_sipp(name)?)?;
-    }
-    let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
-    std::fs::write(stage.path("list.csv"), rows(&callers)?)?;
-    let wanted = Wanted { digest: false, domain: "127.0.0.1", ..Wanted::default() };
-    let server = Server::start(stage, wanted, &named(&[callers, callees].concat()))?;
-    let mut command = Command::new(program(stage)?);
-    command.args(["lab", "load", &format!("127.0.0.1:{}", server.port), "--domain", "127.0.0.1"]);
-    command.args(["--scenario-file", "uac.xml", "--callee-file", "uas.xml", "--users-file", "list.csv"]);
-    command.args(["--rate", "1", "--seconds", "1", "--media", "rtp", "--json", "--fail-if", "success<100%"]);
-    let running = Process::start("lab", &mut command, &stage.folder)?;
-    let status = running.wait_for(2 * PATIENCE)?;
-    let said = running.output();
+    let more = ["--rate", "1", "--seconds", "1", "--media", "rtp", "--json"];
+    let (status, said) = play_both(stage, "uac_pcap", &more)?;
     let has = |part: &str| said.contains(part);
     // Beside other scenarios packets may be late, which makes the run invalid as a measurement.
     let is_late = has("of the media packets were sent more than 5 ms late");
@@ -89,6 +64,25 @@ fn recorded(stage: &Stage) -> Result<()> {
     ensure!(has("\"recordings_played\":2") && has("\"silent_streams\":0"), "not two recordings: {said}");
     ensure!(has("\"refused_streams\":{}"), "a call has no stream: {said}");
     Ok(())
+}
+
+/// The lab plays this scenario of SIPp and SIPp's called side, through the server. Returns its status and its output.
+fn play_both(stage: &Stage, caller: &str, more: &[&str]) -> Result<(ExitStatus, String)> {
+    for (name, file) in [(caller, "uac.xml"), ("uas", "uas.xml")] {
+        std::fs::write(stage.path(file), of_sipp(name)?)?;
+    }
+    let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+    std::fs::write(stage.path("list.csv"), rows(&callers)?)?;
+    // SIPp's callers name the callees at the address of the server.
+    let wanted = Wanted { digest: false, domain: "127.0.0.1", ..Wanted::default() };
+    let server = Server::start(stage, wanted, &named(&[callers, callees].concat()))?;
+    let mut command = Command::new(program(stage)?);
+    command.args(["lab", "load", &format!("127.0.0.1:{}", server.port), "--domain", "127.0.0.1"]);
+    command.args(["--scenario-file", "uac.xml", "--callee-file", "uas.xml", "--users-file", "list.csv"]);
+    command.args(more).args(["--fail-if", "success<100%"]);
+    let running = Process::start("lab", &mut command, &stage.folder)?;
+    let status = running.wait_for(2 * PATIENCE)?;
+    Ok((status, running.output()))
 }
 
 /// SIPp's scenarios with third-party call control are refused with the line of the first action. Those with jumps are
