@@ -232,16 +232,29 @@ fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize
     Ok(())
 }
 
+/// The object that the server shows under a name. `None`: it is printed already, as JSON, or with the text for a missing `key`.
+fn object<T: DeserializeOwned>(
+    server: &AdminClient,
+    name: &str,
+    is_json: bool,
+    (key, absent): (&str, &str),
+) -> Result<Option<T>, Failure> {
+    let answer = server.get(&format!("/api/{name}"))?;
+    if is_json {
+        output::line(&answer.to_string())?;
+        return Ok(None);
+    }
+    if answer.get(key).is_none_or(Value::is_null) {
+        output::line(absent)?;
+        return Ok(None);
+    }
+    serde_json::from_value(answer).map(Some).map_err(|error| unexpected(server, &error))
+}
+
 /// Prints the store that nodes share, then the nodes.
 fn cluster(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
-    let answer = server.get("/api/cluster")?;
-    if is_json {
-        return Ok(output::line(&answer.to_string())?);
-    }
-    if answer.get("node").is_none_or(Value::is_null) {
-        return Ok(output::line("this server is in no cluster: [location] url is \"local:\"")?);
-    }
-    let cluster: Cluster = serde_json::from_value(answer).map_err(|error| unexpected(server, &error))?;
+    let absent = ("node", "this server is in no cluster: [location] url is \"local:\"");
+    let Some(cluster) = object::<Cluster>(server, "cluster", is_json, absent)? else { return Ok(()) };
     let store = &cluster.store;
     let mut out = output::buffered();
     writeln!(out, "node {} of {}", printable(&cluster.node), cluster.nodes.len())?;
@@ -256,14 +269,8 @@ fn cluster(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
 
 /// Prints the times of the steps.
 fn steps(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
-    let answer = server.get("/api/steps")?;
-    if is_json {
-        return Ok(output::line(&answer.to_string())?);
-    }
-    if answer.get("steps").is_none_or(Value::is_null) {
-        return Ok(output::line("off: set [log] steps = true and reload; then each step is measured")?);
-    }
-    let times: StepTimes = serde_json::from_value(answer).map_err(|error| unexpected(server, &error))?;
+    let absent = ("steps", "off: set [log] steps = true and reload; then each step is measured");
+    let Some(times) = object::<StepTimes>(server, "steps", is_json, absent)? else { return Ok(()) };
     let mut out = output::buffered();
     write_table(&mut out, &times.steps, &mut Vec::new())?;
     writeln!(out, "{} ns of each timing point are taken off", times.mark_ns)?;

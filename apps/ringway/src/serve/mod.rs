@@ -203,8 +203,7 @@ impl Running {
 
     /// Starts what needs the running server: timing points, requests for the public address, orders of certificates.
     fn start_background(mut self) -> Result<Self, Failure> {
-        let step_clock = steps::clock(self.config.log.steps);
-        self.runtime.shards().with_each(|node| node.measure_steps(step_clock));
+        self.measure_steps(self.config.log.steps);
         self.watch_public_address();
         self.tls.start_orders(&self.config)?;
         Ok(self)

@@ -7,7 +7,7 @@ use super::clients::{NewClients, open_relays, start_resolver, usable, watch};
 use super::listeners::{ListenerPlan, ListenerTable};
 use super::records::{self, Sink};
 use super::start::other_realms;
-use super::{Running, acme, settings, signers, steps, tls, warn_of_settings};
+use super::{Running, acme, settings, signers, tls, warn_of_settings};
 use crate::config::{Config, KeyChange, Keys};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError};
@@ -341,8 +341,7 @@ impl Running {
             failure.lines().iter().for_each(|line| tracing::error!("no certificates are ordered: {line}"));
         }
         crate::log::change(&config.log);
-        let step_clock = steps::clock(config.log.steps);
-        self.runtime.shards().with_each(|node| node.measure_steps(step_clock));
+        self.measure_steps(config.log.steps);
         let is_stun_changed = config.stun != self.config.stun;
         (self.config, self.listeners) = (config, listeners);
         if is_stun_changed {

@@ -1,15 +1,17 @@
 //! Times of the steps of a message: the clock that the shards get, and what the admin API shows.
 
-use super::Node;
 use super::view::ServerView;
+use super::{Node, Running};
 use ringway_admin::{StepTime, StepTimes};
 use ringway_linux::sys::monotonic;
 use ringway_server::{Step, StepClass, StepTable};
 
-/// Clock of the timing points in nanoseconds; `None`: they are off.
-pub(super) fn clock(is_on: bool) -> Option<fn() -> u64> {
-    let now: fn() -> u64 = || monotonic().as_nanos() as u64;
-    is_on.then_some(now)
+impl Running {
+    /// Turns the timing points of all shards on, with a clock in nanoseconds, or off.
+    pub(super) fn measure_steps(&self, is_on: bool) {
+        let now: fn() -> u64 = || monotonic().as_nanos() as u64;
+        self.runtime.shards().with_each(|node| node.measure_steps(is_on.then_some(now)));
+    }
 }
 
 impl ServerView {

@@ -37,6 +37,13 @@ fn serve_with(listeners: &[&str], more: &str) -> (TempDir, Running) {
         "listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n{more}"
     );
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    import_users(&folder);
+    let server = Running::start(folder.path(), &["serve"], "");
+    (folder, server)
+}
+
+/// Imports the users for the configuration of a folder, and writes the file of them.
+pub(crate) fn import_users(folder: &TempDir) {
     let list = |head: &str| {
         let lines = (0..USERS).map(|number| format!("u{number},secret{number}\n"));
         format!("{head}{}", lines.collect::<String>())
@@ -44,8 +51,6 @@ fn serve_with(listeners: &[&str], more: &str) -> (TempDir, Running) {
     fs::write(folder.path().join("import.csv"), list("username,password\n")).unwrap();
     fs::write(folder.path().join("users.csv"), list("")).unwrap();
     Running::start(folder.path(), &["user", "import", "import.csv"], "").done().ok();
-    let server = Running::start(folder.path(), &["serve"], "");
-    (folder, server)
 }
 
 /// Address of a listener: `tcp:[::1]`.

@@ -121,7 +121,7 @@ fn a_server_with_tls_at_an_agent_is_measured() {
         assert!(count("accepted_full") + count("accepted_resumed") > 0 && count("failed") == 0, "{trial}");
         assert!(trial["server_cpu_us"].as_f64().unwrap() > 1.0, "{trial}");
     }
-    // What neither this build nor the agent's has is a row that says so.
+    // A version that neither this build nor the agent's has is a row that says so.
     if cfg!(not(feature = "legacy-tls")) {
         let failed = records(&folder, "failed");
         let error = failed[0]["error"].as_str().unwrap();

@@ -2,12 +2,11 @@
 //!
 //! Tested: off by default; the steps of REGISTERs with digest and of calls, as a table and as JSON; a reload turns them on and off.
 
+use crate::lab::import_users;
 use crate::program::{Done, Running};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
-
-const USERS: usize = 20;
 
 /// A server with users, in a folder of its own.
 struct Server {
@@ -19,13 +18,7 @@ impl Server {
     fn start(more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, more);
-        let list = |head: &str| {
-            let lines = (0..USERS).map(|number| format!("u{number},secret{number}\n"));
-            format!("{head}{}", lines.collect::<String>())
-        };
-        fs::write(folder.path().join("import.csv"), list("username,password\n")).unwrap();
-        fs::write(folder.path().join("users.csv"), list("")).unwrap();
-        Running::start(folder.path(), &["user", "import", "import.csv"], "").done().ok();
+        import_users(&folder);
         let running = Running::start(folder.path(), &["serve"], "");
         running.ready();
         Self { folder, running }
