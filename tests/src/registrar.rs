@@ -6,7 +6,7 @@
 
 use ringway_sansio::{Instant, Transport};
 use ringway_sim::{Fate, Trace, TracedPacket};
-use ringway_sip::{HeaderName, Limits, Message, Method, NameAddr, Start};
+use ringway_sip::{HeaderName, Limits, Message, Method, NameAddr, Start, StreamFramer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -49,13 +49,14 @@ pub struct Rules {
 pub(crate) fn check(trace: &Trace, server: SocketAddr, rules: Rules) {
     assert_eq!(trace.forgotten(), 0, "the story is too long to be checked");
     let mut model = Model::default();
-    let messages = trace.packets().flat_map(|seen| each_message(&seen.bytes).map(move |bytes| (seen, bytes)));
+    let messages =
+        trace.packets().flat_map(|seen| messages_of(seen).into_iter().map(move |bytes| (seen, bytes)));
     for (seen, bytes) in messages {
-        let Ok(message) = Message::parse(bytes, &Limits::default()) else { continue };
+        let Ok(message) = Message::parse(&bytes, &Limits::default()) else { continue };
         let is_ours = seen.sender == "server" || seen.from == server;
         match (is_ours, message.start()) {
             (false, Start::Request { .. }) if seen.to == server && seen.fate != Fate::Lost => {
-                model.requests.entry(Request::of(&message)).or_insert_with(|| bytes.to_vec());
+                model.requests.entry(Request::of(&message)).or_insert_with(|| bytes.clone());
             }
             (true, Start::Request { uri, .. }) => model.on_forwarded(seen, &message, uri.as_bytes(), rules),
             (true, Start::Response { status, .. }) => model.on_response(seen, &message, *status, rules),
@@ -101,13 +102,10 @@ impl Model {
         let user = user_of(message);
         let bindings = self.users.entry(user.clone()).or_default();
         bindings.retain(|_, expiry| *expiry + TOLERANCE > seen.at);
-        let default =
-            asked.first(HeaderName::Expires).map(|value| String::from_utf8_lossy(value).into_owned());
+        let default = asked.first(HeaderName::Expires).and_then(seconds);
         for value in asked.values(HeaderName::Contact) {
             let contact = NameAddr::parse(value).expect("phones write valid contacts");
-            let wanted =
-                contact.params.value(b"expires").map(|value| String::from_utf8_lossy(value).into_owned());
-            let wanted = wanted.or_else(|| default.clone()).and_then(|text| text.parse::<u64>().ok());
+            let wanted = contact.params.value(b"expires").map_or(default, seconds);
             let uri = contact.uri.as_bytes().to_vec();
             match (wanted, listed.get(&uri)) {
                 (Some(0), None) => {
@@ -207,29 +205,28 @@ impl Model {
 }
 
 /// Messages of a packet: what is written to a stream at once may have several.
-fn each_message(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let head = rest.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
-        let message = Message::parse(rest, &Limits::default()).ok();
-        let length = message.and_then(|message| message.first(HeaderName::ContentLength));
-        let length = length.and_then(|value| String::from_utf8_lossy(value).trim().parse::<usize>().ok());
-        let (first, others) = rest.split_at_checked(head + length?).unwrap_or((rest, &[]));
-        rest = others;
-        Some(first)
-    })
+fn messages_of(seen: &TracedPacket) -> Vec<Vec<u8>> {
+    if seen.transport == Transport::Udp {
+        return vec![seen.bytes.clone()];
+    }
+    let mut framer = StreamFramer::new(seen.bytes.len());
+    framer.push(&seen.bytes);
+    std::iter::from_fn(|| framer.next_message().ok()?.map(<[u8]>::to_vec)).collect()
 }
 
 /// Contacts of a response with their seconds.
 fn contacts(message: &Message<'_>) -> Vec<(Vec<u8>, u64)> {
     let contacts = message.values(HeaderName::Contact).map(|value| {
         let contact = NameAddr::parse(value).expect("the server writes valid contacts");
-        let seconds =
-            contact.params.value(b"expires").map(|value| String::from_utf8_lossy(value).into_owned());
-        let seconds = seconds.and_then(|text| text.parse().ok()).expect("each contact has its time");
+        let seconds = contact.params.value(b"expires").and_then(seconds).expect("each contact has its time");
         (contact.uri.as_bytes().to_vec(), seconds)
     });
     contacts.collect()
+}
+
+/// A number of seconds.
+fn seconds(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// User of To: the address of record.
