@@ -64,7 +64,7 @@ pub(crate) fn refuse_switches(program: &[u8]) -> Result<()> {
 /// Page that the command writes.
 const PAGE: &str = "docs/attacks.md";
 
-/// Text in programs with the feature: `MARK` of `proto/sansio/src/defence.rs`.
+/// Text in programs with the feature: the mark of `proto/sansio/src/switch.rs`.
 const SWITCH: &[u8] = b"ringway defences can be switched off";
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
         refuse_switches(b"...ringway serves...").unwrap();
         let error = refuse_switches(b"..ringway defences can be switched off..").unwrap_err();
         assert!(error.to_string().contains("attack-control"), "{error}");
-        let source = fs::read_to_string(root().join("proto/sansio/src/defence.rs")).unwrap();
+        let source = fs::read_to_string(root().join("proto/sansio/src/switch.rs")).unwrap();
         assert!(source.contains(std::str::from_utf8(SWITCH).unwrap()), "the mark is another one");
     }
 }

@@ -18,12 +18,14 @@ mod defence;
 mod flow;
 mod node;
 mod outbox;
+mod planted_fault;
 mod queue;
 mod requests;
 mod seed;
 mod sharing;
 mod shedding;
 mod source;
+mod switch;
 mod table_size;
 mod time;
 mod transport;
@@ -35,6 +37,7 @@ pub use flow::{
 };
 pub use node::{Context, Framer, FramingError, Node, PacedNode, ShardKey, tick_after};
 pub use outbox::{Dialler, Outbox, Packet};
+pub use planted_fault::PlantedFault;
 pub use queue::{Queue, Waited};
 pub use requests::{
     HostNameId, LocatedServer, LocatedServers, NoSigner, NumberTarget, RelayCall, RelayHolder, RelayId,

@@ -8,7 +8,7 @@ use crate::timers::{Clock, Due, Side};
 use crate::via::{Branch, has_unique, write_unique};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Defence, Flow, IcmpError, Outbox, Token, Wheel};
+use ringway_sansio::{Context, Defence, Flow, IcmpError, Outbox, PlantedFault, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -217,6 +217,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let mut is_passed = false;
         for &effect in step.effects {
             match effect {
+                Effect::Start(Timer::B | Timer::F) if PlantedFault::NoTimeout.is_planted() => {}
                 Effect::Start(timer) => {
                     client.clock.start(&mut self.wheel, cx.now, self.timers.length(timer), due(timer));
                 }
@@ -237,7 +238,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                     cx.out.send_with(client.flow, token, |arena| client.request.write(arena));
                 }
                 Effect::SendAck => {
-                    if let Some(response) = response {
+                    if let Some(response) = response.filter(|_| !PlantedFault::AckForgotten.is_planted()) {
                         send_ack(client, response, cx.out);
                     }
                 }

@@ -4,13 +4,13 @@
 use crate::layer::{Incoming, Transactions, recycle, server_token};
 use crate::server::{self, Allowance, MatchKey, Origin, Server, ServerId};
 use crate::slab::SlabKey;
-use crate::state::{Class, Effect, ServerEvent, invite_server};
+use crate::state::{Class, Effect, ServerEvent, Timer, invite_server};
 use crate::timers::{Clock, Due, Side};
 use crate::via::reply_flow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::SocketAddr;
-use ringway_sansio::{Context, Flow, Instant, Outbox, PartHasher, Token};
+use ringway_sansio::{Context, Flow, Instant, Outbox, PartHasher, PlantedFault, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Via, grammar};
 use siphasher::sip::SipHasher13;
 
@@ -23,6 +23,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let Some(server) = self.servers.get_mut(slot) else { return Incoming::New(key) };
         let event = match message.method() {
             Method::Ack => ServerEvent::Ack,
+            Method::Invite if PlantedFault::RetransmissionForked.is_planted() => return Incoming::New(key),
             _ => {
                 self.counters.requests_absorbed += 1;
                 if let Some(allowance) = &mut server.allowance {
@@ -204,6 +205,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let due = |timer| Due { of: Side::Server, key: slot, timer };
         for &effect in step.effects {
             match effect {
+                Effect::Start(Timer::H) if PlantedFault::AckAwaited.is_planted() => {}
                 Effect::Start(timer) => {
                     server.clock.start(&mut self.wheel, now, self.timers.length(timer), due(timer));
                 }

@@ -5,7 +5,7 @@ use super::owner::{Owner, RegisteredAt};
 use super::record;
 use crate::StoreFailed;
 use ringway_location::EntryId;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Flow, Instant, PlantedFault};
 use ringway_sip::Uri;
 use smallvec::SmallVec;
 
@@ -135,7 +135,7 @@ pub(super) fn apply(
 ) {
     let index = position_of(bindings, change, |binding| !binding.is_permanent());
     let Some(expires) = change.expires else {
-        if let Some(index) = index {
+        if let Some(index) = index.filter(|_| !PlantedFault::RemovalIgnored.is_planted()) {
             bindings.remove(index);
         }
         return;
@@ -144,13 +144,19 @@ pub(super) fn apply(
     let (owner, registered) = (Owner::HERE, RegisteredAt::new(now));
     let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, owner, registered, flow };
     match index.and_then(|index| bindings.get_mut(index)) {
+        Some(_) if PlantedFault::RefreshForgotten.is_planted() => {}
         Some(binding) => {
             if binding.is_over_flow() && binding.flow != flow {
                 *left = Some(binding.flow);
             }
             binding.replace(change.text, terms);
         }
-        None => bindings.extend(Binding::new(change.text, terms)),
+        None => {
+            if PlantedFault::PhoneReplaced.is_planted() {
+                bindings.retain(|binding| binding.is_permanent());
+            }
+            bindings.extend(Binding::new(change.text, terms));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, EntryId, Record, RecordEntry, Registered, Removal, UpdateWriter};
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Flow, Instant, PlantedFault};
 use ringway_sip::{NameAddr, Params, Uri};
 use ringway_transaction::SlabKey;
 use smallvec::SmallVec;
@@ -146,7 +146,9 @@ impl LocationTable {
 
     /// Notes the newest update of a user that did not come back.
     pub(crate) fn set_pending(&mut self, key: Option<SlabKey>, number: u64) {
-        if let Some(user) = key.and_then(|key| self.users.get_mut(key)) {
+        if let Some(user) = key.and_then(|key| self.users.get_mut(key))
+            && !PlantedFault::UpdateOvertaken.is_planted()
+        {
             user.pending = number;
         }
     }
@@ -381,7 +383,8 @@ impl Incoming<'_> {
 }
 
 fn is_kept(binding: &Binding, entries: &[Incoming<'_>], is_pending: bool) -> bool {
-    if !binding.owner.is_other() && is_pending {
+    let is_unread = binding.owner.is_other() && PlantedFault::RemovalUnread.is_planted();
+    if is_unread || !binding.owner.is_other() && is_pending {
         return true;
     }
     let id = binding.entry_id();

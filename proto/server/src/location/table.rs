@@ -8,10 +8,13 @@ use super::record::{self, BadRecord};
 use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use ringway_auth::SeededHash;
 use ringway_location::NodeName;
-use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
+use ringway_sansio::{
+    ConnectionId, Flow, Instant, ListenerId, PlantedFault, Seed, TimerKey, Transport, Wheel,
+};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use smallvec::SmallVec;
@@ -196,7 +199,7 @@ impl LocationTable {
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default()
             .iter()
-            .filter(move |binding| binding.expires > now)
+            .filter(move |binding| binding.expires > now || PlantedFault::LateExpiry.is_planted())
     }
 
     /// Key of a user, valid until the next change.
@@ -516,6 +519,7 @@ impl LocationTable {
             return;
         }
         let first = user.bindings.iter().map(|binding| binding.expires).min().unwrap_or(Instant::FAR);
+        let first = if PlantedFault::LateExpiry.is_planted() { first + LATE } else { first };
         if first < user.wakes_at {
             self.wheel.cancel(user.timer);
             user.wakes_at = first;
@@ -554,6 +558,9 @@ fn permanent(contact: &[u8]) -> Option<Binding> {
     let (owner, registered) = (Owner::HERE, RegisteredAt::new(Instant::default()));
     Binding::new(text, Terms { q: 1000, kind, key, cseq: 0, expires, owner, registered, flow })
 }
+
+/// Delay of [`PlantedFault::LateExpiry`].
+const LATE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 #[path = "table_tests.rs"]

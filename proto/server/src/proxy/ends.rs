@@ -13,7 +13,7 @@ use crate::{Action, CallEvent, CallStep, Config, Detail, FailedServers, LogEvent
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Context, Defence, Flow, TimerKey, Transport};
+use ringway_sansio::{Context, Defence, Flow, PlantedFault, TimerKey, Transport};
 use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{Notice, SlabKey};
 
@@ -332,7 +332,8 @@ impl Proxy {
                 self.groups.cancel(timer);
             }
         }
-        for branch in &mut context.branches {
+        let count = if PlantedFault::CancelForgotten.is_planted() { 1 } else { context.branches.len() };
+        for branch in context.branches.iter_mut().take(count) {
             match branch.state {
                 // The caller gets the 2xx that waits for a stage.
                 BranchState::Sent { .. } if branch.states.holds_success() => {}
@@ -461,8 +462,14 @@ impl Proxy {
         if self.contexts.get(key).is_some_and(ResponseContext::is_unanswered) {
             self.report_step(env, key, CallStep::Over, None);
         }
+        let is_cancelled = |context: &ResponseContext| context.is_cancelled;
+        if PlantedFault::ContextKept.is_planted() && self.contexts.get(key).is_some_and(is_cancelled) {
+            return;
+        }
         let Some(mut context) = self.contexts.remove(key) else { return };
-        self.pending.release(env, context.reserved, context.strangers_user);
+        if context.branches.len() < 2 || !PlantedFault::MemoryKept.is_planted() {
+            self.pending.release(env, context.reserved, context.strangers_user);
+        }
         if let Some(user) = context.leaves_by {
             self.pending.end_leaving(user);
         }

@@ -21,7 +21,7 @@ use crate::{Detail, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{DialledId, Flow, LocatedServers, TimerKey, Transport};
+use ringway_sansio::{DialledId, Flow, LocatedServers, PlantedFault, TimerKey, Transport};
 use ringway_sip::{EditSpace, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
@@ -328,8 +328,9 @@ impl Proxy {
         if let Some(original) = &context.request {
             transactions.share(client, original);
         }
+        let has_timer_c = is_invite && !PlantedFault::NoTimerC.is_planted();
         let timer_c =
-            if is_invite { self.timer_c.arm(env.cx.now + env.config.timer_c, id) } else { TimerKey::NONE };
+            if has_timer_c { self.timer_c.arm(env.cx.now + env.config.timer_c, id) } else { TimerKey::NONE };
         if let Some(branch) = context.branches.get_mut(number) {
             branch.state = BranchState::Sent { client, rings: false };
             branch.timer_c = timer_c;

@@ -17,7 +17,7 @@ use crate::token::{Identities, Returned, Side, TargetHash, Token, UserHash};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_auth::Covered;
-use ringway_sansio::{Defence, Flow, HostNameId, Instant, LocatedServer, Transport};
+use ringway_sansio::{Defence, Flow, HostNameId, Instant, LocatedServer, PlantedFault, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, Scheme, Uri, hex16, write_number};
@@ -260,10 +260,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             rewrite.apply(&mut edit);
         }
         self.rewrite_for_strict_router(&mut edit);
-        match message.max_forwards() {
-            Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
-            None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
-        }
+        let lost = u64::from(!PlantedFault::HopsKept.is_planted());
+        let hops = message.max_forwards().map_or(MAX_FORWARDS, |hops| u64::from(hops).saturating_sub(lost));
+        edit.set_number(HeaderName::MaxForwards, hops);
         let share = self.target.share;
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),

@@ -14,7 +14,7 @@ use crate::{CallStep, Detail, Reason, dialog};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Flow, Instant, PlantedFault, TimerKey};
 use ringway_sip::{Edit, HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
@@ -171,7 +171,9 @@ impl Proxy {
                     let elsewhere =
                         (self.contexts.get(key).is_some_and(|context| context.branches.len() > 1))
                             .then(|| Arc::from(ends::ELSEWHERE));
-                    self.cancel_branches(&mut env.cx, transactions, key, elsewhere.as_ref());
+                    if !PlantedFault::RingsOn.is_planted() {
+                        self.cancel_branches(&mut env.cx, transactions, key, elsewhere.as_ref());
+                    }
                     self.contexts.forget_request(key);
                 }
                 match message.method() {
@@ -385,7 +387,8 @@ impl Proxy {
             }
         }
         let Some(context) = self.contexts.get_mut(key) else { return };
-        if !context.is_done() || transactions.is_answered(context.server) {
+        let is_early = PlantedFault::EarlyFailure.is_planted() && context.best().is_some();
+        if !(context.is_done() || is_early) || transactions.is_answered(context.server) {
             return;
         }
         let Some(best) = context.take_best() else {

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, Registered};
-use ringway_sansio::{Context, Defence, Flow, Instant, Seed};
+use ringway_sansio::{Context, Defence, Flow, Instant, PlantedFault, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::{SlabKey, to_tag};
@@ -449,7 +449,7 @@ fn note_left(env: &mut Env<'_>, aor: &Aor, left: &Flow, flow: &Flow) {
 fn room(env: &Env<'_>, aor: &Aor) -> Room {
     let record_bytes = env.host.record_bytes_max(aor.as_bytes());
     let contacts = match Defence::Contacts.is_on() {
-        true => env.config.registrar.max_contacts,
+        true => env.config.registrar.max_contacts + usize::from(PlantedFault::ContactTooMany.is_planted()),
         false => usize::MAX,
     };
     match env.config.cluster {

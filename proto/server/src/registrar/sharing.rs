@@ -6,7 +6,7 @@ use crate::dialog::edge;
 use crate::location::{LocationTable, Removed};
 use alloc::vec::Vec;
 use ringway_location::UpdateWriter;
-use ringway_sansio::Instant;
+use ringway_sansio::{Instant, PlantedFault};
 use ringway_transaction::SlabKey;
 
 /// Stores the bindings of a user; `key` is that of the user, if it has bindings. Returns the number of the change in the store that
@@ -22,7 +22,7 @@ pub(super) fn store(
 ) -> u64 {
     record.clear();
     let Some(cluster) = storage.cluster else {
-        if storage.keeps_bindings {
+        if storage.keeps_bindings && !PlantedFault::BindingNotStored.is_planted() {
             table.write_record(key, record);
             storage.host.store(aor, record);
         }

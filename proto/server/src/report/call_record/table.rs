@@ -9,7 +9,7 @@ use core::hash::Hash;
 use core::time::Duration;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
-use ringway_sansio::{Instant, TableSize, TimerKey, Wheel};
+use ringway_sansio::{Instant, PlantedFault, TableSize, TimerKey, Wheel};
 use ringway_sip::{HeaderName, NameAddr, Start};
 use ringway_transaction::{Slab, SlabKey};
 use smallvec::smallvec;
@@ -389,7 +389,8 @@ impl CallTable {
             call.status = status;
         }
         let end = call.failure(status);
-        let is_over = call.passes.is_empty() && call.answered.is_none();
+        let is_kept = call.is_cancelled && PlantedFault::RecordKept.is_planted();
+        let is_over = call.passes.is_empty() && call.answered.is_none() && !is_kept;
         self.recent.note(now, name.pass());
         if is_over {
             self.end(now, key, end, each);
