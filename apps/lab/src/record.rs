@@ -228,6 +228,9 @@ pub struct Measurement {
     pub invalid_because: String,
     /// The criterion was met; `None`: the trial does not count.
     pub criterion_met: Option<bool>,
+    /// True if it was met in a trial that is invalid for its lag alone.
+    #[serde(skip)]
+    pub met_late: bool,
     /// Missed parts of the criterion; empty if it was met, or the trial does not count.
     pub criterion_missed: String,
     /// Second, and in it: planned, ended and successful attempts, retransmissions.

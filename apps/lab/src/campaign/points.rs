@@ -390,7 +390,9 @@ impl Points<'_, '_> {
         let trial = u32::try_from(search.trials().len()).unwrap_or(u32::MAX).saturating_add(1);
         let position = Position { rate, multiple: None, trial };
         let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(false) };
-        search.record(if !measured.valid {
+        search.record(if measured.met_late {
+            Verdict::PassedLate(measured.invalid_because)
+        } else if !measured.valid {
             Verdict::Invalid(measured.invalid_because)
         } else if measured.criterion_met == Some(true) {
             Verdict::Passed
@@ -405,7 +407,7 @@ impl Points<'_, '_> {
         let rate = search.rate();
         let of_search = self.running.measurements.iter().filter(|trial| {
             let is_variant = trial.experiment == self.experiment.name && trial.variant == self.variant.name;
-            trial.valid && is_variant && trial.target == contestant.name
+            (trial.valid || trial.met_late) && is_variant && trial.target == contestant.name
         });
         let highest_achieved = of_search.map(|trial| trial.achieved).fold(0.0, f64::max);
         let peak = record::Peak {

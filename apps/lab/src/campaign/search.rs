@@ -72,6 +72,8 @@ pub enum Next {
 pub enum Verdict {
     /// The criterion was met.
     Passed,
+    /// It was met, although the generator was late for this reason: no delay of a generator makes a server faster.
+    PassedLate(String),
     /// It was missed for this reason.
     Failed(String),
     /// The trial says nothing about the server, for this reason.
@@ -116,6 +118,7 @@ impl Search {
         };
         let (passed, reason) = match &verdict {
             Verdict::Passed => (true, String::new()),
+            Verdict::PassedLate(reason) => (true, reason.clone()),
             Verdict::Failed(reason) | Verdict::Invalid(reason) => (false, reason.clone()),
         };
         let is_invalid = matches!(verdict, Verdict::Invalid(_));
@@ -266,6 +269,18 @@ mod tests {
             false => limit(4_000.0)(rate),
         });
         assert!(search.rate() > 3_600.0 && search.limited_by().is_none());
+    }
+
+    #[test]
+    fn what_passes_in_spite_of_a_late_generator_has_passed() {
+        let search = ended(GRID, |rate| match limit(4_000.0)(rate) {
+            Verdict::Passed => Verdict::PassedLate("lag".into()),
+            verdict => verdict,
+        });
+        assert!(search.rate() > 3_600.0 && search.is_confirmed());
+        assert_eq!(search.limited_by(), None);
+        let late = search.trials().iter().filter(|trial| trial.reason == "lag");
+        assert!(late.clone().count() > 0 && late.clone().all(|trial| trial.passed && !trial.invalid));
     }
 
     #[test]

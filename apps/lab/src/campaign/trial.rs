@@ -378,6 +378,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         valid: is_valid,
         invalid_because,
         criterion_met: is_valid.then_some(missed.is_empty()),
+        met_late: health.is_only_late() && missed.is_empty(),
         criterion_missed: if is_valid { missed.join(", ") } else { String::new() },
         seconds_series: outcome.series(),
         media: statistics.media().map(media),

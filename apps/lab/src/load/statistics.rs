@@ -122,6 +122,12 @@ impl Health {
         self.media.clone().map(|media| (media, FEWER_OR_MORE_THREADS))
     }
 
+    /// True if the result is invalid for its lag alone.
+    pub fn is_only_late(&self) -> bool {
+        let in_time = Self { lag_p99: Duration::ZERO, ..self.clone() };
+        self.invalid_because().is_some() && in_time.invalid_because().is_none()
+    }
+
     /// True if there are enough attempts to judge the lag: of fewer the 99th percentile is the largest value.
     pub const fn judges_lag(&self) -> bool {
         self.attempts >= LAG_ATTEMPTS_MIN
@@ -430,6 +436,11 @@ mod tests {
         assert!(Health { cpu_share: 0.9, ..good.clone() }.invalid_because().is_some());
         assert!(Health { missed_connections: 1, ..good.clone() }.invalid_because().is_some());
         assert!(Health { dropped: 1, ..good.clone() }.invalid_because().is_some());
+        let only_late = |health: &Health| health.is_only_late();
+        assert!(
+            !only_late(&good) && only_late(&Health { lag_p99: Duration::from_millis(2), ..good.clone() })
+        );
+        assert!(!only_late(&Health { lag_p99: Duration::from_millis(2), dropped: 1, ..good.clone() }));
         // Late with 2 % of a processor: another program had it.
         let late = |cpu_share| Health { lag_p99: Duration::from_millis(2), cpu_share, ..good.clone() };
         for (cpu_share, is_bottleneck) in [(0.02, false), (0.4, false), (0.7, true), (0.95, true)] {
