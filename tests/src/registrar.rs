@@ -37,9 +37,11 @@ struct Request {
 
 /// Rules of a story.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// Requests to users go to their bindings alone: nobody forwards.
-    pub only_bindings: bool,
+    pub(crate) only_bindings: bool,
+    /// Maximum number of bindings of a user.
+    pub(crate) contacts_max: usize,
 }
 
 /// Panics where the server did not do what the model of the registrar says.
@@ -84,6 +86,7 @@ impl Model {
             Method::Register if status == 200 => {
                 self.accept_digest(seen, &request);
                 self.on_registered(seen, message, &request);
+                self.has_room(seen, message, rules);
             }
             Method::Invite | Method::Message if is_accepted && rules.only_bindings => {
                 self.nobody_is_absent(seen, message, (&request, status));
@@ -115,10 +118,8 @@ impl Model {
                 (Some(0), Some(_)) => panic!("a binding that was removed is listed:\n{text}"),
                 (_, None) => panic!("a binding is missing:\n{text}"),
                 (wanted, Some(granted)) => {
-                    assert!(
-                        wanted.is_none_or(|wanted| *granted <= wanted),
-                        "more than was asked for:\n{text}"
-                    );
+                    let is_asked_for = |wanted| *granted <= wanted && wanted <= granted + AGAIN_S;
+                    assert!(wanted.is_none_or(is_asked_for), "another time than was asked for:\n{text}");
                     bindings.insert(uri, seen.at + Duration::from_secs(*granted));
                 }
             }
@@ -142,6 +143,13 @@ impl Model {
             );
             is_listed
         });
+    }
+
+    /// No user has more bindings than may be.
+    fn has_room(&self, seen: &TracedPacket, message: &Message<'_>, rules: Rules) {
+        let count = self.users.get(&user_of(message)).map_or(0, BTreeMap::len);
+        let text = String::from_utf8_lossy(&seen.bytes);
+        assert!(count <= rules.contacts_max, "more contacts than a user may have:\n{text}");
     }
 
     /// A request outside of dialogs goes to a binding of its user.
@@ -253,5 +261,7 @@ fn nonce_and_count(line: &[u8]) -> Vec<u8> {
 
 /// Time of a connection that is opened.
 const DIALLING: Duration = Duration::from_secs(2);
+/// Seconds for which a REGISTER is sent again: the time of its binding is that of the first one.
+const AGAIN_S: u64 = 35;
 /// Seconds are whole in responses.
 const TOLERANCE: Duration = Duration::from_secs(1);

@@ -1,20 +1,19 @@
 //! Network with the server in it, and a story that runs in one for each seed.
 
 use crate::phone::Scheme;
+use crate::registrar::{self, Rules};
 use crate::relay::Relay;
 use crate::signers;
 use crate::softphone::Softphone;
 use crate::tls::{Authority, HostLayers, TLS_SERVER};
-use crate::{Account, Behaviour, Phone, PhoneEvent, Rules, check, registrar};
+use crate::{Account, Behaviour, Phone, PhoneEvent, Violation, branches, check, seeds};
 use ringway_linux::Hosts;
-use ringway_sansio::{Event, Instant, Seed, Transport};
+use ringway_sansio::{Event, Flow, Instant, ListenerId, Seed, Token, Transport};
 use ringway_server::{Action, Algorithm, AuthConfig, Config, Forwards, Listener, Server};
-use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
+use ringway_sim::{Effects, Faults, HostId, Hosted, Sim, TracedPacket};
 use ringway_test_support::host::{HostLimits, TestHost};
 use std::collections::BTreeSet;
-use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +29,8 @@ pub struct World {
     /// Host of the server.
     pub server: HostId,
     seed: u64,
+    /// Number of starts of the server after the first one.
+    restarts: u64,
     config: Arc<Config>,
     relay: Relay,
     phones: Vec<HostId>,
@@ -59,8 +60,20 @@ impl World {
         let server = add_server(&mut sim, seed, &config, (&services, &authority.hosts, &relay));
         let named = BTreeSet::from([SERVER]);
         let (phones, softphones, tls) = (Vec::new(), Vec::new(), Vec::new());
-        let mut world =
-            Self { sim, services, server, seed, config, relay, phones, softphones, named, authority, tls };
+        let mut world = Self {
+            sim,
+            services,
+            server,
+            seed,
+            restarts: 0,
+            config,
+            relay,
+            phones,
+            softphones,
+            named,
+            authority,
+            tls,
+        };
         if world.has_tls() {
             world.certify_server();
         }
@@ -248,7 +261,8 @@ impl World {
         self.sim.remove(self.server);
         self.services.stop_calls(self.sim.now());
         self.services.restart(self.sim.now());
-        let seed = self.seed.wrapping_add(1000);
+        self.restarts += 1;
+        let seed = self.seed.wrapping_add(1000 * self.restarts);
         let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
         if self.has_tls() {
@@ -369,9 +383,28 @@ impl World {
         check::wire(self.sim.trace(), SERVER, &self.named, &self.config);
     }
 
-    /// Checks the registrar and who was reached.
-    pub fn check_registrar(&self, rules: Rules) {
+    /// Checks the registrar and who was reached, and the branches of all calls.
+    pub(crate) fn check_random(&self, forwards: bool) {
+        let rules = Rules { only_bindings: !forwards, contacts_max: self.config.registrar.max_contacts };
         registrar::check(self.sim.trace(), SERVER, rules);
+        if self.config.stateful {
+            branches::check(self.sim.trace(), SERVER, &self.config, forwards);
+        }
+    }
+
+    /// Sends a request of a phone again, over UDP and with its credentials, as another request.
+    pub(crate) fn replay(&mut self, phone: HostId) {
+        let (address, number) = (self.address(phone), self.sim.trace().packets().len());
+        let is_signed = |seen: &&TracedPacket| {
+            let text = String::from_utf8_lossy(&seen.bytes);
+            seen.from == address && seen.transport == Transport::Udp && text.contains("uthorization: Digest ")
+        };
+        let Some(seen) = self.sim.trace().packets().filter(is_signed).last() else { return };
+        let text = String::from_utf8_lossy(&seen.bytes).into_owned();
+        let text = text.replace("Call-ID: ", &format!("Call-ID: replay{number}-"));
+        let text = text.replace("branch=z9hG4bK", &format!("branch=z9hG4bKreplay{number}"));
+        let flow = Flow::udp(ListenerId(0), SERVER);
+        self.phone_do(phone, |_, _, effects| effects.out.send(flow, Token::NONE, text.as_bytes()));
     }
 
     /// Sent packets and events of the phones, for an error message.
@@ -493,26 +526,20 @@ impl Story {
 
     /// Runs it once for each seed. Afterwards the world settles and is checked.
     pub fn run(self, notify: impl Fn(&mut World)) {
-        let first = number("RINGWAY_SEED").unwrap_or(1);
-        let count = number("RINGWAY_SEEDS").unwrap_or(Self::SEEDS);
-        for seed in first..first.saturating_add(count) {
-            let mut world = World::new(seed, self.faults.clone(), self.configure);
-            let result = catch_unwind(AssertUnwindSafe(|| {
-                notify(&mut world);
-                world.settle();
-            }));
-            if let Err(panic) = result {
-                eprintln!("story '{}' fails with RINGWAY_SEED={seed} RINGWAY_SEEDS=1", self.name);
-                eprintln!("{}", world.report());
-                resume_unwind(panic);
-            }
-        }
+        seeds::run(self.name, Self::SEEDS, |seed| self.play(seed, &notify));
     }
-}
 
-pub(crate) fn number(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+    /// Runs it for one seed.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn play(&self, seed: u64, notify: impl Fn(&mut World)) -> Result<(), Violation> {
+        let story = |world: &mut World| {
+            notify(world);
+            world.settle();
+        };
+        seeds::play(seed, World::new(seed, self.faults.clone(), self.configure), story, World::report)
+    }
 }
 
 /// Network of the server and the phones.

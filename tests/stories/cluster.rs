@@ -6,17 +6,9 @@ use ringway_sim::HostId;
 use ringway_tests::{Cluster, StoreState};
 use std::time::Duration;
 
-/// A caller, and phones of three kinds, each of a user of its own: dialled, behind NAT by UDP, over a connection.
-pub(crate) fn people(cluster: &mut Cluster) -> (HostId, [HostId; 3]) {
-    let caller = cluster.phone("alice", Transport::Udp, false);
-    let kinds =
-        [("bob", Transport::Udp, false), ("carol", Transport::Udp, true), ("dave", Transport::Tcp, true)];
-    (caller, kinds.map(|(user, transport, is_behind_nat)| cluster.phone(user, transport, is_behind_nat)))
-}
-
-/// The same, registered at the nodes in turn.
+/// A caller, and phones that are registered at the nodes in turn.
 pub(crate) fn registered(cluster: &mut Cluster) -> (HostId, [HostId; 3]) {
-    let (caller, phones) = people(cluster);
+    let (caller, phones) = cluster.people();
     for (node, phone) in phones.into_iter().enumerate() {
         cluster.registers(phone, node, 3600);
     }
@@ -49,7 +41,7 @@ fn phones_are_reached_over_every_node_until_they_leave() {
 #[test]
 fn a_binding_ends_at_every_node() {
     Cluster::run("cluster: binding ends", |cluster| {
-        let (caller, phones) = people(cluster);
+        let (caller, phones) = cluster.people();
         phones.into_iter().enumerate().for_each(|(node, phone)| cluster.registers(phone, node, 60));
         cluster.wait(40);
         cluster.agrees();
@@ -330,7 +322,7 @@ fn the_store_loses_everything() {
 fn a_phone_that_left_at_another_node_during_an_outage_does_not_come_back() {
     for first in [0, 1] {
         Cluster::run("cluster: left during an outage", |cluster| {
-            let (caller, phones) = people(cluster);
+            let (caller, phones) = cluster.people();
             cluster.store.state = StoreState::Away;
             for phone in phones {
                 cluster.registers(phone, 1, 3600);

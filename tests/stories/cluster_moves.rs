@@ -1,12 +1,11 @@
 //! Stories of phones that go to another node, and of a front or a node that restarts, while they have a call. Both sides end it.
 
-use crate::cluster::people;
 use ringway_sim::HostId;
 use ringway_tests::{Cluster, PhoneEvent, REALM};
 
 /// Alice, and dave over a connection from behind a NAT, who is registered at `node`.
 fn registered(cluster: &mut Cluster, node: usize) -> (HostId, HostId) {
-    let (alice, [.., dave]) = people(cluster);
+    let (alice, [.., dave]) = cluster.people();
     cluster.registers(dave, node, 3600);
     cluster.wait_ms(200);
     (alice, dave)
@@ -64,7 +63,7 @@ fn a_phone_at_another_node_ends_its_call() {
 /// Call of alice to dave, both behind a front.
 fn call_through_front(cluster: &mut Cluster) -> (HostId, HostId) {
     cluster.add_front();
-    let (alice, [.., dave]) = people(cluster);
+    let (alice, [.., dave]) = cluster.people();
     for phone in [alice, dave] {
         cluster.registers(phone, Cluster::FRONT, 3600);
     }

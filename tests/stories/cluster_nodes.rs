@@ -1,6 +1,6 @@
 //! Stories of three nodes and the links between them: partitions, drain, a change of the secret, a rolling upgrade, cold starts.
 
-use crate::cluster::{people, registered};
+use crate::cluster::registered;
 use ringway_sansio::Transport;
 use ringway_tests::{Cluster, PhoneEvent, StoreState};
 
@@ -271,7 +271,7 @@ fn a_credential_for_one_node_is_good_once_at_another() {
 #[test]
 fn nodes_of_two_versions_serve_their_own_phones() {
     Cluster::run("cluster: upgrade", |cluster| {
-        let (caller, phones) = people(cluster);
+        let (caller, phones) = cluster.people();
         for (node, phone) in phones.into_iter().enumerate() {
             cluster.registers(phone, node, 3600);
         }

@@ -55,6 +55,8 @@ enum Step {
     Metal,
     /// `cargo xtask attacks --check`: each attack with its defence, and without
     Attacks,
+    /// `cargo xtask sim --planted`: faults that random stories must find
+    Sim,
     /// The image without an operating system
     Image,
     /// Suites that depend on optimization, with it; `cargo xtask long` runs all
@@ -72,7 +74,7 @@ enum Step {
 /// Steps before the lanes, in order; one that fails ends the run.
 const FIRST: [Step; 4] = [Step::Fmt, Step::Tidy, Step::Crates, Step::Build];
 /// The lane of programs that mostly wait.
-const RUNNING: [Step; 5] = [Step::Test, Step::Package, Step::Interop, Step::Metal, Step::Attacks];
+const RUNNING: [Step; 6] = [Step::Test, Step::Package, Step::Interop, Step::Metal, Step::Attacks, Step::Sim];
 /// The lane of the compiler. The image comes first, because `metal` needs it.
 const COMPILING: [Step; 6] =
     [Step::Image, Step::Release, Step::Instructions, Step::Clippy, Step::Doc, Step::Purity];
@@ -241,6 +243,10 @@ impl Step {
                 succeed(metal.args(["metal", "test", "--server"]).arg(ringway()))?;
             }
             Self::Attacks => succeed(Command::new(this_program()?).args(["attacks", "--check"]))?,
+            Self::Sim => {
+                let words = ["sim", "--planted", "--debug", "--seeds", "400"];
+                succeed(Command::new(this_program()?).args(words))?;
+            }
             Self::Image => {
                 let images = [Image::server(), Image::phone()];
                 compilations::run(&name, &mut image::build_command(&images.each_ref())?)?;

@@ -43,6 +43,8 @@ enum Step {
     Instructions,
     /// Stories, media sessions and DTLS sessions from many seeds
     Stories,
+    /// Random stories from a hundred times as many seeds, and planted faults
+    Sim,
     /// Cost of DTLS fragments that are refused, and changed DTLS handshakes for hours
     Flights,
     /// Every fuzz target
@@ -90,6 +92,10 @@ impl Args {
                 let mut stories = cargo(&["test", "--release"]);
                 stories.args(packages.iter().flat_map(|package| ["--package", *package]));
                 succeed(stories.env("RINGWAY_SEEDS", self.seeds.to_string()))?;
+            }
+            Step::Sim => {
+                xtask(&["sim", "--seeds", &(100 * self.seeds).to_string()])?;
+                xtask(&["sim", "--planted", "--seeds", &(10 * self.seeds).to_string()])?;
             }
             Step::Flights => {
                 let mut flights = cargo(&["test", "--release", "--package", "ringway-dtls", "--lib"]);

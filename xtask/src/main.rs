@@ -1,7 +1,7 @@
 //! Development tasks, run as `cargo xtask …`.
 //!
 //! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
-//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `attacks`, `bench`; `metal`
+//! `tidy` (the house rules), `sim` (random stories from many seeds), `fuzz`, `interop` (other implementations), `attacks`, `bench`; `metal`
 //! builds, runs and tests the image that needs no operating system; `package` makes the Debian package.
 //!
 //! Does not: anything that a user of Ringway needs.
@@ -14,6 +14,7 @@ mod compilations;
 mod crates;
 mod long;
 mod package;
+mod sim;
 mod steps;
 mod test;
 mod tidy;
@@ -37,8 +38,8 @@ enum Task {
     Long(long::Args),
     /// Checks the house rules that the compiler does not
     Tidy,
-    /// Runs the stories in the simulator, from one seed or many
-    Sim(test::SimArgs),
+    /// Plays random stories in the simulator from many seeds, or looks for planted faults with them
+    Sim(sim::Args),
     /// Runs the tests of the workspace, several programs at a time
     Test(test::Args),
     /// Runs every fuzz target for some time
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::Long(args) => long::run(&args),
         Task::Tidy => tidy::run(),
-        Task::Sim(args) => test::run_sim(&args),
+        Task::Sim(args) => sim::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => test::fuzz(&args),
         Task::Interop(args) => test::run_testbed("interop", &args),

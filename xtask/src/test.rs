@@ -1,5 +1,4 @@
-//! `cargo xtask test`: the tests of the workspace, several programs at a time; `cargo xtask sim`: the stories in the
-//! simulator; `cargo xtask fuzz`: every target of `fuzz/` for some time, from its committed corpus.
+//! `cargo xtask test`: the tests of the workspace, several programs at a time; `cargo xtask fuzz`: every target of `fuzz/` for some time, from its committed corpus.
 //!
 //! `cargo test --workspace` runs the same programs one by one. A program of integration tests runs as one process for each of
 //! its modules, because most of their tests wait for other processes.
@@ -198,22 +197,6 @@ fn numbers(text: &str) -> Option<[usize; 3]> {
         before.split_whitespace().last()?.parse().ok()
     };
     Some([number(" passed")?, number(" failed")?, number(" ignored")?])
-}
-
-#[derive(clap::Args)]
-pub(crate) struct SimArgs {
-    /// First seed; a failing story prints its seed
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of seeds, counted up from the first
-    #[arg(long, default_value_t = 100)]
-    count: u64,
-}
-
-pub(crate) fn run_sim(args: &SimArgs) -> Result<()> {
-    let mut command = cargo(&["test", "--package", "ringway-tests", "--release"]);
-    command.env("RINGWAY_SEED", args.seed.to_string()).env("RINGWAY_SEEDS", args.count.to_string());
-    succeed(&mut command)
 }
 
 /// Words after the name of the task, for the testbed to read.

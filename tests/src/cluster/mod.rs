@@ -28,8 +28,8 @@ mod store;
 
 pub use store::{Store, StoreState};
 
-use crate::world::{BEGIN, number, password};
-use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
+use crate::world::{BEGIN, password};
+use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story, Violation, seeds};
 use carrier::Carrier;
 use front::Front;
 use link::Secrets;
@@ -40,7 +40,6 @@ use ringway_server::{ClusterSecret, Hold};
 use ringway_sim::{Effects, HostId, Sim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 use store::Stored;
 
@@ -93,22 +92,18 @@ impl Cluster {
 
     /// The same with nodes that hold these users.
     pub fn run_holding(name: &'static str, hold: Hold, notify: impl Fn(&mut Self)) {
-        let first = number("RINGWAY_SEED").unwrap_or(1);
-        let count = number("RINGWAY_SEEDS").unwrap_or(Story::SEEDS / 8);
-        for seed in first..first.saturating_add(count) {
-            let mut cluster = Self::new(seed, hold);
-            let result = catch_unwind(AssertUnwindSafe(|| {
-                // The nodes have read all, and have links.
-                cluster.wait(2);
-                notify(&mut cluster);
-                cluster.settle();
-            }));
-            if let Err(panic) = result {
-                eprintln!("story '{name}' fails with RINGWAY_SEED={seed} RINGWAY_SEEDS=1");
-                eprintln!("{}", cluster.report());
-                resume_unwind(panic);
-            }
-        }
+        seeds::run(name, Story::SEEDS / 8, |seed| Self::play(seed, hold, &notify));
+    }
+
+    /// Runs a story for one seed.
+    pub(crate) fn play(seed: u64, hold: Hold, notify: impl Fn(&mut Self)) -> Result<(), Violation> {
+        let story = |cluster: &mut Self| {
+            // The nodes have read all, and have links.
+            cluster.wait(2);
+            notify(cluster);
+            cluster.settle();
+        };
+        seeds::play(seed, Self::new(seed, hold), story, Self::report)
     }
 
     fn new(seed: u64, hold: Hold) -> Self {
@@ -234,6 +229,14 @@ impl Cluster {
         let host = self.sim.add(&name, &listeners, Box::new(phone)).expect("the address is free");
         self.phones.push(host);
         host
+    }
+
+    /// Adds a caller and three phones: one that every node reaches, one behind NAT, and one behind NAT with a connection.
+    pub fn people(&mut self) -> (HostId, [HostId; 3]) {
+        let caller = self.phone("alice", Transport::Udp, false);
+        let kinds =
+            [("bob", Transport::Udp, false), ("carol", Transport::Udp, true), ("dave", Transport::Tcp, true)];
+        (caller, kinds.map(|(user, transport, is_behind_nat)| self.phone(user, transport, is_behind_nat)))
     }
 
     /// Sends a REGISTER of a phone to a node; 0 seconds remove its contact.

@@ -1,10 +1,10 @@
 //! Story of three nodes with random faults: of the store, of nodes, of the ways between them.
 
-use crate::cluster::people;
+use crate::{Cluster, StoreState, Violation};
 use ringway_sansio::{Instant, Transport};
 use ringway_server::Hold;
 use ringway_sim::HostId;
-use ringway_tests::{Cluster, StoreState};
+
 use std::time::Duration;
 
 /// Phone of the story, and its registration.
@@ -26,18 +26,18 @@ struct Known {
     seen: [bool; Cluster::NODES],
 }
 
-#[test]
-fn random_faults() {
-    Cluster::run("cluster: random faults", notify);
+/// Nodes that hold all users.
+pub(super) fn all(seed: u64) -> Result<(), Violation> {
+    Cluster::play(seed, Hold::All, notify)
 }
 
-#[test]
-fn random_faults_with_nodes_that_hold_whom_they_serve() {
-    Cluster::run_holding("cluster: served, random faults", Hold::Served, notify);
+/// Nodes that hold whom they serve.
+pub(super) fn served(seed: u64) -> Result<(), Violation> {
+    Cluster::play(seed, Hold::Served, notify)
 }
 
 fn notify(cluster: &mut Cluster) {
-    let (caller, phones) = people(cluster);
+    let (caller, phones) = cluster.people();
     let second = cluster.phone("bob", Transport::Tcp, true);
     let mut known: Vec<Known> = phones
         .into_iter()

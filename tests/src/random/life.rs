@@ -1,61 +1,91 @@
-//! Stories of random actions: phones of several users on a network with random faults.
-//!
-//! There are no expectations for a single call. The checks of [`ringway_tests::check`] must hold, both sides of every
-//! call must agree in the end, and the server must have no state left.
+//! Phones of several users on a network with random faults: both sides of every call must agree in the end, and the server must have no
+//! state left.
 
+use crate::{Behaviour, PhoneEvent, Story, Violation, World};
 use ringway_sansio::{Rng, Seed, Transport};
-use ringway_server::{ForwardUri, Forwards, NoAnswer};
+use ringway_server::{Config, ForwardUri, Forwards, NoAnswer};
 use ringway_sim::{Faults, HostId};
-use ringway_tests::{Behaviour, PhoneEvent, Rules, Story, World};
 use std::time::Duration;
 
-#[test]
-fn no_state_is_left_after_random_actions() {
-    Story::new("life").run(|world| live(world, true, false));
+/// Random actions.
+pub(super) fn calls(seed: u64) -> Result<(), Violation> {
+    let story = Story::new("calls").configure(limit_contacts);
+    story.play(seed, |world| live(world, Agree::BothSides, Reached::Bindings))
 }
 
-#[test]
-fn random_actions_through_a_stateless_proxy() {
-    Story::new("stateless life")
-        .configure(|config| config.stateful = false)
-        .run(|world| live(world, false, false));
+/// The same through a stateless proxy.
+pub(super) fn stateless(seed: u64) -> Result<(), Violation> {
+    let story = Story::new("stateless").configure(|config| {
+        limit_contacts(config);
+        config.stateful = false;
+    });
+    story.play(seed, |world| live(world, Agree::Perhaps, Reached::Bindings))
 }
 
-#[test]
-fn random_actions_of_users_who_forward() {
+/// The same with users who forward their calls.
+pub(super) fn forwards(seed: u64) -> Result<(), Violation> {
     let to = |user: &str| ForwardUri::new(&format!("sip:{user}@example.org")).expect("a valid URI");
-    Story::new("life with forwards").configure(|config| config.recurse = true).run(|world| {
+    let story = Story::new("forwards").configure(|config| {
+        limit_contacts(config);
+        config.recurse = true;
+    });
+    story.play(seed, |world| {
         let no_answer = NoAnswer::new(3, to("carol")).expect("a valid time");
         let busy = Forwards { busy: Some(to("carol")), no_answer: Some(no_answer), ..Forwards::default() };
         world.set_forwards("bob", &busy);
         world.set_forwards("carol", &Forwards { busy: Some(to("bob")), ..Forwards::default() });
         world.set_forwards("dave", &Forwards { always: Some(to("eve")), ..Forwards::default() });
         world.set_forwards("eve", &Forwards { unregistered: Some(to("dave")), ..Forwards::default() });
-        live(world, true, true);
-    });
+        live(world, Agree::BothSides, Reached::Others);
+    })
 }
 
-fn live(world: &mut World, agree: bool, forwards: bool) {
-    let mut rng = Rng::new(&Seed::from_number(world.seed()).part(50));
-    let phones = people(world);
-    world.sim.set_faults(weather(&mut rng));
-    for _ in 0..120 {
-        let phone = phones[rng.below(phones.len() as u64) as usize];
-        act(world, phone, &mut rng);
-        world.wait_ms([0, 5, 100, 3000][rng.below(4) as usize]);
-    }
-    // Calls that still ring end by timer C or by a CANCEL of the caller.
-    world.sim.set_faults(Faults::default());
-    world.wait(400);
-    for _ in 0..20 {
-        for &phone in &phones {
-            world.hang_up(phone);
+/// The same with a server that starts again and again, while nothing is on its way.
+pub(super) fn restarts(seed: u64) -> Result<(), Violation> {
+    let story = Story::new("restarts").configure(limit_contacts);
+    story.play(seed, |world| {
+        let mut rng = rng_of(world);
+        let phones = people(world);
+        for _ in 0..3 {
+            act_for_some_time(world, &phones, 40, &mut rng);
+            calm_down(world, &phones);
+            world.restart_server();
         }
-        world.wait(2);
-    }
-    world.wait(100);
-    world.check_registrar(Rules { only_bindings: !forwards });
-    let everybody_events = phones.iter().all(|&phone| {
+        act_for_some_time(world, &phones, 20, &mut rng);
+        calm_down(world, &phones);
+        world.check_random(false);
+    })
+}
+
+/// Bob has a phone more than he may have.
+fn limit_contacts(config: &mut Config) {
+    config.registrar.max_contacts = 2;
+}
+
+/// Comparison of the two sides of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Agree {
+    /// A call that ended for one has ended for the other.
+    BothSides,
+    Perhaps,
+}
+
+/// Receivers of the requests to a user.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// His bindings alone.
+    Bindings,
+    /// Other users, too.
+    Others,
+}
+
+fn live(world: &mut World, agree: Agree, reached: Reached) {
+    let mut rng = rng_of(world);
+    let phones = people(world);
+    act_for_some_time(world, &phones, 120, &mut rng);
+    calm_down(world, &phones);
+    world.check_random(reached == Reached::Others);
+    let everybody_heard = phones.iter().all(|&phone| {
         !world.events(phone).iter().any(|events| {
             matches!(
                 events,
@@ -63,12 +93,39 @@ fn live(world: &mut World, agree: bool, forwards: bool) {
             )
         })
     });
-    if agree && everybody_events {
+    if agree == Agree::BothSides && everybody_heard {
         assert_eq!(world.calls_up(&phones), vec![0; phones.len()]);
     }
 }
 
-/// Five users; one has two phones, one uses TCP.
+fn rng_of(world: &World) -> Rng {
+    Rng::new(&Seed::from_number(world.seed()).part(50))
+}
+
+fn act_for_some_time(world: &mut World, phones: &[HostId], actions: u32, rng: &mut Rng) {
+    world.sim.set_faults(weather(rng));
+    for _ in 0..actions {
+        let phone = phones[rng.below(phones.len() as u64) as usize];
+        act(world, phone, rng);
+        world.wait_ms([0, 5, 100, 3000][rng.below(4) as usize]);
+    }
+}
+
+/// Ends all faults and calls.
+fn calm_down(world: &mut World, phones: &[HostId]) {
+    // Calls that still ring end by timer C or by a CANCEL of the caller.
+    world.sim.set_faults(Faults::default());
+    world.wait(400);
+    for _ in 0..20 {
+        for &phone in phones {
+            world.hang_up(phone);
+        }
+        world.wait(2);
+    }
+    world.wait(100);
+}
+
+/// Five users; one has three phones, of which two may be registered, one uses TCP.
 fn people(world: &mut World) -> Vec<HostId> {
     let mut phones: Vec<HostId> = ["alice", "bob", "bob", "carol"].map(|user| world.registered(user)).into();
     for (user, transport) in [("dave", Transport::Tcp), ("eve", Transport::Udp)] {
@@ -76,6 +133,7 @@ fn people(world: &mut World) -> Vec<HostId> {
         world.register(phone);
         phones.push(phone);
     }
+    phones.push(world.phone("bob"));
     phones
 }
 
@@ -87,7 +145,7 @@ fn weather(rng: &mut Rng) -> Faults {
 }
 
 fn act(world: &mut World, phone: HostId, rng: &mut Rng) {
-    match rng.below(10) {
+    match rng.below(11) {
         0..=3 => {
             let callee = ["alice", "bob", "carol", "dave", "eve", "nobody"][rng.below(6) as usize];
             world.call(phone, callee);
@@ -112,6 +170,7 @@ fn act(world: &mut World, phone: HostId, rng: &mut Rng) {
                 world.sim.close(connection);
             }
         }
+        9 => world.replay(phone),
         _ => {
             let callee = ["alice", "bob", "carol", "dave", "eve"][rng.below(5) as usize];
             let uri = format!("sip:{callee}@example.org");
