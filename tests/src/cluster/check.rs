@@ -105,7 +105,7 @@ impl Cluster {
         self.compared_at = now + COMPARED_INTERVAL;
         for index in 0..Self::NODES {
             let node = &self.nodes[index];
-            if self.connected_for(index) >= SETTLED && node.has_written() && !node.is_cold() {
+            if self.connected_for(index) >= SETTLED && node.has_written() && node.has_read() {
                 self.node_agrees(index);
             }
         }

@@ -333,6 +333,11 @@ impl ClusterNode {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
+    /// True if it has read all records that it missed, and ended the bindings that are not among them.
+    pub(super) fn has_read(&self) -> bool {
+        !self.is_cold() && self.sweeps_at.is_none()
+    }
+
     /// True if nothing is on its way to the store or back, or may have to be within milliseconds.
     pub(super) fn is_quiet(&self, store: &Store) -> bool {
         let can_write = self.reaches_store && store.is_up();
