@@ -25,7 +25,7 @@ use crate::policy::Authenticator;
 use crate::presence::{Events, Parts};
 use crate::proxy::{Proxy, RingingCall};
 use crate::registrar::Registrar;
-use crate::{Action, Config, Counters, Forwards, Host, SharedTables, Step, StepClass, StepTable};
+use crate::{Action, Config, Counters, Forwards, Hold, Host, SharedTables, Step, StepClass, StepTable};
 use admission::UrgentRates;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -232,7 +232,9 @@ impl Server {
         count: u32,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
-        self.registrar.sweep(now, self.environment.host(), from, count, is_confirmed)
+        let hold = self.environment.config().cluster.map_or(Hold::All, |cluster| cluster.hold);
+        let slots = from..from.saturating_add(count);
+        self.registrar.sweep(now, self.environment.host(), hold, slots, is_confirmed)
     }
 
     fn note_changes(&mut self) {

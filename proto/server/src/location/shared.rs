@@ -8,6 +8,7 @@ use super::table::{LocationTable, retain};
 use crate::{Cluster, Config, Hold, Host, NodeState};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, EntryId, Record, RecordEntry, Registered, Removal, UpdateWriter};
 use ringway_sansio::{Flow, Instant, PlantedFault};
@@ -275,19 +276,21 @@ impl LocationTable {
     }
 
     /// Ends the bindings of other nodes that run of users without a record since the number of a read of all for which `is_confirmed` is
-    /// false, in up to `count` slots from slot `from`; returns the next slot, `None` at the end. `ended` gets each of them with its
-    /// user, `changed` the users.
+    /// false, in some slots; returns the next slot, `None` at the end. `ended` gets each of them with its user, `changed` the users.
+    ///
+    /// A node that holds the users that it serves ends those of nodes that do not run, too: it looks up a user of whom it has nothing, but
+    /// takes a part of the bindings for all.
     pub(crate) fn sweep(
         &mut self,
-        from: u32,
-        count: u32,
+        slots: Range<u32>,
+        hold: Hold,
         host: &dyn Host,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
         ended: impl Fn(&[u8], &Binding),
         mut changed: impl FnMut(&[u8]),
     ) -> Option<u32> {
-        let end = from.saturating_add(count);
-        for slot in from..end {
+        let end = slots.end;
+        for slot in slots {
             let Some(user) = self.users.at(slot)? else { continue };
             // Nobody but its node writes a binding of a lost node again after a loss of the store.
             let is_left = |binding: &Binding| {
@@ -304,8 +307,9 @@ impl LocationTable {
                 continue;
             }
             let Some(key) = self.find(&user.name.clone()) else { continue };
+            let is_of_lost = |binding: &Binding| hold == Hold::All && !ids.contains(&binding.entry_id());
             let is_kept = |binding: &Binding| {
-                binding.is_permanent() || !binding.owner.is_other() || !ids.contains(&binding.entry_id())
+                binding.is_permanent() || !binding.owner.is_other() || is_of_lost(binding)
             };
             self.change_and_report(key, &mut |_, aor| changed(aor), |name, bindings| {
                 retain(bindings, is_kept, |binding| ended(name, binding));

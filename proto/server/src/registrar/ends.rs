@@ -7,7 +7,8 @@ use crate::base::{Storage, observe};
 use crate::config::domain;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::presence::ContactEnd;
-use crate::{BindingChange, BindingEnd, Config, Host, LogEvent, NodeNameStatus};
+use crate::{BindingChange, BindingEnd, Config, Hold, Host, LogEvent, NodeNameStatus};
+use core::ops::Range;
 use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 
@@ -98,19 +99,19 @@ impl Registrar {
         self.table.begin_walk(walk);
     }
 
-    /// Ends bindings of other nodes that a read of all did not confirm, of up to `count` users from slot `from`; returns the next slot,
-    /// `None` at the end.
+    /// Ends bindings of other nodes that a read of all did not confirm, of the users in some slots; returns the next slot, `None` at the
+    /// end.
     pub(crate) fn sweep(
         &mut self,
         now: Instant,
         host: &dyn Host,
-        from: u32,
-        count: u32,
+        hold: Hold,
+        slots: Range<u32>,
         is_confirmed: impl Fn(&[u8], u32) -> bool,
     ) -> Option<u32> {
         let Self { table, changes, .. } = self;
         let ended = ended(host, now, BindingEnd::OtherNode);
-        table.sweep(from, count, host, is_confirmed, ended, |aor| {
+        table.sweep(slots, hold, host, is_confirmed, ended, |aor| {
             host.on_change(aor, BindingChange::Ended, None);
             changes.note(aor, ContactEnd::Unregistered);
         })

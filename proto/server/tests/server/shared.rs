@@ -310,6 +310,27 @@ fn bindings_of_other_nodes_that_a_read_of_all_does_not_confirm_end() {
 }
 
 #[test]
+fn a_node_that_holds_whom_it_serves_keeps_no_part_of_the_bindings() {
+    for (hold, kept) in [(Hold::All, 1), (Hold::Served, 0)] {
+        let mut nodes = Nodes::new(3);
+        nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+        nodes.registers(3, NAT, &bobs(PRIVATE, "b", 1));
+        nodes.sync();
+        let world = nodes.node(2);
+        let mut config = crate::harness::config();
+        config_of(&mut config, 2, 1);
+        config.cluster.as_mut().unwrap().hold = hold;
+        world.server.reconfigure(config.into());
+        world.server.begin_walk(1);
+        // The store lost data, and nobody wrote bob's again.
+        world.memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
+        let now = world.now;
+        assert_eq!(world.server.sweep(now, 0, 64, |_, walk| walk >= 1), None);
+        assert_eq!(nodes.contacts()[1], kept, "{hold:?}: bindings of bob");
+    }
+}
+
+#[test]
 fn a_node_whose_name_is_taken_registers_nobody() {
     let mut nodes = Nodes::new(2);
     nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
