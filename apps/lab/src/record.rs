@@ -94,6 +94,10 @@ pub struct Machine {
     pub loadavg: String,
     /// Share of a processor that the hypervisor took before the campaign, from 0 to 1.
     pub steal: f64,
+    /// Share of the time for which a program that was ready did not run while all processors had work, from 0 to 1.
+    pub stalled: f64,
+    /// Longest of these times in milliseconds.
+    pub stall_ms: f64,
 }
 
 /// A server.

@@ -218,8 +218,11 @@ impl Running<'_> {
     /// Record of the campaign, after a look at the machine's other work.
     fn open(&mut self) -> Result<()> {
         self.observer.step("looking at the machine", 0.0, self.expected);
-        let (machine, noise) = noise::machine(NOISE_WAIT);
+        let (machine, noise, stalls) = noise::machine(NOISE_WAIT);
         self.warn_once(noise.warning());
+        if let Some(warning) = stalls.warning() {
+            self.observer.warn(&warning);
+        }
         let options = self.options;
         self.observer.record(Record::Campaign(Campaign {
             format: record::FORMAT,

@@ -74,12 +74,63 @@ impl Noise {
     }
 }
 
-/// Describes the machine; measures its other work for `wait`.
-pub fn machine(wait: Duration) -> (Machine, Noise) {
+/// Times at which a machine ran nothing of a program, while all its processors had work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stalls {
+    /// Share of the time, from 0 to 1: of the processor that had most.
+    pub share: f64,
+    /// Longest one.
+    pub longest: Duration,
+}
+
+impl Stalls {
+    /// Has all processors work for `time`.
+    pub fn measure(time: Duration) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..processors).map(|_| scope.spawn(|| Self::of_worker(time))).collect();
+            let stalls = workers.into_iter().filter_map(|worker| worker.join().ok());
+            stalls.fold(Self::default(), |all, one| Self {
+                share: all.share.max(one.share),
+                longest: all.longest.max(one.longest),
+            })
+        })
+    }
+
+    fn of_worker(time: Duration) -> Self {
+        let begun = Instant::now();
+        let (mut last, mut sum, mut longest) = (begun, Duration::ZERO, Duration::ZERO);
+        while last - begun < time {
+            let now = Instant::now();
+            let gap = now - last;
+            if gap > STALL_MIN {
+                sum += gap;
+                longest = longest.max(gap);
+            }
+            last = now;
+        }
+        Self { share: sum.as_secs_f64() / (last - begun).as_secs_f64().max(f64::MIN_POSITIVE), longest }
+    }
+
+    /// Warning if figures of time cannot be trusted.
+    pub fn warning(&self) -> Option<String> {
+        let (share, longest_ms) = (self.share * 100.0, self.longest.as_secs_f64() * 1e3);
+        (self.longest > STALL_MAX || self.share > STALLED_MAX).then(|| {
+            format!(
+                "with all processors at work this machine paused for {share:.1} % of the time, up to {longest_ms:.0} ms: many trials \
+                 will be invalid, and peaks too low; end other programs, or measure on another machine or at another time"
+            )
+        })
+    }
+}
+
+/// Describes the machine; measures its other work and its stalls, for `wait` each.
+pub fn machine(wait: Duration) -> (Machine, Noise, Stalls) {
     let loadavg = machine::load_average();
     let meter = Meter::start();
     std::thread::sleep(wait);
     let noise = meter.noise(0);
+    let stalls = Stalls::measure(wait);
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");
     let value = |text: &str, key: &str| {
@@ -101,8 +152,10 @@ pub fn machine(wait: Duration) -> (Machine, Noise) {
         os: value(&read("/etc/os-release"), "PRETTY_NAME"),
         loadavg,
         steal: noise.steal,
+        stalled: stalls.share,
+        stall_ms: stalls.longest.as_secs_f64() * 1e3,
     };
-    (machine, noise)
+    (machine, noise, stalls)
 }
 
 /// Hash of what makes figures comparable.
@@ -120,6 +173,11 @@ fn own_ns() -> u64 {
     machine::clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 
+/// Time without a look at the clock from which on it is a stall; a look takes some 50 ns.
+const STALL_MIN: Duration = Duration::from_micros(500);
+/// Longest stall, and share of the time, without a warning: the lag of a valid trial is 1 ms at most.
+const STALL_MAX: Duration = Duration::from_millis(8);
+const STALLED_MAX: f64 = 0.02;
 /// Largest share of a processor for other programs without a warning.
 const OTHERS_MAX: f64 = 0.05;
 /// Largest share of a processor for the hypervisor without a warning.
@@ -130,8 +188,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_machine_that_pauses_is_warned_of() {
+        let stalls = |share, milliseconds| Stalls { share, longest: Duration::from_millis(milliseconds) };
+        assert_eq!(stalls(0.01, 4).warning(), None);
+        let warning = stalls(0.06, 24).warning().unwrap();
+        assert!(warning.contains("6.0 % of the time, up to 24 ms"), "{warning}");
+        assert!(stalls(0.03, 1).warning().is_some() && stalls(0.0, 30).warning().is_some());
+        let measured = Stalls::measure(Duration::from_millis(5));
+        assert!(measured.share <= 1.0);
+    }
+
+    #[test]
     fn a_machine_is_the_same_until_a_part_changes() {
-        let (machine, _) = machine(Duration::from_millis(1));
+        let (machine, ..) = machine(Duration::from_millis(1));
         assert!(machine.processors > 0 && machine.memory_mb > 0 && !machine.kernel.is_empty());
         assert_eq!(identity(&["a", "b"]), identity(&["a", "b"]));
         assert_ne!(identity(&["a", "b"]), identity(&["ab", ""]));
