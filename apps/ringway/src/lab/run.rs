@@ -154,7 +154,7 @@ fn experiments(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
 
 /// Records to compare with; refuses those of another machine before anything is measured.
 fn earlier(folder: &Path) -> Result<Vec<Record>, Failure> {
-    let (machine, _) = noise::machine(Duration::ZERO);
+    let (machine, ..) = noise::machine(Duration::ZERO);
     let name = folder.display().to_string();
     let records = record::read(folder)
         .and_then(|records| compare::same_machine(&machine.id, &records, &name).map(|()| records));

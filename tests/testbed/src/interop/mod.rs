@@ -12,6 +12,7 @@ mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
 pub(crate) mod cluster;
+mod crash;
 pub(crate) mod database;
 mod digest;
 mod dns;
@@ -456,6 +457,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(relay::scenarios());
         all.extend(acme::scenarios());
         all.extend(operator::scenarios());
+        all.extend(crash::scenarios());
         all.extend(pages::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(hep::scenarios());
