@@ -8,7 +8,7 @@ use xtask::workspace::{cargo, succeed};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask sim --seeds 100000
-  cargo xtask sim --seed 7 --seeds 1
+  cargo xtask sim --seed 7 --seeds 1 --only calls
   cargo xtask sim --planted --seeds 10000")]
 pub(crate) struct Args {
     /// First seed; a violation names its seed
@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Number of seeds of each story, counted up from the first
     #[arg(long, value_name = "N", default_value_t = 100)]
     seeds: u64,
+    /// Only this story
+    #[arg(long, value_name = "STORY")]
+    only: Option<String>,
     /// Plant one fault after the other, and look for it
     #[arg(long)]
     planted: bool,
@@ -37,6 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.args(["--profile", "optimized"]);
     }
     command.env("RINGWAY_SEED", args.seed.to_string()).env("RINGWAY_SEEDS", args.seeds.to_string());
+    if let Some(only) = &args.only {
+        command.env("RINGWAY_STORY", only);
+    }
     if args.planted {
         command.env("RINGWAY_PLANTED", "1");
     }

@@ -1,7 +1,7 @@
 //! Faults of a cluster, and what its administrators do.
 
 use super::{Cluster, StoreState, secrets};
-use ringway_server::ClusterSecret;
+use ringway_server::{ClusterSecret, Hold};
 use ringway_sim::Faults;
 use std::time::Duration;
 
@@ -47,6 +47,11 @@ impl Cluster {
     /// True if the node drains.
     pub fn is_draining(&self, node: usize) -> bool {
         self.nodes[node].is_draining
+    }
+
+    /// True for a node that holds all users, false for one that holds whom it serves.
+    pub(crate) fn holds_all(&self, node: usize) -> bool {
+        self.nodes[node].hold == Hold::All
     }
 
     /// True until a node has read all records.

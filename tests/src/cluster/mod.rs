@@ -299,11 +299,15 @@ impl Cluster {
         called(self) == before + 1
     }
 
-    /// True if the store has a binding of a phone at a node that lasts until `ends`, nearly.
+    /// True if the store has a binding of a phone at a node that lasts until `ends`, nearly. One that lasts longer is that of an earlier
+    /// registration.
     pub fn is_stored(&self, phone: HostId, node: usize, ends: Instant) -> bool {
         let now = self.sim.now();
+        let second = Duration::from_secs(1);
         let mut stored = self.store.all(now);
-        stored.retain(|(_, left)| now + *left + Duration::from_secs(1) >= ends);
+        stored.retain(|(_, left)| {
+            now + *left + second >= ends && now + *left <= ends + self.clock_moved + second
+        });
         self.is_in(&stored, phone, Some(node))
     }
 

@@ -97,7 +97,9 @@ fn call(cluster: &mut Cluster, caller: HostId, known: &mut [Known]) {
 
 /// True if a phone of `owner` must be reached over a node: the node has its binding or can read it, and has a link to the owner.
 fn must_reach(cluster: &Cluster, known: &Known, (over, owner): (usize, usize)) -> bool {
-    let can_know = cluster.connected_for(over) >= SETTLED || known.seen[over];
+    // A node that holds whom it serves may forget a user, and ask the store again.
+    let knows = known.seen[over] && (cluster.holds_all(over) || cluster.has(over, known.phone));
+    let can_know = cluster.connected_for(over) >= SETTLED || knows;
     let is_linked = cluster.is_linked(over, owner) && cluster.can_link(over, owner);
     let has_way = !known.needs_node || cluster.runs(owner) && (over == owner || is_linked);
     is_alive(cluster, known) && can_know && has_way && !cluster.is_draining(over)
