@@ -223,8 +223,8 @@ impl Server {
     }
 
     /// Ends bindings of other nodes whose removal was missed, for up to `count` users from slot `from`; returns the next slot, `None` at
-    /// the end. A user whose last record came in a read of all, or after it began, for which `is_confirmed` is true keeps all; so does
-    /// one of a node that is gone.
+    /// the end. A user whose last record came in a read of all, or after it began, for which `is_confirmed` is true keeps all. Bindings of
+    /// a node that is gone stay; at a node that holds the users that it serves not if they would be all that is left.
     pub fn sweep(
         &mut self,
         now: Instant,

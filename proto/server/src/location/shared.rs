@@ -278,8 +278,8 @@ impl LocationTable {
     /// Ends the bindings of other nodes that run of users without a record since the number of a read of all for which `is_confirmed` is
     /// false, in some slots; returns the next slot, `None` at the end. `ended` gets each of them with its user, `changed` the users.
     ///
-    /// A node that holds the users that it serves ends those of nodes that do not run, too: it looks up a user of whom it has nothing, but
-    /// takes a part of the bindings for all.
+    /// Bindings of a lost node stay. If nothing else of the user would, a node that holds the users that it serves ends them, too: it looks
+    /// up a user of whom it has nothing, but takes a part of the bindings for all.
     pub(crate) fn sweep(
         &mut self,
         slots: Range<u32>,
@@ -307,10 +307,10 @@ impl LocationTable {
                 continue;
             }
             let Some(key) = self.find(&user.name.clone()) else { continue };
-            let is_of_lost = |binding: &Binding| hold == Hold::All && !ids.contains(&binding.entry_id());
-            let is_kept = |binding: &Binding| {
-                binding.is_permanent() || !binding.owner.is_other() || is_of_lost(binding)
-            };
+            let stays = |binding: &Binding| binding.is_permanent() || !binding.owner.is_other();
+            let keeps_lost = hold == Hold::All || user.bindings.iter().any(stays);
+            let is_kept =
+                |binding: &Binding| stays(binding) || keeps_lost && !ids.contains(&binding.entry_id());
             self.change_and_report(key, &mut |_, aor| changed(aor), |name, bindings| {
                 retain(bindings, is_kept, |binding| ended(name, binding));
             });

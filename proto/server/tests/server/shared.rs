@@ -311,10 +311,16 @@ fn bindings_of_other_nodes_that_a_read_of_all_does_not_confirm_end() {
 
 #[test]
 fn a_node_that_holds_whom_it_serves_keeps_no_part_of_the_bindings() {
-    for (hold, kept) in [(Hold::All, 1), (Hold::Served, 0)] {
+    // With a phone of its own the user is not looked up.
+    for (hold, has_own, kept) in
+        [(Hold::All, false, 1), (Hold::Served, false, 0), (Hold::All, true, 2), (Hold::Served, true, 2)]
+    {
         let mut nodes = Nodes::new(3);
         nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
         nodes.registers(3, NAT, &bobs(PRIVATE, "b", 1));
+        if has_own {
+            nodes.registers(2, CAROL, &bobs("<sip:bob@192.0.2.40>", "c", 1));
+        }
         nodes.sync();
         let world = nodes.node(2);
         let mut config = crate::harness::config();
@@ -326,7 +332,7 @@ fn a_node_that_holds_whom_it_serves_keeps_no_part_of_the_bindings() {
         world.memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
         let now = world.now;
         assert_eq!(world.server.sweep(now, 0, 64, |_, walk| walk >= 1), None);
-        assert_eq!(nodes.contacts()[1], kept, "{hold:?}: bindings of bob");
+        assert_eq!(nodes.contacts()[1], kept, "{hold:?}, a phone of its own: {has_own}");
     }
 }
 
