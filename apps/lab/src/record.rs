@@ -94,10 +94,10 @@ pub struct Machine {
     pub loadavg: String,
     /// Share of a processor that the hypervisor took before the campaign, from 0 to 1.
     pub steal: f64,
-    /// Share of the time for which a program that was ready did not run while all processors had work, from 0 to 1.
-    pub stalled: f64,
+    /// Share of the time for which a program that was ready did not run while all processors had work, from 0 to 1; `None`: not measured.
+    pub stalled: Option<f64>,
     /// Longest of these times in milliseconds.
-    pub stall_ms: f64,
+    pub stall_ms: Option<f64>,
 }
 
 /// A server.
@@ -371,7 +371,7 @@ pub struct PeakTrial {
     pub passed: bool,
     /// It was no result, for which the reason is that of the generator or its machine: the criterion was neither met nor missed.
     pub invalid: bool,
-    /// Missed part of the criterion; empty if it was met.
+    /// Missed part of the criterion. If it was met: empty, or how late the generator was.
     pub reason: String,
 }
 

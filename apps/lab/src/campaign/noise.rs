@@ -77,7 +77,7 @@ impl Noise {
 /// Times at which a machine ran nothing of a program, while all its processors had work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stalls {
-    /// Share of the time, from 0 to 1: of the processor that had most.
+    /// Share of the time, from 0 to 1: of the thread that had most.
     pub share: f64,
     /// Longest one.
     pub longest: Duration,
@@ -99,17 +99,22 @@ impl Stalls {
 
     fn of_worker(time: Duration) -> Self {
         let begun = Instant::now();
-        let (mut last, mut sum, mut longest) = (begun, Duration::ZERO, Duration::ZERO);
-        while last - begun < time {
-            let now = Instant::now();
-            let gap = now - last;
+        Self::between(time, || begun.elapsed())
+    }
+
+    /// Reads a clock, which begins at 0, until it shows `time`.
+    fn between(time: Duration, mut clock: impl FnMut() -> Duration) -> Self {
+        let (mut last, mut sum, mut longest) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        while last < time {
+            let now = clock();
+            let gap = now.saturating_sub(last);
             if gap > STALL_MIN {
                 sum += gap;
                 longest = longest.max(gap);
             }
             last = now;
         }
-        Self { share: sum.as_secs_f64() / (last - begun).as_secs_f64().max(f64::MIN_POSITIVE), longest }
+        Self { share: sum.as_secs_f64() / last.as_secs_f64().max(f64::MIN_POSITIVE), longest }
     }
 
     /// Warning if figures of time cannot be trusted.
@@ -152,8 +157,8 @@ pub fn machine(wait: Duration) -> (Machine, Noise, Stalls) {
         os: value(&read("/etc/os-release"), "PRETTY_NAME"),
         loadavg,
         steal: noise.steal,
-        stalled: stalls.share,
-        stall_ms: stalls.longest.as_secs_f64() * 1e3,
+        stalled: Some(stalls.share),
+        stall_ms: Some(stalls.longest.as_secs_f64() * 1e3),
     };
     (machine, noise, stalls)
 }
@@ -194,8 +199,9 @@ mod tests {
         let warning = stalls(0.06, 24).warning().unwrap();
         assert!(warning.contains("6.0 % of the time, up to 24 ms"), "{warning}");
         assert!(stalls(0.03, 1).warning().is_some() && stalls(0.0, 30).warning().is_some());
-        let measured = Stalls::measure(Duration::from_millis(5));
-        assert!(measured.share <= 1.0);
+        let mut times = [1, 2, 12, 13, 15, 100].map(|tenths| Duration::from_micros(100 * tenths)).into_iter();
+        let measured = Stalls::between(Duration::from_millis(10), || times.next().unwrap());
+        assert_eq!(measured, Stalls { share: 0.95, longest: Duration::from_micros(8_500) });
     }
 
     #[test]

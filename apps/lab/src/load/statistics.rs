@@ -122,10 +122,11 @@ impl Health {
         self.media.clone().map(|media| (media, FEWER_OR_MORE_THREADS))
     }
 
-    /// True if the result is invalid for its lag alone.
+    /// True if the result is invalid for its lag alone, and that is too short to change the offered rate.
     pub fn is_only_late(&self) -> bool {
         let in_time = Self { lag_p99: Duration::ZERO, ..self.clone() };
-        self.invalid_because().is_some() && in_time.invalid_because().is_none()
+        let is_short = self.lag_p99 <= LAG_P99_PASSED;
+        is_short && self.invalid_because().is_some() && in_time.invalid_because().is_none()
     }
 
     /// True if there are enough attempts to judge the lag: of fewer the 99th percentile is the largest value.
@@ -347,6 +348,8 @@ const STOPPED: &str = Outcome::Stopped.name();
 const LATE: Duration = Duration::from_millis(1);
 /// Largest 99th percentile of the lag of a valid run.
 const LAG_P99_MAX: Duration = Duration::from_millis(1);
+/// Largest 99th percentile of the lag of a run that met the criterion although it was late: 1 % of a second, which is the shortest trial.
+const LAG_P99_PASSED: Duration = Duration::from_millis(10);
 /// Fewest attempts whose lag is judged.
 pub const LAG_ATTEMPTS_MIN: u64 = 100;
 /// Largest CPU share of a thread in a valid run.
@@ -441,6 +444,7 @@ mod tests {
             !only_late(&good) && only_late(&Health { lag_p99: Duration::from_millis(2), ..good.clone() })
         );
         assert!(!only_late(&Health { lag_p99: Duration::from_millis(2), dropped: 1, ..good.clone() }));
+        assert!(!only_late(&Health { lag_p99: Duration::from_millis(11), ..good.clone() }));
         // Late with 2 % of a processor: another program had it.
         let late = |cpu_share| Health { lag_p99: Duration::from_millis(2), cpu_share, ..good.clone() };
         for (cpu_share, is_bottleneck) in [(0.02, false), (0.4, false), (0.7, true), (0.95, true)] {

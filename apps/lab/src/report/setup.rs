@@ -58,8 +58,10 @@ fn write_campaign(page: &mut Markup, campaign: &Campaign) {
     fact(page, "Machine (hash)", &machine.id);
     fact(page, "Load average before the start", &machine.loadavg);
     fact(page, "Steal before the start", &percent(machine.steal));
-    let stalls = format!("{} of the time, up to {:.1} ms", percent(machine.stalled), machine.stall_ms);
-    fact(page, "Pauses with all processors at work", &stalls);
+    if let (Some(share), Some(longest_ms)) = (machine.stalled, machine.stall_ms) {
+        let pauses = format!("{} of the time, up to {longest_ms:.1} ms", percent(share));
+        fact(page, "Pauses with all processors at work", &pauses);
+    }
 }
 
 /// Facts about the trials and their noise.
