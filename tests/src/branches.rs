@@ -32,8 +32,8 @@ type Name = (Vec<u8>, Vec<u8>, u32);
 /// Panics where the server owes something to a phone that it called over UDP.
 ///
 /// The first failure is acknowledged (RFC 3261 §17.1.1.3). A phone rings no longer than timer C (§16.8), and one that rings gets a CANCEL when its caller has a final response or has
-/// cancelled (§16.7 step 10, §16.10); not if it is called in a further pass through the server (`has_spirals`), which gets its CANCEL after
-/// its first provisional response, wherever that is lost.
+/// cancelled (§16.7 step 10, §16.10). That is not checked in a story in which calls pass through the server again (`has_spirals`): the next
+/// pass gets its CANCEL after its first provisional response, wherever that is lost.
 pub(crate) fn check(trace: &Trace, server: SocketAddr, config: &Config, has_spirals: bool) {
     let mut branches: BTreeMap<Vec<u8>, Branch> = BTreeMap::new();
     let mut over: BTreeMap<Name, Instant> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub(crate) fn check(trace: &Trace, server: SocketAddr, config: &Config, has_spir
         }
     }
     for branch in branches.values() {
-        branch.owes_nothing(over.get(&branch.call).filter(|_| !has_spirals), config.timer_c);
+        branch.check(over.get(&branch.call).filter(|_| !has_spirals), config.timer_c);
     }
 }
 
@@ -102,7 +102,7 @@ impl Branch {
         }
     }
 
-    fn owes_nothing(&self, over: Option<&Instant>, timer_c: Duration) {
+    fn check(&self, over: Option<&Instant>, timer_c: Duration) {
         let call = String::from_utf8_lossy(&self.call.0);
         // Later the transaction may be over.
         let is_in_time = |at: &Instant| at.since(self.sent) < LASTS_MIN;

@@ -68,8 +68,8 @@ fn one_final_answer(answered: &mut Answered, seen: &TracedPacket, message: &Mess
     let both_accept = status / 100 == 2 && first.0 / 100 == 2 && message.cseq().method == Method::Invite;
     // The registrar keeps no transactions (RFC 3261 §8.2.7): a retransmission that others have overtaken is out of order, its nonce is too
     // old, or there is room for its contact now.
-    let is_late =
-        message.cseq().method == Method::Register && (matches!(status, 401 | 500) || first.0 == 403);
+    let is_late = matches!(status, 401 | 500) || (first.0, status) == (403, 200);
+    let is_late = is_late && message.cseq().method == Method::Register;
     // Neither is there one of a call to somebody who is absent: the INVITE that is sent again may find a phone.
     let is_back = matches!(first.0, 404 | 480);
     let text = String::from_utf8_lossy(&seen.bytes);

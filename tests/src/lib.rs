@@ -31,7 +31,7 @@ pub use cluster::{Cluster, Store, StoreState};
 pub use load::Load;
 pub use phone::{Account, Behaviour, Phone, PhoneEvent, Scheme};
 pub use random::RandomStory;
-pub use seeds::Violation;
+pub use seeds::{Violation, number};
 pub use signers::{SIGNER_URL, signer};
 pub use stranger::{Greeting, Stranger};
 pub use world::{REALM, Story, World};

@@ -86,7 +86,7 @@ impl Model {
             Method::Register if status == 200 => {
                 self.accept_digest(seen, &request);
                 self.on_registered(seen, message, &request);
-                self.has_room(seen, message, rules);
+                self.check_room(seen, message, rules);
             }
             Method::Invite | Method::Message if is_accepted && rules.only_bindings => {
                 self.nobody_is_absent(seen, message, (&request, status));
@@ -146,7 +146,7 @@ impl Model {
     }
 
     /// No user has more bindings than may be.
-    fn has_room(&self, seen: &TracedPacket, message: &Message<'_>, rules: Rules) {
+    fn check_room(&self, seen: &TracedPacket, message: &Message<'_>, rules: Rules) {
         let count = self.users.get(&user_of(message)).map_or(0, BTreeMap::len);
         let text = String::from_utf8_lossy(&seen.bytes);
         assert!(count <= rules.contacts_max, "more contacts than a user may have:\n{text}");

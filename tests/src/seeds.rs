@@ -18,12 +18,15 @@ pub struct Violation {
 /// Plays a story in a world of this seed.
 pub(crate) fn play<W>(
     seed: u64,
-    mut world: W,
+    make: impl FnOnce() -> W,
     story: impl FnOnce(&mut W),
     report: impl FnOnce(&W) -> String,
 ) -> Result<(), Violation> {
+    let violation = |panic: Box<dyn Any + Send>, report| Violation { seed, why: message_of(&*panic), report };
+    let made = catch_unwind(AssertUnwindSafe(make));
+    let mut world = made.map_err(|panic| violation(panic, String::new()))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| story(&mut world)));
-    outcome.map_err(|panic| Violation { seed, why: message_of(&*panic), report: report(&world) })
+    outcome.map_err(|panic| violation(panic, report(&world)))
 }
 
 /// Plays a story once for each seed: from `RINGWAY_SEED` on (default 1), `RINGWAY_SEEDS` of them (default `count`). Panics at the first
@@ -39,7 +42,8 @@ pub(crate) fn run(name: &str, count: u64, play: impl Fn(u64) -> Result<(), Viola
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+/// Number in a variable of the environment. Panics if it is none.
+pub fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }

@@ -538,7 +538,8 @@ impl Story {
             notify(world);
             world.settle();
         };
-        seeds::play(seed, World::new(seed, self.faults.clone(), self.configure), story, World::report)
+        let make = || World::new(seed, self.faults.clone(), self.configure);
+        seeds::play(seed, make, story, World::report)
     }
 }
 

@@ -73,7 +73,7 @@ enum Step {
 
 /// Steps before the lanes, in order; one that fails ends the run.
 const FIRST: [Step; 4] = [Step::Fmt, Step::Tidy, Step::Crates, Step::Build];
-/// The lane of programs that mostly wait.
+/// The lane of programs, of which most wait.
 const RUNNING: [Step; 6] = [Step::Test, Step::Package, Step::Interop, Step::Metal, Step::Attacks, Step::Sim];
 /// The lane of the compiler. The image comes first, because `metal` needs it.
 const COMPILING: [Step; 6] =

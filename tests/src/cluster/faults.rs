@@ -54,6 +54,11 @@ impl Cluster {
         self.nodes[node].hold == Hold::All
     }
 
+    /// True if a node has read all records that it missed, and ended the bindings that are not among them.
+    pub(crate) fn has_read(&self, node: usize) -> bool {
+        self.nodes[node].has_read()
+    }
+
     /// True until a node has read all records.
     pub fn is_cold(&self, node: usize) -> bool {
         self.nodes[node].is_cold()

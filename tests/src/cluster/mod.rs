@@ -103,7 +103,7 @@ impl Cluster {
             notify(cluster);
             cluster.settle();
         };
-        seeds::play(seed, Self::new(seed, hold), story, Self::report)
+        seeds::play(seed, || Self::new(seed, hold), story, Self::report)
     }
 
     fn new(seed: u64, hold: Hold) -> Self {

@@ -56,6 +56,8 @@ pub(super) struct ClusterNode {
     /// Reads of all that have begun, and the time at which what the last one did not confirm ends.
     walks: u32,
     sweeps_at: Option<Instant>,
+    /// It has read all records since its start, and missed none since.
+    has_walked: bool,
     again: Option<Again>,
 }
 
@@ -119,6 +121,7 @@ impl ClusterNode {
             reader: Reader::new(hold),
             walks: 0,
             sweeps_at: None,
+            has_walked: false,
             again: None,
         };
         node.start(sim, Duration::from_secs(15 * index as u64));
@@ -134,7 +137,7 @@ impl ClusterNode {
             self.services.subscribe(user, REALM, REALM, &password(user));
         }
         self.reader = Reader::new(self.hold);
-        (self.walks, self.sweeps_at, self.again) = (0, None, None);
+        (self.walks, self.sweeps_at, self.again, self.has_walked) = (0, None, None, false);
         self.is_draining = false;
         self.identity.borrow_mut().nodes.clear();
         self.states.clear();
@@ -335,7 +338,7 @@ impl ClusterNode {
 
     /// True if it has read all records that it missed, and ended the bindings that are not among them.
     pub(super) fn has_read(&self) -> bool {
-        !self.is_cold() && self.sweeps_at.is_none()
+        self.has_walked && self.sweeps_at.is_none()
     }
 
     /// True if nothing is on its way to the store or back, or may have to be within milliseconds.
@@ -396,12 +399,14 @@ impl ClusterNode {
                 });
             }
             Delivery::Walk => {
+                self.has_walked = false;
                 self.services.is_cold.store(true, Ordering::Relaxed);
                 self.walks += 1;
                 let walk = self.walks;
                 self.each_shard(sim, |server, _| server.begin_walk(walk));
             }
             Delivery::Walked { is_loss } => {
+                self.has_walked = true;
                 self.services.is_cold.store(self.hold != Hold::All, Ordering::Relaxed);
                 let at = if is_loss { sim.now() + WRITTEN_AGAIN_TIME } else { sim.now() };
                 self.sweeps_at = Some(self.sweeps_at.map_or(at, |before| before.max(at)));

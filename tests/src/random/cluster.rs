@@ -97,9 +97,10 @@ fn call(cluster: &mut Cluster, caller: HostId, known: &mut [Known]) {
 
 /// True if a phone of `owner` must be reached over a node: the node has its binding or can read it, and has a link to the owner.
 fn must_reach(cluster: &Cluster, known: &Known, (over, owner): (usize, usize)) -> bool {
-    // A node that holds whom it serves may forget a user, and ask the store again.
-    let knows = known.seen[over] && (cluster.holds_all(over) || cluster.has(over, known.phone));
-    let can_know = cluster.connected_for(over) >= SETTLED || knows;
+    // A node that holds whom it serves may forget bindings of others, and ask the store again.
+    let may_forget = over != owner && !cluster.holds_all(over);
+    let has_it = known.seen[over] && (!may_forget || cluster.has(over, known.phone));
+    let can_know = cluster.connected_for(over) >= SETTLED || has_it;
     let is_linked = cluster.is_linked(over, owner) && cluster.can_link(over, owner);
     let has_way = !known.needs_node || cluster.runs(owner) && (over == owner || is_linked);
     is_alive(cluster, known) && can_know && has_way && !cluster.is_draining(over)
@@ -110,7 +111,7 @@ fn wait(cluster: &mut Cluster, known: &mut [Known], milliseconds: u64) {
         cluster.wait_ms(100);
         let settled = cluster.unchanged_for() >= SETTLED;
         let connected = |node: &usize| cluster.connected_for(*node) >= SETTLED;
-        let is_read = |node: usize| connected(&node) && !cluster.is_cold(node);
+        let is_read = |node: usize| connected(&node) && cluster.has_read(node);
         let is_quiet = settled && cluster.has_written() && (0..Cluster::NODES).all(is_read);
         for known in &mut *known {
             let is_acknowledged =
