@@ -268,7 +268,7 @@ fn findings(data: &[u8]) -> Result<Vec<String>> {
 /// Limits for small boot loaders. Of the server's 1.92 MB some 0.4 MB are TLS: rustls, its provider, P-256, PEM and DER
 /// (docs/decisions/0029).
 const SERVER_BYTES_MAX: u64 = 2_280_000;
-const PHONE_BYTES_MAX: u64 = 1_600_000;
+const PHONE_BYTES_MAX: u64 = 1_610_000;
 
 /// Words for cargo that choose the form of the image.
 pub const CHECK: [&str; 3] = ["--release", "--target", TARGET];
