@@ -1,5 +1,6 @@
 //! Branches of calls: what the server owes to each phone that it called.
 
+use crate::check::is_from;
 use crate::world::BEGIN;
 use ringway_sansio::{Instant, Transport};
 use ringway_server::Config;
@@ -31,20 +32,22 @@ type Name = (Vec<u8>, Vec<u8>, u32);
 
 /// Panics where the server owes something to a phone that it called over UDP.
 ///
-/// The first failure is acknowledged (RFC 3261 §17.1.1.3). A phone rings no longer than timer C (§16.8), and one that rings gets a CANCEL when its caller has a final response or has
-/// cancelled (§16.7 step 10, §16.10). That is not checked in a story in which calls pass through the server again (`has_spirals`): the next
-/// pass gets its CANCEL after its first provisional response, wherever that is lost.
+/// The first failure is acknowledged (RFC 3261 §17.1.1.3). A phone rings no longer than timer C (§16.8). One that rings gets a CANCEL when
+/// its caller has a final response or has cancelled (§16.7 step 10, §16.10); that is not checked in a story in which calls pass through
+/// the server again (`has_spirals`): the next pass gets its CANCEL after its first provisional response, wherever that is lost.
 pub(crate) fn check(trace: &Trace, server: SocketAddr, config: &Config, has_spirals: bool) {
     let mut branches: BTreeMap<Vec<u8>, Branch> = BTreeMap::new();
-    let mut over: BTreeMap<Name, Instant> = BTreeMap::new();
+    // End of each call for its caller, from its first branch on: a caller whom nobody was found for may be heard again.
+    let mut over: BTreeMap<Name, Option<Instant>> = BTreeMap::new();
     for seen in trace.packets().filter(|seen| seen.transport == Transport::Udp) {
         let Ok(message) = Message::parse(&seen.bytes, &Limits::default()) else { continue };
         let branch = message.via().branch.unwrap_or_default().to_vec();
         let method = message.cseq().method;
-        let is_ours = seen.sender == "server" || seen.from == server;
+        let is_ours = is_from(seen, server);
         match *message.start() {
             Start::Request { .. } if is_ours => match method {
                 Method::Invite => {
+                    over.entry(name_of(&message)).or_default();
                     branches.entry(branch).or_insert_with(|| Branch::new(&message, seen.at));
                 }
                 Method::Cancel => note(branches.get_mut(&branch), seen.at, |it| &mut it.cancelled),
@@ -57,10 +60,8 @@ pub(crate) fn check(trace: &Trace, server: SocketAddr, config: &Config, has_spir
                     Method::Cancel => status == 200,
                     _ => false,
                 };
-                let name = name_of(&message);
-                // A caller whom nobody was found for may be heard again.
-                if is_over && branches.values().any(|branch| branch.call == name) {
-                    over.entry(name).or_insert(seen.at);
+                if let Some(over) = over.get_mut(&name_of(&message)).filter(|_| is_over) {
+                    over.get_or_insert(seen.at);
                 }
             }
             Start::Response { status, .. } if method == Method::Invite => {
@@ -71,7 +72,8 @@ pub(crate) fn check(trace: &Trace, server: SocketAddr, config: &Config, has_spir
         }
     }
     for branch in branches.values() {
-        branch.check(over.get(&branch.call).filter(|_| !has_spirals), config.timer_c);
+        let over = over.get(&branch.call).copied().flatten();
+        branch.check(over.filter(|_| !has_spirals), config.timer_c);
     }
 }
 
@@ -102,7 +104,7 @@ impl Branch {
         }
     }
 
-    fn check(&self, over: Option<&Instant>, timer_c: Duration) {
+    fn check(&self, over: Option<Instant>, timer_c: Duration) {
         let call = String::from_utf8_lossy(&self.call.0);
         // Later the transaction may be over.
         let is_in_time = |at: &Instant| at.since(self.sent) < LASTS_MIN;
@@ -115,12 +117,12 @@ impl Branch {
             let is_over = ends.is_some_and(|at| at <= rang + timer_c + AT_ONCE);
             assert!(is_over, "a phone rings beyond timer C: call {call}");
         }
-        let over = over.filter(|over| **over >= self.sent);
+        let over = over.filter(|over| *over >= self.sent);
         if let (Some(rang), Some(over)) = (self.rang.filter(is_in_time), over) {
-            let until = rang.max(*over) + AT_ONCE;
+            let until = rang.max(over) + AT_ONCE;
             let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= until);
             let rings_on = !is_over(self.ended) && !is_over(self.cancelled);
-            let [sent, rang, over] = [self.sent, rang, *over].map(|at| at.since(BEGIN).as_secs_f64());
+            let [sent, rang, over] = [self.sent, rang, over].map(|at| at.since(BEGIN).as_secs_f64());
             assert!(
                 !rings_on,
                 "a phone rings on: call {call}, sent at {sent:.3} s, rang at {rang:.3}, over at {over:.3}"

@@ -114,7 +114,8 @@ fn one_request_for_a_branch(
     }
 }
 
-fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {
+/// True for a packet of the server.
+pub(crate) fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {
     seen.sender == "server" || seen.from == server
 }
 

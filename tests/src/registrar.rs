@@ -4,6 +4,7 @@
 //! of the response before with what the request changed and what has expired. So the model says at any time who is
 //! registered where.
 
+use crate::check::is_from;
 use ringway_sansio::{Instant, Transport};
 use ringway_sim::{Fate, Trace, TracedPacket};
 use ringway_sip::{HeaderName, Limits, Message, Method, NameAddr, Start, StreamFramer};
@@ -55,7 +56,7 @@ pub(crate) fn check(trace: &Trace, server: SocketAddr, rules: Rules) {
         trace.packets().flat_map(|seen| messages_of(seen).into_iter().map(move |bytes| (seen, bytes)));
     for (seen, bytes) in messages {
         let Ok(message) = Message::parse(&bytes, &Limits::default()) else { continue };
-        let is_ours = seen.sender == "server" || seen.from == server;
+        let is_ours = is_from(seen, server);
         match (is_ours, message.start()) {
             (false, Start::Request { .. }) if seen.to == server && seen.fate != Fate::Lost => {
                 model.requests.entry(Request::of(&message)).or_insert_with(|| bytes.clone());
