@@ -51,7 +51,10 @@ impl Site {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        self.with_words(Command::new(&self.program), words)
+    }
+
+    fn with_words(&self, mut command: Command, words: &[&str]) -> Command {
         command.args(words).args(["--config", "ringway.toml"]).current_dir(&self.folder);
         command
     }
@@ -64,8 +67,8 @@ impl Site {
         for file in files {
             command.arg("-P").arg(self.folder.join(file));
         }
-        command.arg(&self.program).args(words).args(["--config", "ringway.toml"]).current_dir(&self.folder);
-        command
+        command.arg(&self.program);
+        self.with_words(command, words)
     }
 
     /// Fails if SQLite finds damage.
